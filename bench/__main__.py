@@ -15,6 +15,7 @@ from bench.log_costs.command import log_costs
 from bench.spark.command import spark
 from bench.stalls import stalls
 from bench.throughput import throughput
+from bench.turn_costs import turn_costs
 
 THROUGHPUT = "throughput"
 
@@ -23,7 +24,6 @@ class Benchmarks(click.Group):
     """Options without a command are those of `throughput`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with the command that was left out."""
         helped = args and args[0] in ctx.help_option_names
         if not helped and (not args or args[0].startswith("-")):
             args = [THROUGHPUT, *args]
@@ -47,6 +47,7 @@ main.add_command(request_costs)
 main.add_command(log_costs)
 main.add_command(spark)
 main.add_command(stalls)
+main.add_command(turn_costs)
 
 if __name__ == "__main__":
     # Servers of others do not end with the pipe of their standard input: we end them.

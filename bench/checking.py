@@ -20,12 +20,12 @@ from jepsen_like.history.pairing import Pairing
 from jepsen_like.history.value import Value
 
 TIME_LIMIT_S = 60.0
-# Outcomes that clients lose: about what a partition in ten does.
+# The share of outcomes that clients lose, about as with a partition in ten.
 LOST = 0.02
 
 
 class Load(NamedTuple):
-    """A history that is made up: what a right store answers to clients that call at random."""
+    """A history of a correct store with clients that call at random."""
 
     name: str
     model: str
@@ -49,7 +49,7 @@ LOADS = (
 
 
 class Store:
-    """A right store. Each call happens at once; `happen` answers it."""
+    """A correct store. `happen` carries out a call at once."""
 
     def __init__(self, load: Load, chance: random.Random) -> None:
         self._load = load
@@ -61,7 +61,7 @@ class Store:
         self._number = 0
 
     def call(self) -> tuple[str, Value, Value]:
-        """A function, a key and an argument."""
+        """Return a function, a key and an argument."""
         self._number += 1
         key, chance = self._chance.randrange(self._load.keys), self._chance
         match self._load.model:
@@ -76,7 +76,7 @@ class Store:
                 function = chance.choice(["send", "receive"])
                 return function, key, self._number if function == "send" else None
             case _:
-                # A list ends with its time, so that none grows without end.
+                # Each era has new lists, so that lists stay short.
                 era = 1_000 * (self._number // 500)
                 steps = [self._step(era + chance.randrange(self._load.keys)) for _ in range(3)]
                 return "txn", None, tuple(steps)
@@ -88,7 +88,7 @@ class Store:
         return ("r", key, None)
 
     def happen(self, function: str, key: Value, value: Value) -> tuple[bool, Value]:
-        """Whether it happened, and what it returned."""
+        """Return whether the call was done, and its result."""
         assert isinstance(key, int) or key is None
         match function:
             case "read":
@@ -123,7 +123,6 @@ class Store:
 
 
 def made(load: Load, seed: int = 7) -> History:
-    """The history of a load."""
     chance = random.Random(seed)
     store = Store(load, chance)
     pairing = Pairing()
@@ -133,7 +132,7 @@ def made(load: Load, seed: int = 7) -> History:
     history = History(pairing.operations)
     if load.wrong:
         reads = [one for one in history.operations if one.ok and one.function == "read"]
-        reads[-len(reads) // 10].result = 99  # which nobody wrote
+        reads[-len(reads) // 10].result = 99  # a value that no client wrote
     return history
 
 
@@ -162,12 +161,11 @@ def _events(
 
 
 def measure(load: Load, clock: Callable[[], float] = time.perf_counter) -> dict[str, object]:
-    """Check one history, and say how long it took."""
     history = made(load)
     begin_s = clock()
     request = Request(Bounds(lambda: clock() > begin_s + TIME_LIMIT_S))
     report = CATALOGUE[load.model].check(history, request)
-    seconds = clock() - begin_s
+    took_s = clock() - begin_s
     return {
         "history": load.name,
         "model": load.model,
@@ -175,7 +173,7 @@ def measure(load: Load, clock: Callable[[], float] = time.perf_counter) -> dict[
         "operations": load.operations,
         "keys": load.keys,
         "verdict": report.verdict.value,
-        "seconds": round(seconds, 3),
+        "seconds": round(took_s, 3),
     }
 
 
@@ -188,6 +186,6 @@ def checking(kept: Path | None) -> None:
         row = measure(load)
         rows.append(row)
         words = f"{load.clients} clients, {load.operations} operations, {load.keys} keys"
-        click.echo(f"{row['seconds']:>8} s  {load.name}: {words}: {row['verdict']}")
+        click.echo(f"{row['took_s']:>8} s  {load.name}: {words}: {row['verdict']}")
     if kept is not None:
         kept.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

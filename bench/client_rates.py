@@ -40,9 +40,9 @@ _BATCHING_TASKS = 16
 
 
 async def _rate(
-    send: Callable[[], Awaitable[object]], tasks: int, messages: int, seconds: float
+    send: Callable[[], Awaitable[object]], tasks: int, messages: int, measured_s: float
 ) -> float:
-    """Messages a second of so many tasks that call `send`, which sends so many, all the time."""
+    """Return the messages a second of `tasks` tasks that call `send`, which sends `messages`."""
     sent = 0
 
     async def go_on() -> None:
@@ -54,16 +54,16 @@ async def _rate(
     async with trio.open_nursery() as nursery:
         for _ in range(tasks):
             nursery.start_soon(go_on)
-        await trio.sleep(seconds / 4)
+        await trio.sleep(measured_s / 4)
         sent, began = 0, time.perf_counter()
-        await trio.sleep(seconds)
+        await trio.sleep(measured_s)
         rate = sent / (time.perf_counter() - began)
         nursery.cancel_scope.cancel()
     return rate
 
 
 async def _tasks(producer: Producer, message: Message, count: int) -> float:
-    """So many tasks at once, each of which sends one message."""
+    """Start `count` tasks at once that send one message each."""
     began = time.perf_counter()
     async with trio.open_nursery() as nursery:
         for _ in range(count):
@@ -79,7 +79,7 @@ async def _many(producer: Producer, message: Message, count: int) -> float:
 
 
 async def _pull(client: Client) -> float:
-    """One consumer that reads all queues at once, with pulls of 32 messages."""
+    """Read all queues at once, with pulls of 32 messages."""
     pulled = 0
 
     async def read(queue: MessageQueue) -> None:
@@ -104,7 +104,7 @@ async def _pull(client: Client) -> float:
 
 
 async def _push(client: Client, group: str, count: int) -> float:
-    """One consumer whose listener only counts, in calls of 32 messages."""
+    """Consume with a listener that only counts, in calls of 32 messages."""
     seen, first_at, done = 0, 0.0, trio.Event()
 
     async def listener(messages: Sequence[ReceivedMessage]) -> None:
@@ -129,10 +129,8 @@ async def _push(client: Client, group: str, count: int) -> float:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
-
     rounds: int
-    seconds: float
+    measured_s: float
     sent_bytes: int
     at_once: int
     consumed: int
@@ -140,13 +138,10 @@ class Sizes:
 
 
 class Rates:
-    """What was measured, by name."""
-
     def __init__(self) -> None:
         self.by_name: dict[str, list[float]] = {}
 
     async def add(self, name: str, measuring: Awaitable[float]) -> None:
-        """Note one more rate."""
         self.by_name.setdefault(name, []).append(await measuring)
 
 
@@ -159,14 +154,14 @@ async def _measure(nameserver: str, sizes: Sizes, rates: Rates) -> None:
             message = Message(_TOPIC, os.urandom(sizes.sent_bytes))
             for _ in range(sizes.rounds):
                 for in_flight in (1, 16, 256, 1000):
-                    single = _rate(partial(producer.send, message), in_flight, 1, sizes.seconds)
+                    single = _rate(partial(producer.send, message), in_flight, 1, sizes.measured_s)
                     await rates.add(f"send, {in_flight} tasks", single)
                 tasks = _tasks(producer, message, sizes.at_once)
                 await rates.add(f"send, {sizes.at_once} tasks of one message", tasks)
                 await rates.add("send_many", _many(producer, message, sizes.at_once))
                 for size in (32, 256):
                     send = partial(producer.send_batch, [message] * size)
-                    batches = _rate(send, _BATCHING_TASKS, size, sizes.seconds)
+                    batches = _rate(send, _BATCHING_TASKS, size, sizes.measured_s)
                     await rates.add(f"send_batch of {size}", batches)
         for number in range(sizes.rounds):
             await rates.add("pull", _pull(client))
@@ -188,7 +183,7 @@ async def _until_served(producer: Producer) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @option("--rounds", "Of everything.", default=3)
-@option("--seconds", "Of each measurement by time.", default=2.0)
+@option("--seconds", "measured_s", "Of each measurement by time.", default=2.0)
 @option("--body-bytes", "Of each message sent.", default=1024)
 @option("--at-once", "Messages sent at once.", default=20_000)
 @option("--consumed", "Messages to consume.", default=200_000)
@@ -196,7 +191,7 @@ async def _until_served(producer: Producer) -> None:
 @new_folder_option
 def main(
     rounds: int,
-    seconds: float,
+    measured_s: float,
     body_bytes: int,
     at_once: int,
     consumed: int,
@@ -205,7 +200,7 @@ def main(
 ) -> None:
     """Send and consume from one process, with a group of three brokers beside it."""
     rates = Rates()
-    sizes = Sizes(rounds, seconds, body_bytes, at_once, consumed, consumed_bytes)
+    sizes = Sizes(rounds, measured_s, body_bytes, at_once, consumed, consumed_bytes)
     with (
         tempfile.TemporaryDirectory(prefix="rates-", dir=folder or Path.cwd()) as made,
         mq_group(Path(made) / "group") as group,

@@ -1,4 +1,4 @@
-"""Links with a round trip: ROUND_TRIP_MS LINKS, a process that hands on what it is sent, later.
+"""Links with a round trip: ROUND_TRIP_MS LINKS, a process that passes on bytes with a delay.
 
 LINKS is a JSON object: addresses to listen at, each with the one that is reached through it. A
 connection takes one round trip to open, and each byte half of one to arrive, in both directions; so
@@ -23,10 +23,10 @@ from dledger.node.collector import collect_seldom
 
 READY = "ready"
 MS_PER_S = 1000.0
-# What one direction of a connection holds at most: 110 MB/s at 300 ms, more than members send.
+# The most bytes that one direction of a connection holds: 110 MB/s at 300 ms, more than needed.
 # Then its sender has to wait, as with a full pipe.
 MOST_HELD_BYTES = 16 * 1024 * 1024
-# What a piece costs besides its bytes, so that the bound holds for many small ones as well.
+# The cost of a piece besides its bytes, so that the bound holds for many small pieces as well.
 _PIECE_COST_BYTES = 128
 _READ_BYTES = 256 * 1024
 # The event loop sleeps for whole milliseconds and rounds up: half of one too long, on average.
@@ -34,7 +34,7 @@ _ROUNDING_S = 0.0005
 
 
 class DelayLine:
-    """One direction of a connection: hands on each piece so long after it came, in order."""
+    """One direction of a connection: passes on each piece after a delay, in order."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -45,10 +45,10 @@ class DelayLine:
     async def carry(
         self, source: trio.abc.ReceiveStream, sink: trio.abc.SendStream, ended: trio.CancelScope
     ) -> None:
-        """Hand on what comes, and cancel `ended` once the end has been handed on as well."""
+        """Pass on all pieces, and cancel `ended` after the end of the stream."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._take, source)
-            # A receiver that is gone is told of by the other direction, when its time has come.
+            # The other direction passes on that a receiver is gone, after the delay.
             with suppress(trio.BrokenResourceError):
                 await self._give(sink)
                 ended.cancel()
@@ -89,14 +89,13 @@ class DelayLine:
 
 
 class DelayedLink:
-    """Everything that connects to one address reaches another, later."""
+    """Passes connections to one address on to another, with a delay."""
 
     def __init__(self, target: str, delay_s: float) -> None:
         self._target = parse_address("links", target)
         self._delay_s = delay_s
 
     async def serve(self, caller: trio.SocketStream) -> None:
-        """Carry one connection until either side ends it."""
         async with caller:
             await trio.sleep(self._delay_s)
             try:

@@ -30,20 +30,20 @@ _MESSAGE_BYTES = 64
 
 
 def bytes_a_sync(workload: Workload) -> int:
-    """The bytes of all entries in flight, with their headers."""
+    """Return the bytes of all entries in flight, with their headers."""
     return workload.in_flight * (workload.body_bytes + HEADER_BYTES)
 
 
 def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]) -> list[float]:
-    """Seconds of each write and sync in the measured time. `started` is called before the first.
+    """Return the seconds of each write and sync in the measured time.
 
-    Writes the whole file once before, so that no sync has to allocate.
+    Calls `started` before the first. Writes the whole file once before, so that no sync allocates.
     """
     size = bytes_a_sync(workload)
     file_bytes = max(FILE_BYTES, 4 * size)
     block = os.urandom(_BLOCK_BYTES)
     data = (block * (size // len(block) + 1))[:size]
-    latencies: list[float] = []
+    latencies_s: list[float] = []
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         for offset in range(0, file_bytes, len(block)):
@@ -51,7 +51,7 @@ def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]
         os.fsync(fd)
         started()
         begin = time.perf_counter() + workload.warm_up_s
-        end = begin + workload.seconds
+        end = begin + workload.measured_s
         offset = 0
         while (before := time.perf_counter()) < end:
             if offset + size > file_bytes:
@@ -62,10 +62,10 @@ def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]
             os.fdatasync(fd)
             offset += size
             if before >= begin:
-                latencies.append(time.perf_counter() - before)
+                latencies_s.append(time.perf_counter() - before)
     finally:
         os.close(fd)
-    return latencies
+    return latencies_s
 
 
 def _writer(path: Path, workload: Workload) -> None:
@@ -77,7 +77,7 @@ def _writer(path: Path, workload: Workload) -> None:
 
 
 def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
-    """The latencies of three such processes at the same time, the fastest first."""
+    """Run three writers at the same time; return their latencies, the fastest writer first."""
     command = [sys.executable, "-m", "bench.disk_limit", "--write"]
     writers = [
         subprocess.Popen(
@@ -102,8 +102,8 @@ def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
     return sorted(found, key=len, reverse=True)
 
 
-def round_trip_s(seconds: float = ROUND_TRIP_S) -> float:
-    """The median of 64 bytes to another process and back, over TCP on loopback."""
+def round_trip_s(measured_s: float = ROUND_TRIP_S) -> float:
+    """Return the median of sending 64 bytes to another process and back, over TCP on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, "-m", "bench.disk_limit", "--echo", str(port)]
@@ -111,18 +111,18 @@ def round_trip_s(seconds: float = ROUND_TRIP_S) -> float:
             stream, _ = listener.accept()
             with stream:
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return median(_trips(stream, seconds))
+                return median(_trips(stream, measured_s))
 
 
-def _trips(stream: socket.socket, seconds: float) -> list[float]:
+def _trips(stream: socket.socket, measured_s: float) -> list[float]:
     message = bytes(_MESSAGE_BYTES)
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
+    latencies_s: list[float] = []
+    end = time.perf_counter() + measured_s
     while (before := time.perf_counter()) < end:
         stream.sendall(message)
         stream.recv(_MESSAGE_BYTES, socket.MSG_WAITALL)
-        latencies.append(time.perf_counter() - before)
-    return latencies
+        latencies_s.append(time.perf_counter() - before)
+    return latencies_s
 
 
 def _echo(port: int) -> None:
@@ -133,17 +133,16 @@ def _echo(port: int) -> None:
 
 
 def limit(folder: Path, workload: Workload, round_trips: int) -> Measured:
-    """The rate that three disks allow a quorum, with so many round trips for each append."""
+    """Return the rate that three disks allow a quorum, with `round_trips` for each append."""
     second = three_at_once(folder, workload)[1]
     trips_s = round_trips * round_trip_s() if round_trips else 0.0
     if not round_trips:
-        return measured(second, workload.in_flight, workload.seconds)
+        return measured(second, workload.in_flight, workload.measured_s)
     together = [each + trips_s for each in second]
     return measured(together, workload.in_flight, sum(together))
 
 
 def main(arguments: list[str]) -> None:
-    """FOLDER WORKLOAD ROUND_TRIPS; the others are for the processes that this one starts."""
     match arguments:
         case ["--write", file, work]:
             _writer(Path(file), Workload.from_json(work))

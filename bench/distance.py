@@ -1,4 +1,4 @@
-"""`python -m bench.distance`: what links with long round trips do to a group of three."""
+"""`python -m bench.distance`: the effect of long round trips on a group of three."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_IN_FLIGHT = 10_000
 WARM_UP_S, WARM_UP_ROUND_TRIPS = 2.0, 10
 SYNC_S = 0.5
 OUTAGES_IN_FLIGHT = 16
-# What the group promises without a distance.
+# The promise of a group without a distance.
 LONG_OUTAGE_MS = 1_500.0
 MS_PER_S = 1000.0
 
@@ -63,21 +63,17 @@ HOW_OUTAGES = (
 
 
 class Distance:
-    """What was measured at one round trip."""
-
     def __init__(self, round_trip_ms: int) -> None:
         self.round_trip_ms = round_trip_ms
         self.measured: Measured | None = None
         self.outages_ms: list[float] = []
 
     def to_json(self) -> dict[str, object]:
-        """Every figure."""
         rate = None if self.measured is None else asdict(self.measured)
         figures = {"rate": rate, "outages_ms": self.outages_ms}
         return {"round_trip_ms": self.round_trip_ms, **figures}
 
     def rate_row(self, in_flight: int, sync_ms: float) -> list[str]:
-        """Its row in the table of rates."""
         if self.measured is None:
             return [str(self.round_trip_ms), "failed", "", "", "", ""]
         found = self.measured
@@ -91,7 +87,6 @@ class Distance:
         ]
 
     def outage_row(self) -> list[str]:
-        """Its row in the table of outages."""
         times = self.outages_ms
         long = sum(each > LONG_OUTAGE_MS for each in times)
         return [
@@ -103,18 +98,18 @@ class Distance:
 
 
 def window_rate(in_flight: int, round_trip_ms: float, sync_ms: float) -> float:
-    """Entries a second that so many in flight allow, if nothing else takes time."""
+    """Return the entries a second that round trip and sync allow with `in_flight` entries."""
     return in_flight / (round_trip_ms + sync_ms) * MS_PER_S
 
 
 def measured_sync_ms(folder: Path, body_bytes: int) -> float:
-    """The median of writing and syncing one entry into a file of that folder."""
-    work = Workload(in_flight=1, body_bytes=body_bytes, warm_up_s=0.0, seconds=SYNC_S)
+    """Return the median of writing and syncing one entry to a file in that folder."""
+    work = Workload(in_flight=1, body_bytes=body_bytes, warm_up_s=0.0, measured_s=SYNC_S)
     return median(write_and_sync(folder / "sync", work, lambda: None)) * MS_PER_S
 
 
 def measure_rate(distance: Distance, workload: Workload, folder: Path) -> None:
-    """Load a new group over such links. Raises RunFailed."""
+    """Raises RunFailed."""
     place = make_place(folder / f"rate-{distance.round_trip_ms}")
     round_trip_ms = distance.round_trip_ms
     with delayed_links(place, round_trip_ms):
@@ -122,12 +117,12 @@ def measure_rate(distance: Distance, workload: Workload, folder: Path) -> None:
             member_command(place, node_id, MEASURE, round_trip_ms, workload)
             for node_id in place.peers
         ]
-        seconds = workload.warm_up_s + workload.seconds
-        distance.measured = measure(commands, place.folder / "complaints", seconds)
+        measured_s = workload.warm_up_s + workload.measured_s
+        distance.measured = measure(commands, place.folder / "complaints", measured_s)
 
 
 def measure_outages(distance: Distance, times: int, workload: Workload, folder: Path) -> None:
-    """Kill the leader of a new group so many times. Raises RunFailed."""
+    """Kill the leader of a new group `times` times. Raises RunFailed."""
     place = make_place(folder / f"outages-{distance.round_trip_ms}")
     with (
         delayed_links(place, distance.round_trip_ms),
@@ -142,7 +137,6 @@ def measure_outages(distance: Distance, times: int, workload: Workload, folder: 
 
 
 def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> list[Rows]:
-    """The rates, and the outages where there were any."""
     rates = [each.rate_row(in_flight, sync_ms) for each in distances]
     outages = [each.outage_row() for each in distances if each.outages_ms]
     tables = [Rows(RATES, RATE_COLUMNS, rates), Rows(OUTAGES, OUTAGE_COLUMNS, outages)]
@@ -153,7 +147,7 @@ def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> 
 @option("--round-trips", "Milliseconds.", default=ROUND_TRIPS)
 @option("--in-flight", "Entries in flight.", default=1000, type=click.IntRange(1, MOST_IN_FLIGHT))
 @option("--bodies", "body_bytes", "Size of bodies, bytes.", default=256, type=click.IntRange(1))
-@option("--seconds", "Measured time of each run.", default=5.0)
+@option("--seconds", "measured_s", "Measured time of each run.", default=5.0)
 @option(
     "--elections",
     "How often the leader is killed at each round trip.",
@@ -167,7 +161,7 @@ def main(
     round_trips: str,
     in_flight: int,
     body_bytes: int,
-    seconds: float,
+    measured_s: float,
     elections: int,
     folder: Path,
     kept: Path | None,
@@ -187,7 +181,7 @@ def main(
         one_sync_ms = measured_sync_ms(base, body_bytes)
         for distance in distances:
             warm_up_s = WARM_UP_S + WARM_UP_ROUND_TRIPS * distance.round_trip_ms / MS_PER_S
-            work = Workload(in_flight, body_bytes, warm_up_s=warm_up_s, seconds=seconds)
+            work = Workload(in_flight, body_bytes, warm_up_s=warm_up_s, measured_s=measured_s)
             try:
                 measure_rate(distance, work, base)
                 if elections:

@@ -21,14 +21,14 @@ from bench.workload import Workload
 PATIENCE_S = 90.0
 # A restarted member has the entries that it missed.
 SETTLED_S = 2.0
-# What a member needs of its links, by the page on operations: three round trips before it stands.
+# The page on operations asks for three round trips before a member stands.
 _ROUND_TRIPS_IN_A_TIMEOUT = 3
 _TIMEOUT_STEP_MS = 500
 _MS_PER_S = 1000.0
 
 
 def election_timeout_ms(round_trip_ms: int) -> int:
-    """What members on such links are given: three round trips, in steps of half a second."""
+    """Return three round trips, rounded up to half a second."""
     steps = math.ceil(_ROUND_TRIPS_IN_A_TIMEOUT * round_trip_ms / _TIMEOUT_STEP_MS)
     return max(1, steps) * _TIMEOUT_STEP_MS
 
@@ -36,7 +36,7 @@ def election_timeout_ms(round_trip_ms: int) -> int:
 def member_command(
     place: Place, node_id: str, task: str, round_trip_ms: int, workload: Workload
 ) -> Command:
-    """Starts a member that listens at its own address, and is reached through a delayed link."""
+    """Start a member at its own address, which others reach through a delayed link."""
     config = {
         "node_id": node_id,
         "peers": place.inner,
@@ -50,10 +50,7 @@ def member_command(
 
 @contextmanager
 def delayed_links(place: Place, round_trip_ms: int) -> Iterator[None]:
-    """A process that carries what members send one another, for the length of a block.
-
-    Raises RunFailed if it cannot.
-    """
+    """Run a process that carries the messages between members, during a block. Raises RunFailed."""
     links = {place.inner[node_id]: place.peers[node_id] for node_id in place.peers}
     command = [*python_module("delayed_links"), str(round_trip_ms), json.dumps(links)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -66,7 +63,7 @@ def delayed_links(place: Place, round_trip_ms: int) -> Iterator[None]:
 
 
 class DistantGroup:
-    """Members that append whenever they lead. A context: all are ended when it is left."""
+    """Members that append while they lead. A context manager that ends them."""
 
     def __init__(self, place: Place, round_trip_ms: int, workload: Workload, task: str) -> None:
         self._commands = {
@@ -92,10 +89,10 @@ class DistantGroup:
         self._errors.close()
 
     def lose_leader(self) -> float | None:
-        """Kill the leader and start it again; milliseconds until its successor was acknowledged.
+        """Kill the leader and restart it; return the outage in milliseconds.
 
-        From just before the signal to the first acknowledgement of an append of the next leader,
-        which it makes in its own process. None if another member led by then.
+        It lasts from just before the signal to the first acknowledged append of the next leader, in
+        its own process. None if another member led before.
         """
         leader = self._settle()
         process = self._members.pop(leader)
@@ -110,7 +107,7 @@ class DistantGroup:
         return (acknowledged_at - began) * _MS_PER_S if acknowledged_at >= began else None
 
     def _settle(self) -> str:
-        """Wait until a member leads and the others follow; its name."""
+        """Wait until a member leads and the others follow; return its name."""
         deadline = time.monotonic() + PATIENCE_S
         others = len(self._commands) - 1
         while not self._acknowledged or len(self._followers - {self._leader()}) < others:

@@ -25,13 +25,12 @@ ACKNOWLEDGED, FOLLOWS = "acknowledged", "follows"
 
 
 def distant_config(text: str) -> dledger.NodeConfig:
-    """The settings in a CONFIG: fields of NodeConfig, without those that are the same for all."""
     found: dict[str, Any] = json.loads(text)
     return dledger.NodeConfig(group=GROUP, data_dir=Path(found.pop("data_dir")), **found)
 
 
 async def resume_as_leader(config: dledger.NodeConfig, workload: Workload) -> None:
-    """Serve until standard input ends; append whenever this member leads."""
+    """Serve until standard input ends; append while this member leads."""
     async with dledger.open_node(config, dledger.LogOnly()) as node, trio.open_nursery() as nursery:
         nursery.start_soon(_append_when_leading, node, workload)
         await trio.to_thread.run_sync(sys.stdin.read)
@@ -51,7 +50,7 @@ async def _append_when_leading(node: dledger.Node, workload: Workload) -> None:
 
 
 async def _append(node: dledger.Node, workload: Workload, tells: bool) -> None:
-    """One after the other, until this member leads no more."""
+    """Append one entry after the other while this member leads."""
     body = bytes(workload.body_bytes)
     try:
         while True:

@@ -40,10 +40,10 @@ async def run_member(
 
 
 async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> None:
-    """As `run_member`, with these settings."""
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
+                print("loading", flush=True)
                 result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
@@ -62,7 +62,6 @@ class Load:
         self._failed = 0
 
     async def run(self) -> Measured:
-        """Warm up, measure, stop."""
         work = self._workload
         async with trio.open_nursery() as nursery:
             for _ in range(max(1, work.in_flight // work.batch)):
@@ -75,9 +74,9 @@ class Load:
             self._latencies_s.clear()
             self._failed = 0
             started = time.perf_counter()
-            await trio.sleep(work.seconds)
-            elapsed = time.perf_counter() - started
-            result = measured(list(self._latencies_s), work.batch, elapsed)
+            await trio.sleep(work.measured_s)
+            elapsed_s = time.perf_counter() - started
+            result = measured(list(self._latencies_s), work.batch, elapsed_s)
             failed = self._failed
             nursery.cancel_scope.cancel()
         return Measured(result.entries_per_s, result.median_ms, result.p99_ms, failed)
@@ -97,7 +96,7 @@ class Load:
             self._latencies_s.append(time.perf_counter() - started)
 
     def _submit(self) -> None:
-        """Append one entry now, and another one each time one is acknowledged."""
+        """Append one entry now, and another after each acknowledgement."""
         bodies = [bytes(self._workload.body_bytes)]
         started = time.perf_counter()
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 from bench.one_run import RunFailed
-from bench.options import build_option, folder_option, json_option, markdown_option
+from bench.options import (
+    build_option,
+    chosen_keys,
+    folder_option,
+    json_option,
+    markdown_option,
+)
 from bench.peers.watched import WATCHED, Watched, Watching
 from bench.place import make_place
 from bench.report import Report, show_tables, tell
@@ -29,15 +35,12 @@ HOW = (
 
 
 class Outcome:
-    """The result of one system: milliseconds by fault, and the verdict at the end."""
-
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
         self.gaps_ms: dict[str, list[float]] = {fault: [] for fault in FAULTS}
         self.verdict: Verdict | None = None
 
     def rows(self) -> list[list[str]]:
-        """A row for each fault."""
         found = [str(value) for value in self.verdict] if self.verdict else ["", "not checked"]
         return [
             [
@@ -53,7 +56,7 @@ class Outcome:
 def watch_system(
     outcome: Outcome, watching: Watching, times: int, workload: Workload, folder: Path
 ) -> None:
-    """Lose the leader `times` times by each fault. Raises RunFailed."""
+    """Kill and stop the leader `times` times. Raises RunFailed."""
     place = make_place(folder / outcome.watched.key)
     with Watch(watching, place, workload) as watch:
         for number in range(times):
@@ -89,9 +92,7 @@ def failover(
 ) -> None:
     """Kill and stop leaders under load, and see when clients are served again."""
     known = {each.key: each for each in WATCHED}
-    keys = list(known) if peers == "all" else peers.split(",")
-    if unknown := [key for key in keys if key not in known]:
-        raise click.UsageError(f"{unknown[0]!r} is not one of all, {', '.join(known)}")
+    keys = chosen_keys("--peers", peers, list(known), "all")
     toolchain = Toolchain(build, building=lambda what: tell(f"building {what}"))
     workload = Workload(in_flight=clients)
     report = Report(folder)

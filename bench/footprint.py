@@ -20,7 +20,7 @@ from bench.dledger_member import GROUP
 from bench.filler import NODE_ID
 from bench.one_run import end
 from bench.options import folder_option, json_option, markdown_option
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.system import TOTAL, python_module
@@ -49,7 +49,7 @@ Condition = Callable[[dict[str, object]], bool]
 
 
 class Reached(NamedTuple):
-    """When a process reached a condition: seconds since its start, and its processor time."""
+    """Seconds from the start of a process to a condition, and its processor time until then."""
 
     elapsed_s: float
     processor_s: float
@@ -61,7 +61,7 @@ class Reached(NamedTuple):
 def main_rows(
     folder: Path, idle_s: float, log_bytes: int, body_bytes: int
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a name and its figure."""
+    """Yield pairs of a name and its figure."""
     _compile_modules()
     yield from idle_rows(folder / "idle", idle_s)
     for size in (log_bytes // 4, log_bytes):
@@ -69,7 +69,6 @@ def main_rows(
 
 
 def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
-    """The figures of three idle members."""
     peers = _peers(MEMBERS)
     began = time.monotonic()
     processes = {each: _serve(each, peers, folder) for each in peers}
@@ -82,9 +81,9 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
             role = "leader" if node_id == leader else "follower"
             yield f"memory of a {role} at rest", f"{resident:.0f} MiB, {anonymous:.0f} its own"
         pids = [process.pid for process in processes.values()]
-        before = [processor_seconds(pid) for pid in pids]
+        before = [processor_s(pid) for pid in pids]
         time.sleep(idle_s)
-        used = sum(processor_seconds(pid) for pid in pids) - sum(before)
+        used = sum(processor_s(pid) for pid in pids) - sum(before)
         share = used / idle_s * 100
         yield f"three idle members, {idle_s:g} s", f"{share:.1f} % of one core, all together"
         follower = next(each for each in peers if each != leader)
@@ -106,7 +105,6 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
 
 
 def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[str, str]]:
-    """The figures of a member with a log of `log_bytes`."""
     name = f"log of {log_bytes / 2**20:,.0f} MiB, bodies of {body_bytes} bytes"
     peers = _peers(1)
     folder.mkdir(exist_ok=True)
@@ -138,9 +136,9 @@ def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[st
 
 
 def _median(reached: list[Reached]) -> str:
-    elapsed = [each.elapsed_s for each in reached]
-    middle = Reached(median(elapsed), median(each.processor_s for each in reached))
-    return f"{middle}, {min(elapsed):.2f} to {max(elapsed):.2f} s"
+    all_elapsed_s = [each.elapsed_s for each in reached]
+    middle = Reached(median(all_elapsed_s), median(each.processor_s for each in reached))
+    return f"{middle}, {min(all_elapsed_s):.2f} to {max(all_elapsed_s):.2f} s"
 
 
 def _peers(count: int) -> dict[str, str]:
@@ -148,13 +146,13 @@ def _peers(count: int) -> dict[str, str]:
 
 
 def _compile_modules() -> None:
-    """Compile the modules ahead, as the installer of a package does."""
+    """Compile the modules ahead, as an installer does."""
     command = [sys.executable, "-m", "dledger", "--help"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
 
 
 def _environment() -> dict[str, str]:
-    """The environment of this process, without switches that prevent compiled modules."""
+    """Return the environment without switches that prevent compiled modules."""
     kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
     return kept | {"PYTHONPYCACHEPREFIX": str(BUILD.absolute() / "compiled")}
 
@@ -172,7 +170,7 @@ def _start(node_id: str, command: list[str], folder: Path) -> subprocess.Popen[b
 
 
 def _forget_pages(folder: Path) -> None:
-    """Have the kernel drop the files from its page cache; all is on the disk already."""
+    """Drop the files from the page cache; they are on the disk already."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY)
@@ -210,12 +208,12 @@ async def _status_of(peers: Mapping[str, str], node_id: str) -> dict[str, object
 async def _until(
     peers: Mapping[str, str], node_id: str, condition: Condition, began: float, pid: int
 ) -> Reached:
-    """Wait until the member's status meets the condition; return when it did."""
+    """Wait until the member's status meets the condition."""
     client = dledger.GroupClient(GROUP, peers)
     while True:
         try:
             if condition(await client.status(node_id)):
-                return Reached(time.monotonic() - began, processor_seconds(pid))
+                return Reached(time.monotonic() - began, processor_s(pid))
         except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
             if time.monotonic() - began > PATIENCE_S:
                 raise click.ClickException(f"{node_id} does not come up: {error}") from None
@@ -237,14 +235,14 @@ async def _leader(peers: Mapping[str, str]) -> str:
 
 
 @click.command()
-@click.option("--idle-seconds", default=30.0, show_default=True)
+@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
 @click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
 @folder_option
 @json_option("figure")
 @markdown_option("table")
 def footprint(
-    idle_seconds: float,
+    idle_s: float,
     log_mib: int,
     body_bytes: int,
     folder: Path,
@@ -255,7 +253,7 @@ def footprint(
     cells: list[list[str]] = []
     report = Report(folder)
     with report.run_folder() as base:
-        for what, figure in main_rows(base, idle_seconds, log_mib * 2**20, body_bytes):
+        for what, figure in main_rows(base, idle_s, log_mib * 2**20, body_bytes):
             cells.append([what, figure])
             tell(f"{what}: {figure}")
     tables = [Rows("start, memory and rest", ["what", "figure"], cells)]

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from bench.options import new_folder_option
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 
@@ -32,7 +32,7 @@ WINDOW_S = 2.0
 
 
 class GroupProcesses:
-    """Three processes with a member of each group, and the leaders, as they report them."""
+    """Three processes with a member of each group, and the leaders that they report."""
 
     def __init__(self, folder: Path, groups: int, election_timeout_ms: int) -> None:
         self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
@@ -48,7 +48,6 @@ class GroupProcesses:
             self.start(node_id)
 
     def start(self, node_id: str) -> None:
-        """Start one process."""
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", _MEMBER, node_id, json.dumps(self.peers)),
@@ -63,11 +62,10 @@ class GroupProcesses:
         self._selector.register(process.stdout, selectors.EVENT_READ, (node_id, bytearray()))
 
     def signal(self, node_id: str, number: int) -> None:
-        """Send a signal to one process."""
         self._processes[node_id].send_signal(number)
 
     def kill(self, node_id: str) -> None:
-        """End one process by kill -9, and forget what it led."""
+        """Kill one process, and forget its leaderships."""
         process = self._processes.pop(node_id)
         process.kill()
         assert process.stdout is not None
@@ -77,25 +75,22 @@ class GroupProcesses:
             del self.leaders[group]
 
     def stop(self) -> None:
-        """End all processes."""
         for node_id in list(self._processes):
             self.kill(node_id)
         self._selector.close()
 
     def led_by(self, node_id: str) -> list[str]:
-        """The groups whose ready leader is in this process."""
         return [group for group, (_, leader) in self.leaders.items() if leader == node_id]
 
     def term_at(self, node_id: str, group: str) -> int:
-        """The term of this process in that group, as it reported last; -1 before."""
+        """Return the term that this process reported last for the group; -1 before."""
         return self._terms.get((node_id, group), -1)
 
     def pid(self, node_id: str) -> int:
-        """The process's id."""
         return self._processes[node_id].pid
 
     def watch(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Read the processes' reports until a condition holds; return whether it did in time."""
+        """Read reports until a condition holds; return whether it did in time."""
         deadline = time.monotonic() + timeout_s
         while not until():
             left_s = deadline - time.monotonic()
@@ -113,7 +108,6 @@ class GroupProcesses:
         return True
 
     def all_led(self) -> bool:
-        """Whether every group has a ready leader."""
         return len(self.leaders) == len(self.groups)
 
     def _note(self, node_id: str, told: dict[str, object]) -> None:
@@ -128,14 +122,14 @@ class GroupProcesses:
             del self.leaders[group]
 
 
-def _idle_cost(processes: GroupProcesses, seconds: float, console: Console) -> None:
+def _idle_cost(processes: GroupProcesses, measured_s: float, console: Console) -> None:
     shares: dict[str, list[float]] = {node_id: [] for node_id in processes.peers}
-    for _ in range(max(1, round(seconds / WINDOW_S))):
-        before = {node_id: processor_seconds(processes.pid(node_id)) for node_id in shares}
+    for _ in range(max(1, round(measured_s / WINDOW_S))):
+        before = {node_id: processor_s(processes.pid(node_id)) for node_id in shares}
         began = time.monotonic()
         processes.watch(lambda: False, WINDOW_S)
         for node_id, values in shares.items():
-            used_s = processor_seconds(processes.pid(node_id)) - before[node_id]
+            used_s = processor_s(processes.pid(node_id)) - before[node_id]
             values.append(100 * used_s / (time.monotonic() - began))
     for node_id, values in shares.items():
         console.print(
@@ -163,10 +157,10 @@ def _fail_over(processes: GroupProcesses, console: Console) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @option("--groups", "Groups of three members.", default=100)
-@option("--seconds", "How long to look at them idle.", default=20.0)
+@option("--seconds", "measured_s", "How long to look at them idle.", default=20.0)
 @option("--timeout-ms", "Their election timeout.", default=500)
 @new_folder_option
-def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> None:
+def main(groups: int, measured_s: float, timeout_ms: int, folder: Path | None) -> None:
     """Run idle groups in three real processes; then kill the one that leads most of them."""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="groups-", dir=folder or Path.cwd()) as made:
@@ -177,7 +171,7 @@ def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> N
                 raise click.ClickException("some groups found no leader")
             console.print(f"{groups} groups led after {time.monotonic() - began:.1f} s")
             processes.watch(lambda: False, 3.0)
-            _idle_cost(processes, seconds, console)
+            _idle_cost(processes, measured_s, console)
             _fail_over(processes, console)
         finally:
             processes.stop()

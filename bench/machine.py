@@ -13,8 +13,6 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, its disk, and its load by other programs."""
-
     cpu: str
     cores: int
     memory_gib: float
@@ -25,7 +23,6 @@ class Machine:
     load: float  # of the last minute, before anything was measured
 
     def in_words(self) -> str:
-        """One sentence."""
         return (
             f"{self.cores} x {self.cpu}, {self.memory_gib:.0f} GiB of memory, {self.disk}, "
             f"{self.kernel}, Python {self.python} (a million turns of an empty loop in "
@@ -34,7 +31,6 @@ class Machine:
 
 
 def this_machine(folder: Path) -> Machine:
-    """The machine this runs on, and the disk that `folder` is on."""
     return Machine(
         cpu=cpu_model(_read("/proc/cpuinfo")),
         cores=len(os.sched_getaffinity(0)),
@@ -48,7 +44,7 @@ def this_machine(folder: Path) -> Machine:
 
 
 def million_turns_ms() -> float:
-    """How quick this build of the interpreter is on this machine: the best of five loops."""
+    """Return the time of a million turns of an empty loop: the best of five."""
     best_s = float("inf")
     for _ in range(5):
         started = time.perf_counter()
@@ -59,19 +55,19 @@ def million_turns_ms() -> float:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model's name in the text of /proc/cpuinfo."""
+    """Return the model's name from the text of /proc/cpuinfo."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return found[1].strip() if found else platform.machine()
 
 
 def memory_gib(meminfo: str) -> float:
-    """All memory, from the text of /proc/meminfo."""
+    """Return all memory, from the text of /proc/meminfo."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
     return int(found[1]) / 1024**2 if found else 0.0
 
 
 def mount_of(path: str, mounts: str) -> tuple[str, str]:
-    """Device and file system that a path is on, from the text of /proc/mounts."""
+    """Return device and file system of a path, from the text of /proc/mounts."""
     best = ("", "?", "?")
     for line in mounts.splitlines():
         device, point, kind = line.split(" ")[:3]
@@ -100,12 +96,11 @@ def _read(path: str) -> str:
 
 
 def touch_memory(size_mib: int) -> None:
-    """Write to each page of so much memory, and free it for the next processes that need some.
+    """Write to each page of `size_mib` of memory, and free it for the next processes.
 
-    Many hosts give a guest a page when it is first touched, and take back free ones. A program that
-    writes much, to the page cache too, then pays for each new page: 13 us for 4 KiB where the
-    figures in the documentation were measured, a quarter of all processor time of a group under
-    load. A machine that has its memory does not, and neither does one that was busy for a while.
+    Many hosts provide a page when a guest first touches it, and take back free ones. A program that
+    writes much, also to the page cache, then pays for each new page: 13 us for 4 KiB on the machine
+    of the documentation, a quarter of all processor time of a group under load.
 
     Raises MemoryError or OSError if there is not so much.
     """

@@ -20,12 +20,10 @@ START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class MqGroup:
-    """A group that runs.
+    """A running group.
 
     Attributes:
-        nameserver: the address of its name server.
-        address: the group's own; the leader leaves it to the others.
-        members: the addresses of the members.
+        address: the group's own; the leader does not accept there.
     """
 
     nameserver: str
@@ -35,7 +33,7 @@ class MqGroup:
 
 @contextmanager
 def mq_group(folder: Path) -> Iterator[MqGroup]:
-    """Run a group with its files in `folder`, which is made; it may have no leader yet."""
+    """Run a group with its files in `folder`, which is made. It may have no leader yet."""
     (nameserver,) = free_addresses(1)
     up = subprocess.Popen(
         [

@@ -20,15 +20,13 @@ class RunFailed(Exception):
     """A run gave no result; the text says why, in one line."""
 
 
-def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Measured:
-    """Start all, wait for the first that prints a result, end all.
+def measure(commands: Sequence[Command], complaints: Path, measured_s: float) -> Measured:
+    """Start all, wait for the first result, end all. Raises RunFailed.
 
     Args:
-        commands: the processes; each ends when its standard input does, or is killed.
-        complaints: the file that takes their standard error.
-        seconds: how long the workload takes.
-
-    Raises RunFailed when one of them ends before, or none is ready in time.
+        commands: the processes; each ends with its standard input, or is killed.
+        complaints: the file for their standard error.
+        measured_s: the length of the workload.
     """
     with complaints.open("wb") as errors:
         processes = [
@@ -39,7 +37,7 @@ def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Me
             for command in commands
         ]
         try:
-            return _first_result(processes, seconds + GRACE_S)
+            return _first_result(processes, measured_s + GRACE_S)
         except RunFailed as error:
             raise RunFailed(f"{error}{last_complaint(complaints)}") from None
         finally:
@@ -47,7 +45,7 @@ def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Me
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Kill what runs, and wait until all are gone."""
+    """Kill the processes, and wait until all are gone."""
     for process in processes:
         process.kill()
     for process in processes:
@@ -80,7 +78,7 @@ def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def last_complaint(complaints: Path) -> str:
-    """What processes wrote to their standard error last, as the end of a sentence; or nothing."""
+    """Return the last line of standard error as the end of a sentence, or an empty text."""
     lines = complaints.read_text(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"; the last complaint: {last[:_COMPLAINT_LENGTH]}" if last else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -31,11 +31,23 @@ build_option = option(
 )
 
 
+def chosen_keys(name: str, text: str, known: Sequence[str], word: str) -> list[str]:
+    """Return the keys in `text`, in the order of `known`; `word` is `all` or `none`.
+
+    Raises click.UsageError.
+    """
+    wanted = {"all": known, "none": ()}[word] if text == word else text.split(",")
+    for key in wanted:
+        if key not in known:
+            raise click.UsageError(f"{name} {key!r}: give {word}, or of {', '.join(known)}")
+    return [key for key in known if key in wanted]
+
+
 def json_option(what: str) -> Callable[[Decorated], Decorated]:
-    """`--json PATH`, passed as `kept`; `what` is kept in it: figures or runs."""
+    """`--json PATH`, passed as `kept`, for every `what`."""
     return option("--json", "kept", f"Keep every {what} there.", type=click.Path(path_type=Path))
 
 
 def markdown_option(what: str) -> Callable[[Decorated], Decorated]:
-    """`--markdown PATH`, passed as `page`; `what` is written to it: a table or several."""
+    """`--markdown PATH`, passed as `page`, for the `what`."""
     return option("--markdown", "page", f"Write the {what} there.", type=click.Path(path_type=Path))

@@ -19,12 +19,11 @@ class Place(NamedTuple):
 
 
 def member_ids() -> list[str]:
-    """The names of the members, n0 first."""
     return [f"n{each}" for each in range(MEMBERS)]
 
 
 def make_place(folder: Path) -> Place:
-    """A new place in a folder that does not exist yet."""
+    """The folder must not exist."""
     folder.mkdir(parents=True)
     ports = [f"127.0.0.1:{port}" for port in free_ports(2 * MEMBERS)]
     ids = member_ids()

@@ -17,8 +17,6 @@ class PlanInvalid(ValueError):
 
 
 class Point(NamedTuple):
-    """One cell of the grid."""
-
     body_bytes: int
     in_flight: int
 
@@ -46,7 +44,6 @@ class Contender(NamedTuple):
     warm_up_s: float = 2.0
 
     def fits(self, point: Point) -> bool:
-        """Whether the system can be measured at `point`."""
         return self.least_in_flight <= point.in_flight <= self.most_in_flight
 
 
@@ -59,7 +56,7 @@ class Run(NamedTuple):
 
 
 def numbers(text: str, least: int = 1) -> list[int]:
-    """`16,256` as numbers of at least `least`. Raises PlanInvalid."""
+    """Parse `16,256`, numbers of at least `least`. Raises PlanInvalid."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
@@ -70,7 +67,7 @@ def numbers(text: str, least: int = 1) -> list[int]:
 
 
 def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
-    """Our systems and those in `text`: `all`, `none`, or keys with commas. Raises PlanInvalid."""
+    """Return ours and those in `text`: `all`, `none`, or keys with commas. Raises PlanInvalid."""
     known = choices(contenders)
     together = choices([each for each in contenders if not each.apart])
     wanted = {"all": together, "none": []}.get(text, text.split(","))
@@ -80,7 +77,7 @@ def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def choices(contenders: Sequence[Contender]) -> list[str]:
-    """The keys that `chosen` knows. All contenders of the limit share one key."""
+    """Return the keys that `chosen` knows. All contenders of the limit share one key."""
     return list(dict.fromkeys(_word(each) for each in contenders if not each.ours))
 
 
@@ -89,10 +86,9 @@ def _word(contender: Contender) -> str:
 
 
 def plan(rounds: int, points: Sequence[Point], contenders: Sequence[Contender]) -> list[Run]:
-    """All runs, ours among the others, each round in another order.
+    """Return all runs, ours among the others, each round in another order.
 
-    So a machine that is slower for a while slows all of them, and none always follows the
-    same one.
+    So a slow period of the machine slows all systems, and none always follows the same one.
     """
     return [
         Run(number, point, each)
@@ -119,6 +115,5 @@ def _spread(contenders: list[Contender]) -> Iterable[tuple[float, Contender]]:
         yield (place + 0.5) / len(contenders), each
 
 
-def planned_seconds(runs: Sequence[Run], seconds: float) -> float:
-    """About how many seconds all runs take."""
-    return sum(STARTING_S + run.contender.warm_up_s + seconds for run in runs)
+def planned_s(runs: Sequence[Run], measured_s: float) -> float:
+    return sum(STARTING_S + run.contender.warm_up_s + measured_s for run in runs)

@@ -10,42 +10,40 @@ from typing import NamedTuple
 
 
 class Memory(NamedTuple):
-    """Resident memory in MiB: all of it, and the anonymous part."""
+    """Resident memory in MiB: all, and the anonymous part."""
 
     resident: float
     anonymous: float
 
 
 def memory_of(status: str) -> Memory:
-    """From the text of /proc/PID/status."""
+    """Read the text of /proc/PID/status."""
     found = dict(re.findall(r"^(VmRSS|RssAnon):\s+(\d+) kB$", status, re.MULTILINE))
     return Memory(int(found.get("VmRSS", 0)) / 1024, int(found.get("RssAnon", 0)) / 1024)
 
 
 def processor_seconds_of(stat: str, ticks_per_s: int) -> float:
-    """User and system time from the text of /proc/PID/stat."""
+    """Return user and system time from the text of /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / ticks_per_s
 
 
 def memory(pid: int) -> Memory:
-    """Of a process that runs."""
     return memory_of(Path(f"/proc/{pid}/status").read_text())
 
 
-def processor_seconds(pid: int) -> float:
-    """Of a process that runs."""
+def processor_s(pid: int) -> float:
     return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 
-def children_processor_seconds() -> float:
-    """Of all child processes of this one that have ended, and were waited for."""
+def children_processor_s() -> float:
+    """Return the processor time of all child processes that have ended and were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def tree_processor_seconds(pid: int) -> float:
-    """Of a process that runs and of all that it started, as far as they run or were waited for."""
+def tree_processor_s(pid: int) -> float:
+    """Return the processor time of a process and its descendants that run or were waited for."""
     stats, children = {}, dict[int, list[int]]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

@@ -56,8 +56,6 @@ REASONS = {value: name for name, value in vars(FAIL_REASON).items() if not name.
 
 
 class Replica(SyncObjConsumer):  # type: ignore[misc] # the library has no types
-    """The state: the machine of a workload."""
-
     def __init__(self, machine: Any) -> None:
         super().__init__()
         self.machine = machine
@@ -66,7 +64,6 @@ class Replica(SyncObjConsumer):  # type: ignore[misc] # the library has no types
 
     @replicated  # type: ignore[untyped-decorator]
     def append(self, body: bytes) -> object:
-        """Apply an entry; return its result."""
         self.applied += 1
         (result,) = self.machine.apply([Entry(self.applied, 0, 0, Magic.NORMAL, body)])
         return result
@@ -79,13 +76,10 @@ class Replica(SyncObjConsumer):  # type: ignore[misc] # the library has no types
 
     @replicated  # type: ignore[untyped-decorator]
     def look(self, service: str) -> object:
-        """The state as a plain value."""
         return find_service(service).state(self.machine)
 
 
 class PySyncObjMember:
-    """One member: its node, its clients, its orders."""
-
     def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
         self._service: Described = find_service(settings.service)
@@ -108,7 +102,6 @@ class PySyncObjMember:
         self._node = SyncObj(own, others, configuration, consumers=[self._replica])
 
     async def run(self) -> None:
-        """Serve until standard input ends."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve_clients)
             nursery.start_soon(self._tell_status)
@@ -216,7 +209,6 @@ def _say(**fields: object) -> None:
 
 
 def main() -> None:
-    """Run one member."""
     settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)

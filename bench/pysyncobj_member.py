@@ -27,7 +27,6 @@ class Log(SyncObj):  # type: ignore[misc]  # the library has no types
 
     @replicated  # type: ignore[untyped-decorator]
     def append(self, body: bytes) -> int:
-        """Take one body."""
         self._entries += len(body) > 0
         return self._entries
 
@@ -52,14 +51,14 @@ def main(node_id: str, peers: dict[str, str], folder: Path, workload: Workload) 
 
 def _load(log: Log, workload: Workload) -> None:
     body = bytes(workload.body_bytes)
-    latencies: list[float] = []
+    latencies_s: list[float] = []
 
     def issue() -> None:
         started = time.perf_counter()
 
         def answered(_: Any, error: Any) -> None:
             if not error:
-                latencies.append(time.perf_counter() - started)
+                latencies_s.append(time.perf_counter() - started)
             issue()
 
         log.append(body, callback=answered)
@@ -67,11 +66,11 @@ def _load(log: Log, workload: Workload) -> None:
     for _ in range(workload.in_flight):
         issue()
     time.sleep(workload.warm_up_s)
-    latencies.clear()
+    latencies_s.clear()
     started = time.perf_counter()
-    time.sleep(workload.seconds)
+    time.sleep(workload.measured_s)
     # PySyncObj has no call for several bodies: each append is a call of its own.
-    result = measured(latencies[:], 1, time.perf_counter() - started)
+    result = measured(latencies_s[:], 1, time.perf_counter() - started)
     print(json.dumps(asdict(result)), flush=True)
     os._exit(0)
 

@@ -20,7 +20,7 @@ ACKNOWLEDGED = "acknowledged"
 
 
 def numbers_in(folder: Path) -> set[int]:
-    """The numbers that the bodies in one member's folder begin with; ours or Java DLedger's."""
+    """Return the numbers that begin the bodies in a member's folder, ours or Java DLedger's."""
     found: set[int] = set()
     with ExitStack() as files:
         path = ""
@@ -39,7 +39,7 @@ def numbers_in(folder: Path) -> set[int]:
 
 
 def _number(body: bytes) -> int | None:
-    """The number that a body begins with, if a client wrote it."""
+    """Return the number at the begin of a client's body."""
     if session_entry.is_envelope(body):
         envelope = session_entry.decode(body)
         if not isinstance(envelope, session_entry.AppendEntry):
@@ -49,7 +49,7 @@ def _number(body: bytes) -> int | None:
 
 
 def count_lost(acknowledged: bytes, folders: Iterable[Path]) -> int:
-    """How many of these numbers, 8 bytes each, are not in the logs of a majority."""
+    """Return how many of these numbers, 8 bytes each, are not in the logs of a majority."""
     logs = [numbers_in(folder) for folder in folders]
     copies = Counter(number for log in logs for number in log)
     numbers = (number for (number,) in NUMBER.iter_unpack(acknowledged))

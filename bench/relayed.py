@@ -1,4 +1,4 @@
-"""`python -m bench.relayed`: what a send costs that a follower passes on to the leader."""
+"""`python -m bench.relayed`: the cost of a send that a follower passes on to the leader."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ COLUMNS = ["in flight", "way", "sends/s", "of direct", "p50 ms", "p99 ms"]
 
 @dataclass
 class Times:
-    """What one way measured.
-
-    Attributes:
-        rates: answered sends a second, for each round.
-        latencies_s: of each send, all rounds together.
+    """Attributes:
+    rates: answered sends a second, for each round.
+    latencies_s: of each send, all rounds together.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -65,8 +63,8 @@ async def _send(client: RemotingClient, address: str, body: bytes = b"") -> bool
     return reply.code == ResponseCode.SUCCESS
 
 
-async def _load(address: str, body: bytes, in_flight: int, seconds: float, times: Times) -> None:
-    """Keep so many sends in flight on one connection."""
+async def _load(address: str, body: bytes, in_flight: int, measured_s: float, times: Times) -> None:
+    """Keep `in_flight` sends in flight on one connection."""
     latencies_s: list[float] = []
     async with trio.open_nursery() as nursery:
         client = RemotingClient(nursery)
@@ -80,28 +78,28 @@ async def _load(address: str, body: bytes, in_flight: int, seconds: float, times
 
         for _ in range(in_flight):
             nursery.start_soon(send)
-        await trio.sleep(seconds / 4)
+        await trio.sleep(measured_s / 4)
         latencies_s.clear()
         began = time.perf_counter()
-        await trio.sleep(seconds)
+        await trio.sleep(measured_s)
         times.rates.append(len(latencies_s) / (time.perf_counter() - began))
         times.latencies_s += latencies_s
         nursery.cancel_scope.cancel()
 
 
 async def _measure(
-    ways: dict[str, str], body: bytes, in_flight: list[int], rounds: int, seconds: float
+    ways: dict[str, str], body: bytes, in_flight: list[int], rounds: int, measured_s: float
 ) -> dict[int, dict[str, Times]]:
     measured = {each: {way: Times() for way in ways} for each in in_flight}
     for _ in range(rounds):
         for each, by_way in measured.items():
             for way, times in by_way.items():
-                await _load(ways[way], body, each, seconds, times)
+                await _load(ways[way], body, each, measured_s, times)
     return measured
 
 
 async def _run(
-    folder: Path, body: bytes, in_flight: list[int], rounds: int, seconds: float
+    folder: Path, body: bytes, in_flight: list[int], rounds: int, measured_s: float
 ) -> None:
     with mq_group(folder) as group:
         async with trio.open_nursery() as nursery:
@@ -109,7 +107,7 @@ async def _run(
             nursery.cancel_scope.cancel()
         # The leader of members that share a port leaves it to the others.
         ways = {"direct": leader, "relayed": group.address}
-        measured = await _measure(ways, body, in_flight, rounds, seconds)
+        measured = await _measure(ways, body, in_flight, rounds, measured_s)
     cells = []
     for each, by_way in measured.items():
         for way, times in by_way.items():
@@ -117,7 +115,7 @@ async def _run(
             of_direct = rate / statistics.median(by_way["direct"].rates)
             ms = [f"{1000 * percentile(times.latencies_s, share):.2f}" for share in (50, 99)]
             cells.append([str(each), way, f"{rate:,.0f}", f"{of_direct:.2f}", *ms])
-    title = f"sends of {len(body)} B, {rounds} rounds of {seconds:g} s"
+    title = f"sends of {len(body)} B, {rounds} rounds of {measured_s:g} s"
     show_tables([Rows(title, COLUMNS, cells)])
 
 
@@ -125,9 +123,11 @@ async def _run(
 @option("--in-flight", "Sends at a time.", default="1,16,256")
 @option("--body-bytes", "Of each message.", default=1024)
 @option("--rounds", "Of both ways, one after the other.", default=5)
-@option("--seconds", "Of each measurement.", default=2.0)
+@option("--seconds", "measured_s", "Of each measurement.", default=2.0)
 @new_folder_option
-def main(in_flight: str, body_bytes: int, rounds: int, seconds: float, folder: Path | None) -> None:
+def main(
+    in_flight: str, body_bytes: int, rounds: int, measured_s: float, folder: Path | None
+) -> None:
     """Send to the leader directly and by a follower, with the same client, in one group of three.
 
     The members are real processes that share one port, as `dledger-mq up` starts them.
@@ -137,7 +137,7 @@ def main(in_flight: str, body_bytes: int, rounds: int, seconds: float, folder: P
     except PlanInvalid as error:
         raise click.UsageError(str(error)) from None
     with tempfile.TemporaryDirectory(prefix="relayed-", dir=folder or Path.cwd()) as made:
-        trio.run(_run, Path(made) / "group", os.urandom(body_bytes), sizes, rounds, seconds)
+        trio.run(_run, Path(made) / "group", os.urandom(body_bytes), sizes, rounds, measured_s)
 
 
 if __name__ == "__main__":

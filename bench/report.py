@@ -1,4 +1,4 @@
-"""What a benchmark reports: progress on standard error, tables, a page, and figures as JSON."""
+"""The report of a benchmark: progress on standard error, tables, a page, and JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bench.summary import TEXT_COLUMNS, Rows, markdown
 
 
 class Report:
-    """What one command tells of its runs on this machine.
+    """The report of one command.
 
     Args:
         folder: on the disk to measure; made if missing.
 
     Attributes:
-        machine: the machine, as it was before the runs.
-        notes: what failed or was left out.
+        machine: the machine, before the runs.
+        notes: failures, and systems that were left out.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,13 +37,13 @@ class Report:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Add a note, and tell it at once."""
+        """Add a note, and print it at once."""
         self.notes.append(text)
         tell(text)
 
     @contextmanager
     def run_folder(self) -> Iterator[Path]:
-        """A new folder for the data of all runs, removed at the end. Ctrl-C ends the block."""
+        """Make a folder for the data of all runs, removed at the end. Ctrl-C ends the block."""
         base = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder)).absolute()
         try:
             yield base
@@ -67,12 +67,12 @@ class Report:
 
 
 def tell(line: str) -> None:
-    """Say how far the runs are."""
+    """Print progress."""
     print(line, file=sys.stderr, flush=True)
 
 
 def show_tables(tables: Sequence[Rows], how: str = "") -> None:
-    """Print all; plain lines in a pipe, or where the terminal is too narrow."""
+    """Print tables; as Markdown in a pipe, or where the terminal is too narrow."""
     console = Console()
     for rows in tables:
         table = _table(rows)

@@ -20,13 +20,10 @@ from dledger.node.collector import collect_seldom
 
 
 class Total:
-    """Adds up the bytes of all bodies."""
-
     def __init__(self) -> None:
         self.body_bytes = 0
 
     def apply(self, entries: Sequence[dledger.Entry]) -> Sequence[object]:
-        """The sum behind each entry."""
         sums: list[object] = []
         for entry in entries:
             self.body_bytes += len(entry.body)
@@ -35,7 +32,6 @@ class Total:
 
 
 async def serve(machine: str, node_id: str, peers: dict[str, str], folder: Path) -> None:
-    """Serve until standard input ends."""
     config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder)
     made = Total() if machine == TOTAL else dledger.WithSessions(dledger.LogOnly())
     async with dledger.open_node(config, made):

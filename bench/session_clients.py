@@ -33,8 +33,6 @@ _STATUS_S = 1.0
 
 
 class Clients:
-    """All clients of a run."""
-
     def __init__(self, peers: dict[str, str], folder: Path, workload: Workload) -> None:
         self._peers = peers
         self._folder = folder
@@ -45,7 +43,6 @@ class Clients:
         self._asking = dledger.GroupClient(GROUP, peers)
 
     async def run(self) -> None:
-        """Append until told to stop."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._workload.in_flight):
                 nursery.start_soon(self._append_in_sessions)

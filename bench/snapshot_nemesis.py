@@ -30,7 +30,6 @@ class KillAtSnapshot:
 
     @asynccontextmanager
     async def carry_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Wait for snapshots, kill, and keep all members down until the fault ends."""
         if not await group.wait_healthy(PATIENCE_S):
             raise Skipped("the group is not whole")
         members = group.present
@@ -58,7 +57,7 @@ class KillAtSnapshot:
 
 
 def snapshots_of(member: Member) -> frozenset[str]:
-    """The files of a member with `snapshot` in their paths, those that are written included."""
+    """Return the files of a member with `snapshot` in their paths, unfinished ones too."""
     return frozenset(
         str(path)
         for path in member.data.rglob("*")

@@ -1,4 +1,4 @@
-"""`python -m bench stalls`: what pauses of members cost a group: leaders, and the clients' time."""
+"""`python -m bench stalls`: the leaders and the time that pauses of members cost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dledger.command_line.options import option
 LEADER, ALL, FOLLOWER, FOLLOWERS = "the leader", "all", "one follower", "all followers"
 # Shorter and longer than elections, which take 0.5 to 1 s; a laptop sleeps for longer.
 PAUSES = (
-    *((ALL, seconds) for seconds in (0.3, 0.6, 1.0, 5.0, 30.0)),
-    *((FOLLOWER, seconds) for seconds in (0.9, 2.0)),
-    *((FOLLOWERS, seconds) for seconds in (0.6, 0.9)),
-    *((LEADER, seconds) for seconds in (0.3, 2.0)),
+    *((ALL, pause_s) for pause_s in (0.3, 0.6, 1.0, 5.0, 30.0)),
+    *((FOLLOWER, pause_s) for pause_s in (0.9, 2.0)),
+    *((FOLLOWERS, pause_s) for pause_s in (0.6, 0.9)),
+    *((LEADER, pause_s) for pause_s in (0.3, 2.0)),
 )
 # An election that a pause caused is over by then.
 SEEN_S = 2.2
@@ -39,7 +39,6 @@ HOW = (
 
 
 def term_of(peers: dict[str, str]) -> int:
-    """The term that the group is in."""
 
     async def ask() -> int:
         told = await GroupClient(GROUP, peers).leader_status(30.0)
@@ -49,7 +48,6 @@ def term_of(peers: dict[str, str]) -> int:
 
 
 def paused(who: str, leader: str, names: list[str]) -> list[str]:
-    """The members that a row pauses."""
     others = [name for name in names if name != leader]
     return {LEADER: [leader], ALL: [leader, *others], FOLLOWER: others[:1]}.get(who, others)
 
@@ -66,15 +64,15 @@ def stalls(times: int, clients: int, folder: Path) -> None:
     with Report(folder).run_folder() as base:
         place = make_place(base / ours.key)
         with Watch(watching, place, Workload(in_flight=clients)) as watch:
-            for who, seconds in PAUSES:
+            for who, pause_s in PAUSES:
                 terms, took_ms = 0, []
                 for _ in range(times):
                     leader = watch.settle()
                     before = term_of(place.peers)
-                    took_ms.append(watch.pause(paused(who, leader, list(place.peers)), seconds))
+                    took_ms.append(watch.pause(paused(who, leader, list(place.peers)), pause_s))
                     trio.run(trio.sleep, SEEN_S)
                     terms += term_of(place.peers) - before
-                row = [who, f"{seconds:g}", str(times), str(terms)]
+                row = [who, f"{pause_s:g}", str(times), str(terms)]
                 cells.append([*row, *(f"{percentile(took_ms, share):,.0f}" for share in (50, 100))])
                 tell(" | ".join(cells[-1]))
     show_tables([Rows("pauses under load", COLUMNS, cells)], HOW.format(clients=clients))

@@ -17,8 +17,6 @@ Results = Mapping[tuple[Point, str], Sequence[Measured]]  # by place in the grid
 
 
 class Summary(NamedTuple):
-    """Several runs of one contender at one place."""
-
     rate: float
     lowest: float
     highest: float
@@ -29,15 +27,13 @@ class Summary(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A table: what each column is called, and the cells of each row."""
-
     title: str
     columns: list[str]
     cells: list[list[str]]
 
 
 def summary(runs: Sequence[Measured]) -> Summary:
-    """Medians over the runs; of the rates, the lowest and the highest too."""
+    """Return medians over the runs; of the rates, the lowest and the highest too."""
     rates = [run.entries_per_s for run in runs]
     return Summary(
         rate=median(rates),
@@ -53,7 +49,6 @@ def summary(runs: Sequence[Measured]) -> Summary:
 def table_of_size(
     body_bytes: int, in_flight: Sequence[int], contenders: Sequence[Contender], results: Results
 ) -> Rows:
-    """The table of all results with one size of bodies."""
     ours = [each for each in contenders if each.ours]
     columns = ["in flight", "system", "entries/s", "lowest", "highest", "p50 ms", "p99 ms"]
     columns += ["of the limit", *(f"{each.call} / it" for each in ours)]
@@ -103,7 +98,7 @@ def _share_of_limit(contender: Contender, found: Mapping[Contender, Summary]) ->
 
 
 def ratio(ours: float, theirs: float) -> str:
-    """The ratio of our figure to theirs."""
+    """Return the ratio of our figure to theirs."""
     times = ours / theirs
     return (
         f"{times:.0f} x" if times >= 100 else f"{times:.2f} x" if times < 10 else f"{times:.1f} x"
@@ -111,7 +106,7 @@ def ratio(ours: float, theirs: float) -> str:
 
 
 def markdown(rows: Rows) -> str:
-    """The table as Markdown, its columns aligned, numbers to the right."""
+    """Return the table as Markdown, its columns aligned, numbers to the right."""
     widths = [
         max(len(name), *(len(row[at]) for row in rows.cells)) if rows.cells else len(name)
         for at, name in enumerate(rows.columns)
@@ -132,6 +127,6 @@ def markdown(rows: Rows) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that `share` percent of them do not exceed."""
+    """Return the smallest value that `share` percent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]

@@ -18,32 +18,31 @@ SESSIONS, TOTAL = "sessions", "total"
 
 
 class Prepared(NamedTuple):
-    """A system whose programs are there. `commands` start a run; one of them prints the result."""
+    """A system with its programs. `commands` start a run; one of them prints the result."""
 
     version: str
     commands: Callable[[Place, Workload], list[Command]]
 
 
 class System(NamedTuple):
-    """A contender, and how to get its programs. `prepare` raises Unavailable."""
+    """A contender. `prepare` finds or builds its programs, or raises Unavailable."""
 
     contender: Contender
     prepare: Callable[[Toolchain], Prepared]
 
 
 class Served(NamedTuple):
-    """Servers of others, and clients that were built for them, which take a task as ours do."""
+    """Servers of others, and clients that were built for them."""
 
     version: str
     server: Callable[[Place, str], Command]
     clients: str
 
     def task(self, role: str, place: Place, workload: Workload) -> Command:
-        """The clients in a role: `load` for throughput, or `failover`."""
+        """Return the command of the clients in a role: `load`, or `failover`."""
         return [self.clients, *client_words(role, place, workload)]
 
     def prepared(self) -> Prepared:
-        """For a run: all servers, and the clients that load them."""
 
         def commands(place: Place, workload: Workload) -> list[Command]:
             servers = [self.server(place, each) for each in place.peers]
@@ -53,15 +52,14 @@ class Served(NamedTuple):
 
 
 def python_module(name: str) -> Command:
-    """Runs a module of this package."""
     return [sys.executable, "-m", f"bench.{name}"]
 
 
 def member_words(place: Place, node_id: str) -> Command:
-    """What every program of a member is told: ID PEERS FOLDER."""
+    """Return the arguments of a member's program: ID PEERS FOLDER."""
     return [node_id, json.dumps(place.peers), str(place.folder / node_id)]
 
 
 def client_words(role: str, place: Place, workload: Workload) -> Command:
-    """What every program of clients is told: ROLE PEERS FOLDER WORKLOAD."""
+    """Return the arguments of clients: ROLE PEERS FOLDER WORKLOAD."""
     return [role, json.dumps(place.peers), str(place.folder), workload.to_json()]

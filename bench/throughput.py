@@ -24,7 +24,7 @@ from bench.plan import (
     chosen,
     numbers,
     plan,
-    planned_seconds,
+    planned_s,
 )
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows, table_of_size
@@ -34,7 +34,7 @@ from bench.toolchain import Toolchain, Unavailable
 from bench.workload import Measured, Workload
 from dledger.command_line.options import flag, option
 
-BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
+BODIES, IN_FLIGHT, ROUNDS, MEASURED_S = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
 PEERS = choices([each.contender for each in SYSTEMS])
 QUICK_BODIES, QUICK_IN_FLIGHT = "256", "1000"
 
@@ -51,8 +51,6 @@ TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host 
 
 
 class Grid:
-    """The points to measure, and the results so far."""
-
     def __init__(self, contenders: list[Contender], points: list[Point]) -> None:
         self.contenders = contenders
         self.points = points
@@ -62,20 +60,18 @@ class Grid:
         self.began = time.strftime("%Y-%m-%d %H:%M")
 
     def add(self, run: Run, result: Measured) -> None:
-        """Add the result of a run."""
         self.results.setdefault((run.point, run.contender.key), []).append(result)
         row = {"round": run.round, "system": run.contender.key, **run.point._asdict()}
         self.runs.append({**row, **asdict(result)})
 
     def tables(self) -> list[Rows]:
-        """One table for each size of bodies that has results."""
+        """One table for each size of bodies with results."""
         sizes = dict.fromkeys(point.body_bytes for point in self.points)
         in_flight = list(dict.fromkeys(point.in_flight for point in self.points))
         tables = [table_of_size(s, in_flight, self.contenders, self.results) for s in sizes]
         return [each for each in tables if each.cells]
 
     def figures(self, notes: list[str]) -> dict[str, object]:
-        """All that is kept, with each run by itself."""
         return {
             "began": self.began,
             "versions": self.versions,
@@ -87,7 +83,7 @@ class Grid:
 def prepare(
     systems: list[System], toolchain: Toolchain, grid: Grid, report: Report
 ) -> dict[str, Prepared]:
-    """The systems whose programs are there, by key; adds a note for each other one."""
+    """Return the systems whose programs are there, by key; add a note for each other one."""
     found: dict[str, Prepared] = {}
     for system in systems:
         contender = system.contender
@@ -101,7 +97,7 @@ def prepare(
     return found
 
 
-def one(run: Run, prepared: Prepared, seconds: float, folder: Path) -> Measured:
+def one(run: Run, prepared: Prepared, measured_s: float, folder: Path) -> Measured:
     """Carry out one run in a new folder, and remove the folder. Raises RunFailed."""
     contender = run.contender
     workload = Workload(
@@ -110,13 +106,13 @@ def one(run: Run, prepared: Prepared, seconds: float, folder: Path) -> Measured:
         call=contender.call,
         batch=contender.batch,
         warm_up_s=contender.warm_up_s,
-        seconds=seconds,
+        measured_s=measured_s,
     )
     place = make_place(folder / "run")
     try:
         commands = prepared.commands(place, workload)
         complaints = folder / "complaints"
-        return measure(commands, complaints, contender.warm_up_s + seconds)
+        return measure(commands, complaints, contender.warm_up_s + measured_s)
     finally:
         shutil.rmtree(place.folder)
 
@@ -124,16 +120,16 @@ def one(run: Run, prepared: Prepared, seconds: float, folder: Path) -> Measured:
 def carry_out(
     runs: list[Run],
     prepared: dict[str, Prepared],
-    seconds: float,
+    measured_s: float,
     memory_mib: int,
     folder: Path,
     grid: Grid,
     report: Report,
     kept: Path | None,
 ) -> None:
-    """Carry out all runs in turn; a failed one becomes a note. `kept` is rewritten after each.
+    """Carry out all runs; a failure becomes a note. `kept` is rewritten after each.
 
-    `memory_mib`: how much memory is touched before each.
+    `memory_mib`: memory that is touched before each.
     """
     console = Console(stderr=True)
     columns = (
@@ -148,7 +144,7 @@ def carry_out(
             progress.update(bar, description=what)
             touch_memory(memory_mib)
             try:
-                result = one(run, prepared[run.contender.key], seconds, folder)
+                result = one(run, prepared[run.contender.key], measured_s, folder)
                 grid.add(run, result)
                 told = f"{result.entries_per_s:,.0f}/s"
             except RunFailed as error:
@@ -172,7 +168,7 @@ def _check_memory(memory_mib: int, machine: Machine) -> None:
 @option("--bodies", "Sizes of bodies, bytes.", default=BODIES)
 @option("--in-flight", "Entries in flight.", default=IN_FLIGHT)
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
-@option("--seconds", "Measured time of each run.", default=SECONDS)
+@option("--seconds", "measured_s", "Measured time of each run.", default=MEASURED_S)
 @option("--warm-up", "warm_up_s", "Seconds before; default 2, for Java 15.", type=float)
 @option(
     "--touch-memory",
@@ -192,7 +188,7 @@ def throughput(
     bodies: str,
     in_flight: str,
     rounds: int,
-    seconds: float,
+    measured_s: float,
     warm_up_s: float | None,
     memory_mib: int,
     quick: bool,
@@ -219,17 +215,17 @@ def throughput(
     keys = {each.key for each in wanted}
     prepared = prepare([s for s in SYSTEMS if s.contender.key in keys], toolchain, grid, report)
     runs = plan(rounds, points, [each for each in wanted if each.key in prepared])
-    minutes = planned_seconds(runs, seconds) / 60
+    minutes = planned_s(runs, measured_s) / 60
     tell(f"{len(runs)} runs, about {minutes:.0f} minutes")
     skipped = len(report.notes)
     with report.run_folder() as base:
         try:
-            carry_out(runs, prepared, seconds, memory_mib, base, grid, report, kept)
+            carry_out(runs, prepared, measured_s, memory_mib, base, grid, report, kept)
         except KeyboardInterrupt:
             report.notes.append(f"stopped after {len(grid.runs)} of {len(runs)} runs")
     how = HOW if memory_mib == 0 else f"{HOW} {TOUCHED.format(mib=memory_mib)}"
     show_tables(grid.tables(), how)
     for note in report.notes[skipped:]:
         tell(note)
-    rounds_done = f"{rounds} rounds of {seconds:g} s each, begun {grid.began}."
+    rounds_done = f"{rounds} rounds of {measured_s:g} s each, begun {grid.began}."
     report.write_page(page, [f"{', '.join(grid.versions)}.", how, rounds_done], grid.tables())

@@ -32,11 +32,11 @@ class Unavailable(Exception):
 
 
 class Toolchain:
-    """Where programs come from.
+    """Finds or builds programs.
 
     Args:
-        folder: built programs go there, and are found there the next time.
-        which: how a program is found; as shutil.which.
+        folder: for built programs, which are kept.
+        which: finds a program, as shutil.which does.
         building: called with the name of a program before it is built, since that takes a while.
     """
 
@@ -51,14 +51,14 @@ class Toolchain:
         self._building = building
 
     def find(self, name: str, advice: str) -> str:
-        """The path of a program. Raises Unavailable with the advice."""
+        """Return the path of a program. Raises Unavailable with the advice."""
         found = self._which(name)
         if found is None:
             raise Unavailable(f"{name} is not found: {advice}")
         return found
 
     def go_program(self, name: str, package: str) -> Path:
-        """A program built from the Go module beside this file. Raises Unavailable."""
+        """Build a program of the Go module beside this file. Raises Unavailable."""
         go = self.find("go", "install Go (go.mod says which version)")
         target = self._folder / "go" / _digest(GO_MODULE) / name
         if not target.exists():
@@ -71,8 +71,9 @@ class Toolchain:
         return target
 
     def certificates(self, names: Iterable[str]) -> Path:
-        """A folder with an authority, and a certificate and a key for each name, as in
-        docs/security.md. Raises Unavailable.
+        """Make an authority, and a certificate and a key for each name, as in docs/security.md.
+
+        Raises Unavailable.
         """
         openssl = self.find("openssl", "install OpenSSL 3")
         folder = self._folder / "certificates"
@@ -97,15 +98,16 @@ class Toolchain:
         return folder
 
     def java_command(self) -> list[str]:
-        """A Java that finds the classes of the folder `java`. Raises Unavailable."""
+        """Return a Java command with the classes of the folder `java`. Raises Unavailable."""
         # Without these, DLedger wedges on Java 16 and later when it deletes a file.
         opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "sun.nio.ch")]
         class_path = self.class_path(JAVA, "Java DLedger")
         return [self._java(), "-Xms512m", "-Xmx512m", *opens, "-cp", class_path]
 
     def class_path(self, sources: Path, what: str) -> str:
-        """The libraries that the pom.xml of a folder names, and the classes of the folder, both
-        made once. Raises Unavailable.
+        """Fetch the libraries of a folder's pom.xml, and compile its classes, once.
+
+        Raises Unavailable.
         """
         self._java()
         javac = self.find("javac", _JAVA_ADVICE)
@@ -131,11 +133,11 @@ class Toolchain:
         return os.pathsep.join((str(classes), str(libraries / "*")))
 
     def shared_library(self, source: Path) -> Path:
-        """A library for LD_PRELOAD, made of one file of C. Raises Unavailable."""
+        """Compile a file of C to a library for LD_PRELOAD. Raises Unavailable."""
         return self._compiled(source, f"{source.stem}.so", ["-shared", "-fPIC"], ["-ldl"])
 
     def c_program(self, source: Path) -> Path:
-        """A program, made of one file of C. Raises Unavailable."""
+        """Compile a file of C to a program. Raises Unavailable."""
         return self._compiled(source, source.stem, [], [])
 
     def _compiled(self, source: Path, name: str, before: list[str], after: list[str]) -> Path:
@@ -175,13 +177,12 @@ def run(command: list[str]) -> str:
 
 
 def go_version(module: str) -> str:
-    """The version of a module that go.mod asks for."""
     found = re.search(rf"{re.escape(module)} v(\S+)", (GO_MODULE / "go.mod").read_text())
     return found[1] if found else "?"
 
 
 def _digest(folder: Path) -> str:
-    """A digest of a folder of sources: changed sources are built again."""
+    """Return a digest of a folder of sources: changed sources are built again."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():

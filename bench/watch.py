@@ -23,7 +23,7 @@ _POLL_S = 0.001
 
 
 class Verdict(NamedTuple):
-    """How many appends of a run were acknowledged, and how many of these are lost."""
+    """Numbers of acknowledged appends, and of those that are lost."""
 
     acknowledged: int
     lost: int
@@ -67,10 +67,10 @@ class Watch:
         return str(leader)
 
     def take_leader(self, fault: str) -> float | None:
-        """Kill or stop the leader, and bring it back; return ms until clients were served.
+        """Kill or stop the leader, and bring it back; return the outage for clients in ms.
 
-        From just before the signal to the first acknowledgement of an append that began after the
-        signal had worked, as the clients report. None if the member had lost leadership before.
+        It lasts from just before the signal to the first acknowledgement of an append that began
+        after it. None if the member had lost leadership before.
         """
         leader = self.settle()
         process = self._members[leader]
@@ -93,12 +93,12 @@ class Watch:
             process.send_signal(signal.SIGCONT)
         return None if successor == leader else took_ms
 
-    def pause(self, names: list[str], seconds: float) -> float:
-        """Stop members, let them go on together; return ms from then until clients were served."""
+    def pause(self, names: list[str], pause_s: float) -> float:
+        """Stop members, and resume them together; return ms from then until clients were served."""
         processes = [self._members[name] for name in names]
         for process in processes:
             process.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(pause_s)
         for process in processes:
             process.send_signal(signal.SIGCONT)
         began = time.monotonic()
@@ -107,14 +107,14 @@ class Watch:
         return (time.monotonic() - began) * 1000
 
     def verdict(self) -> Verdict:
-        """Stop the clients, and read everything back."""
+        """Stop the clients, and look for all acknowledged appends."""
         self.settle()
         if not self._watching.in_files:
             self._tell("stop")
             found = self._wait_for("acknowledged")
             return Verdict(found["acknowledged"], found["lost"])
         acknowledged = self._ask("stop", "acknowledged")
-        time.sleep(self._watching.settled_s)  # the slowest member gets what the quorum has
+        time.sleep(self._watching.settled_s)  # the slowest member catches up
         end(list(self._members.values()))
         numbers = (self._place.folder / ACKNOWLEDGED).read_bytes()
         folders = [self._place.folder / node_id for node_id in self._members]
@@ -151,7 +151,6 @@ class Watch:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -13,28 +13,28 @@ MANY = 64
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Appends of one size, a number in flight, and their time."""
-
     in_flight: int  # entries that wait for their acknowledgement at any moment
     body_bytes: int = 256
     call: str = APPEND
     batch: int = 1  # entries appended with one call
     warm_up_s: float = 2.0
-    seconds: float = 5.0
+    measured_s: float = 5.0
 
     def to_json(self) -> str:
-        """One line, for the command line of a member."""
-        return json.dumps(asdict(self))
+        named = asdict(self)
+        seconds = named.pop("measured_s")  # as all systems read it
+        return json.dumps({**named, "seconds": seconds})
 
     @classmethod
     def from_json(cls, text: str) -> Workload:
-        """The workload in such a line."""
-        return cls(**json.loads(text))
+        named = json.loads(text)
+        measured_s = named.pop("seconds")
+        return cls(**named, measured_s=measured_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of one run. `failed` counts appends that were refused or not answered."""
+    """`failed` counts appends that were refused or not answered."""
 
     entries_per_s: float
     median_ms: float
@@ -43,7 +43,7 @@ class Measured:
 
     @classmethod
     def from_line(cls, line: str) -> Measured | None:
-        """The result that a member printed; None for any other line.
+        """Return the result that a member printed; None for any other line.
 
         Raises ValueError if no append was acknowledged in the measured time.
         """
@@ -57,11 +57,11 @@ class Measured:
         return cls(**found)
 
 
-def measured(latencies_s: list[float], batch: int, seconds: float) -> Measured:
-    """Rate and percentiles of the calls that were answered in `seconds`."""
+def measured(latencies_s: list[float], batch: int, measured_s: float) -> Measured:
+    """Return rate and percentiles of the calls that were answered in `measured_s`."""
     ordered = sorted(latencies_s) or [float("nan")]
     return Measured(
-        entries_per_s=len(latencies_s) * batch / seconds,
+        entries_per_s=len(latencies_s) * batch / measured_s,
         median_ms=ordered[len(ordered) // 2] * 1000,
         p99_ms=ordered[len(ordered) * 99 // 100] * 1000,
     )

@@ -1,4 +1,4 @@
-"""`python -m broker`: `command_entry` loads the command, and says what fails then."""
+"""`python -m broker`: `command_entry` loads the command and reports failures to load it."""
 
 import sys
 

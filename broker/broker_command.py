@@ -25,7 +25,7 @@ from broker.config import (
 )
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
 from dledger.command_line.ending import ExitCode
@@ -42,7 +42,7 @@ from remoting.wire.quoted import quoted
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a broker until a signal ends it; its exit code, after one line about an error."""
+    """Run a broker until a signal ends it. Print one line about an error; return the exit code."""
     handler = logging.StreamHandler()
     handler.addFilter(BoundedLog(time.monotonic))
     handler.setFormatter(LogLines())
@@ -50,7 +50,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:
-        # As one line, like every other error.
         problem = " ".join(error.format_message().split())
         return _fail(
             SettingInvalid("arguments", f"{problem}; see {_PROGRAM} --help"), error.exit_code
@@ -78,7 +77,6 @@ _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
 
 
 def _number(name: str, default: float, explanation: str) -> Callable[[Decorated], Decorated]:
-    """An option whose value is a whole number."""
     return option(name, explanation, type=int, default=default)
 
 
@@ -153,12 +151,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
 )
 @_number(
     "--transaction-check-after-seconds",
-    _CHECKS.after_seconds,
+    _CHECKS.after_s,
     "A producer that leaves a transaction open for so long is asked how it ends.",
 )
 @_number(
     "--transaction-check-every-seconds",
-    _CHECKS.every_seconds,
+    _CHECKS.every_s,
     "It is asked again after so long.",
 )
 @_number(
@@ -190,7 +188,7 @@ def broker(exit_with_stdin: bool, **options: Any) -> None:
 
 
 def read_config(options: Mapping[str, Any]) -> BrokerConfig:
-    """The settings of the command line. Raises SettingInvalid, ConfigInvalid."""
+    """Make a configuration of the command line. Raises SettingInvalid, ConfigInvalid."""
     return BrokerConfig(
         group=options["group"],
         node_id=options["node"],
@@ -219,8 +217,8 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
             refuse_percent=options["disk_refuse_percent"],
         ),
         checks=CheckPolicy(
-            after_seconds=options["transaction_check_after_seconds"],
-            every_seconds=options["transaction_check_every_seconds"],
+            after_s=options["transaction_check_after_seconds"],
+            every_s=options["transaction_check_every_seconds"],
             max_checks=options["transaction_max_checks"],
             give_up_hours=options["transaction_give_up_hours"],
         ),
@@ -232,7 +230,9 @@ def _address_or_none(setting: str, text: str | None) -> Address | None:
 
 
 def _warn_of_second_port(config: BrokerConfig) -> None:
-    """Warn if clients with a VIP channel will not find this broker. All others do, so it starts."""
+    """Warn if clients with a VIP channel will not find this broker. The broker starts all the same,
+    as other clients will.
+    """
     if (advice := second_port.advice(config)) is not None:
         _log.warning("%s", quoted(advice, 400))
         return
@@ -252,27 +252,24 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
 
 
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
-    """Run until a signal, or until standard input ends."""
     async with trio.open_nursery() as nursery:
         running: list[Broker] = []
-        await nursery.start(_tell_of_hangups)
+        await nursery.start(_warn_of_hangups)
         nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
             nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
-        start = partial(
-            run_broker,
-            config,
+        surroundings = Surroundings(
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             process_id=os.getpid(),
-            report=lambda line: print(line, flush=True),
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
-            start=StartReport(),
         )
+        report = partial(print, flush=True)
+        start = partial(run_broker, config, surroundings, report, StartReport())
         running.append(await nursery.start(start))
 
 
-async def _tell_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """SIGHUP asks for a reload, and ends nothing: a broker's settings are flags or in the log."""
+async def _warn_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Log that SIGHUP reloads nothing: a broker's settings are flags, or entries of the log."""
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _signal in signals:
@@ -283,9 +280,7 @@ async def _tell_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS
 
 
 async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
-    """End at a signal: a member that serves hands leadership over first. A second signal does not
-    wait for that.
-    """
+    """End at the first signal, once leadership is handed over; at a second signal, at once."""
     is_ending = False
     with ending_signals() as signals:
         async for _signal in signals:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from broker.errors import SettingInvalid
-from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES, BrokerLimits
+from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
@@ -19,58 +19,50 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DEFAULT_CLUSTER = "DefaultCluster"
 
-# About three seconds of a start. What of the log is dropped is decided by retention alone.
+# A start applies these entries in about three seconds. Retention alone decides what the log drops.
 DEFAULT_SNAPSHOTS = SnapshotPolicy(
     every_entries=500_000, every_bytes=512 * 1024 * 1024, trailing_entries=0
 )
 
-# 64 MiB: a snapshot of a million offsets and waiting messages, their consume queues, and the
-# entries that decide what goes.
+# Room for a snapshot of a million offsets and waiting messages, their consume queues, and the
+# entries by which retention makes room.
 RESERVE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerConfig:
-    """One member of a group of brokers. Raises SettingInvalid when it cannot be.
+    """The settings of one member of a group of brokers. Raises SettingInvalid.
 
     Attributes:
-        group: the dledger group, which is the broker name that clients see.
-        node_id: this member.
-        peers: every member, this one included: id -> host:port of its log traffic.
-        joining: this member joins a group that runs, which tells it the members: of `peers` it
-            needs its own entry alone.
+        group: name of the dledger group, which clients see as the broker name.
+        peers: id -> host:port of the log's traffic, for every member, this one included.
+        joining: this member joins a running group, which tells it the other members: `peers` needs
+            only its own address.
         new: the group has never begun; see `NodeConfig`.
-        pass_over: entries that the state machine is not given; see `NodeConfig`.
-        listen: where clients connect that want this member, and members that pass clients on.
-        listen_group: where clients connect that want the leader, whichever member that is; None:
-            nowhere.
+        pass_over: entries that are never applied; see `NodeConfig`.
+        listen: where clients of this member connect, and members that relay clients to it.
+        listen_group: where clients connect that want the leader, whichever member that is; None
+            for no such port.
         shares_port: members on the same machine share the port of `listen_group`.
-        relays_from: the networks of members that pass clients on, and of other relays in front of
-            `listen`, whose PROXY headers are believed; when empty the addresses in `peers`, and
-            without `listen_group` none.
+        relays_from: the networks whose PROXY headers `listen` believes: those of members that relay
+            clients, and of other relays. When empty, the addresses in `peers` with `listen_group`,
+            and none without.
         advertise: how clients reach the group, an IPv4 address; `listen_group` or `listen` when
             None.
         listen_peers: where the other members connect; this member's address in `peers` when None.
-        prefer: the member that should lead whenever it is healthy; the same at all members. None:
-            any.
+        prefer: the member that should lead whenever it is healthy, the same on all members.
         nameservers: "host:port" of each name server.
-        directory: where log and consume queues lie.
-        cluster: the cluster's name.
-        auto_create_topics: whether a first message makes its topic.
-        auto_create_groups: whether a consumer's first heartbeat makes its group.
-        permission: what clients may do, whatever the topic's permission is: bits of 4 read and 2
-            write.
-        takes_transactions: whether transactional messages are taken.
-        notifies_consumers: whether the members of a group are told when others come and go.
+        directory: the folder of the log and the consume queues.
+        auto_create_topics: whether a first message creates its topic.
+        auto_create_groups: whether a consumer's first heartbeat creates its group.
+        permission: what clients may do whatever a topic allows; bits: 4 read, 2 write.
+        takes_transactions: whether transactional messages are accepted.
+        notifies_consumers: whether group members are told when others come and go.
         max_message_bytes: the longest body of a send.
-        max_delay_seconds: the longest time that a message may ask to wait; levels are not judged.
-        max_connections: of clients; None: as many as the process may open files for.
-        metrics: where GET /metrics is answered for Prometheus; None: nowhere.
-        limits: what is held at most.
-        retention: how long messages are kept.
-        checks: when producers are asked how their transactions end.
-        snapshots: when the state is saved; a start applies what lies behind.
-        store: sizes of the log's files; the same for ever, and on all members.
+        max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
+        max_connections: of clients; None for as many as the process may open files.
+        metrics: where GET /metrics is answered for Prometheus.
+        store: sizes of the log's files; never changed, and equal on all members.
     """
 
     group: str
@@ -94,7 +86,7 @@ class BrokerConfig:
     takes_transactions: bool = True
     notifies_consumers: bool = True
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    max_delay_seconds: int = MAX_DELAY_SECONDS
+    max_delay_s: int = MAX_DELAY_S
     max_connections: int | None = None
     metrics: Address | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
@@ -109,7 +101,6 @@ class BrokerConfig:
     )
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         setting = "--listen"
         if self.address is not self.listen:
             setting = "--listen-group" if self.advertise is None else "--advertise"
@@ -145,20 +136,19 @@ class BrokerConfig:
 
     @property
     def address(self) -> Address:
-        """How clients reach this broker."""
         return self.advertise or self.listen_group or self.listen
 
     @property
     def address_for_members(self) -> Address:
-        """How the other members reach `listen`."""
         if not ipaddress.ip_address(self.listen.host).is_unspecified:
             return self.listen
         return Address(parse_address(self.peers[self.node_id]).host, self.listen.port)
 
     def trusts_proxy(self, host: str) -> bool:
-        """Whether one may connect from this IP address on behalf of clients: a member, or a relay.
+        """Return whether a peer at this IP address may connect on behalf of clients: a member or a
+        relay.
 
-        RocketMQ 5 believes everybody.
+        RocketMQ 5 trusts everybody.
         """
         if self.listen_group is None and not self.relays_from:
             return False

@@ -1,4 +1,4 @@
-"""Errors of the broker. Each has fields, and one line that says what to do."""
+"""Errors of the broker. Each has fields, and a message of one line that says what to do."""
 
 from typing import Self
 
@@ -16,8 +16,7 @@ class SettingInvalid(BrokerError):
     """A setting is missing, malformed, or contradicts another one.
 
     Attributes:
-        setting: its name, as it is given on the command line.
-        problem: what is wrong with it.
+        setting: its name on the command line.
     """
 
     setting: str
@@ -26,18 +25,18 @@ class SettingInvalid(BrokerError):
 
 
 class FeatureClash(BrokerError):
-    """Two features claim the same request code, command or name; found when the program starts."""
+    """Two features claim the same request code, command or name. Raised when the program starts."""
 
     problem: str
 
 
 class EntryTooNew(BrokerError):
-    """The log holds a command of a newer broker; guessing at it would make the members differ.
+    """The log holds a command of a newer broker. Skipping it would make the members differ.
 
     Attributes:
         version: the command's format version.
-        kind: what it is, or None when not even that could be read.
-        index: of the entry, once it is known; else -1.
+        kind: the command's kind; None if it could not be read.
+        index: of the entry; -1 until it is known.
     """
 
     version: int
@@ -46,7 +45,6 @@ class EntryTooNew(BrokerError):
 
     @property
     def what(self) -> str:
-        """What the log holds, in words."""
         kind = "" if self.kind is None else f"kind {self.kind} of "
         return f"a broker command of {kind}version {self.version}"
 
@@ -55,35 +53,25 @@ class EntryTooNew(BrokerError):
 
 
 class CommandMalformed(BrokerError):
-    """A log entry looks like a broker command and is none. Every member passes it over alike.
-
-    Attributes:
-        reason: what is wrong with it.
-    """
+    """A log entry has the mark of a broker command but cannot be read. Every member skips it."""
 
     reason: str
     _template = "not a broker command ({reason}): only brokers may append to this log"
 
 
 class SnapshotUnreadable(BrokerError):
-    """A snapshot of the state holds something else than this program writes.
-
-    Attributes:
-        reason: what.
-    """
+    """A snapshot of the state holds something that this program does not write."""
 
     reason: str
     _template = "the snapshot cannot be read ({reason}): start with the program that wrote it"
 
 
 class RequestRefused(BrokerError):
-    """A request that cannot be carried out; it becomes the reply.
-
-    The class methods make one of each usual code.
+    """A request that cannot be carried out. It becomes the reply.
 
     Attributes:
         code: a `remoting.wire.codes.ResponseCode`.
-        remark: what is wrong and what to do, on one line.
+        remark: one line that says what is wrong and what to do.
     """
 
     code: int
@@ -95,55 +83,52 @@ class RequestRefused(BrokerError):
         self.remark = remark_of(remark)
 
     def reply_to(self, command: Command) -> Command:
-        """The reply to the request."""
         return command.reply(self.code, remark=self.remark)
 
     @classmethod
     def failed(cls, remark: str) -> Self:
-        """(1) It failed, or what it names is not here."""
+        """Refuse with code 1: the request failed, or what it names does not exist here."""
         return cls(ResponseCode.SYSTEM_ERROR, remark)
 
     @classmethod
     def busy(cls, remark: str) -> Self:
-        """(2) Too much waits, or is kept."""
+        """Refuse with code 2: too much is waiting, or stored."""
         return cls(ResponseCode.SYSTEM_BUSY, remark)
 
     @classmethod
     def illegal(cls, remark: str) -> Self:
-        """(13) No such message is taken."""
+        """Refuse with code 13: such a message is never accepted."""
         return cls(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     @classmethod
     def not_available(cls, remark: str) -> Self:
-        """(14) Not done here: ask another member."""
+        """Refuse with code 14: another member has to be asked."""
         return cls(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     @classmethod
     def forbidden(cls, remark: str) -> Self:
-        """(16) Settings do not allow it."""
+        """Refuse with code 16: the settings do not allow it."""
         return cls(ResponseCode.NO_PERMISSION, remark)
 
     @classmethod
     def no_topic(cls, remark: str) -> Self:
-        """(17) There is no such topic."""
         return cls(ResponseCode.TOPIC_NOT_EXIST, remark)
 
     @classmethod
     def no_group(cls, remark: str) -> Self:
-        """(26) There is no such consumer group."""
         return cls(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     @classmethod
     def invalid(cls, remark: str) -> Self:
-        """(29) A name or a value that cannot be."""
+        """Refuse with code 29: a name or a value is invalid."""
         return cls(ResponseCode.INVALID_PARAMETER, remark)
 
 
 class NeverStored(RequestRefused):
-    """No entry of the log can hold the message, or it cannot be read, or there are too many topics
-    for its own: it is no use to try again.
+    """The message can never be stored: it is unreadable, too large for an entry, or its topic would
+    be one too many. Sending it again does not help.
     """
 
 
 class EntryPassedOver(RequestRefused):
-    """The log took an entry, and the state did not: nothing was changed."""
+    """The log took an entry, and the state machine refused it: nothing was changed."""

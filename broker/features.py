@@ -1,8 +1,8 @@
-"""All features of the broker: a feature is a folder, and nothing else names it.
+"""All features of the broker: every subfolder is one, and no list names them.
 
-What it adds to the log are the values of `CommandType` in its module `commands`, and those of
-`StatePart` in its module `state`. What it has for clients is found by `broker.services`. Kinds of
-commands and names of state that two features claim are an error when the program starts.
+A feature adds to the log the `CommandType` values in its module `commands` and the `StatePart`
+values in its module `state`. `broker.services` finds what it does for clients. If two features
+claim one kind of command or one name of state, the program does not start.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ T = TypeVar("T")
 
 
 def modules(name: str) -> list[str]:
-    """The modules of this name, in the order of their folders' names."""
+    """Return the modules of this name in all features, sorted by folder."""
     folders = sorted(one.name for one in pkgutil.iter_modules(broker.__path__) if one.ispkg)
     found = [f"broker.{folder}.{name}" for folder in folders]
     return [module for module in found if find_spec(module) is not None]
 
 
 def _values(name: str, kind: type[T]) -> list[T]:
-    """All values of a kind in the modules of this name."""
     found = [value for module in modules(name) for value in vars(import_module(module)).values()]
     return list(dict.fromkeys(value for value in found if isinstance(value, kind)))
 
@@ -38,5 +37,4 @@ REGISTRY: Final = Registry(
 
 
 def empty_state() -> BrokerState:
-    """The state of an empty log."""
     return BrokerState(REGISTRY)

@@ -7,26 +7,26 @@ from typing import Final
 # has 1024.
 MAX_QUEUES_PER_TOPIC: Final = 1024
 
-# RocketMQ's limits of one pull: what is read of the messages, and index entries looked at. It sends
-# no more than 32 messages by default; here as many as it looks at, which takes about a millisecond.
+# RocketMQ's limits of one pull: bytes of messages read, and index entries scanned. RocketMQ returns
+# 32 messages at most by default; here as many as are scanned, in about a millisecond.
 MAX_PULL_BYTES: Final = 256 * 1024
 MAX_PULL_SCANNED_UNITS: Final = 800
 MAX_PULL_MESSAGES: Final = MAX_PULL_SCANNED_UNITS
 
 # Clients give up a pull after 30 s; a longer hold would only keep dead requests.
-MAX_HOLD_SECONDS: Final = 20.0
+MAX_HOLD_S: Final = 20.0
 
-# The body of one send, as RocketMQ's maxMessageSize; a record of the log holds no more.
+# Of the body of one send: RocketMQ's maxMessageSize. A record of the log holds no more.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
 # The longest that clients of RocketMQ's cloud may ask a message to wait. RocketMQ's own default is
 # 3 days.
-MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
+MAX_DELAY_S: Final = 40 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """What one broker holds at most. Above a limit the request is refused, others go on.
+    """Limits of what one broker holds. Above a limit a request is refused; others are served.
 
     Attributes:
         max_topics: every topic is registered with the name servers every 30 s in one body.
@@ -34,20 +34,20 @@ class BrokerLimits:
         max_offset_tables: pairs of group and topic that have committed offsets.
         max_waiting_sends: messages that wait for room in the log or for their topic.
         max_waiting_send_bytes: the same in bytes.
-        max_held_pulls: pulls that wait for a message; one a queue and consumer.
+        max_held_pulls: pulls that wait for a message; one per queue and consumer.
         max_waiting_commits: requests that wait for their offsets to be applied.
         max_waiting_reads: requests that wait for the group to confirm this leader.
-        max_clients: consumers registered by heartbeats, counted once a group; and as many
+        max_clients: consumers registered by heartbeats, counted once per group; and as many
             producers.
-        max_client_bytes: what the members of all consumer groups say in their heartbeats, which is
-            kept as long as they are there: 10 KiB for each of the 50 000.
+        max_client_bytes: the heartbeats of all members of consumer groups, which are kept while the
+            members are connected: 10 KiB for each of the 50 000.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
-        max_filters: SQL92 conditions of groups that are kept; each is 2 KiB at most.
-        max_delayed_messages: messages that wait for their time; each is about 50 bytes on the disk
+        max_filters: SQL92 conditions of groups, 2 KiB each at most.
+        max_delayed_messages: messages that wait for their time; each takes about 50 bytes on disk
             besides its record, and as much in each snapshot.
-        max_open_transactions: transactions whose end is awaited; each is some 200 bytes in memory.
-        append_entries: entries handed to the log at once; a tenth of what it lets wait.
+        max_open_transactions: transactions without an end yet, some 200 bytes each in memory.
+        append_entries: entries handed to the log at once: a tenth of the log's own limit.
         append_bytes: the same in bytes.
     """
 

@@ -1,4 +1,4 @@
-"""The state machine that a node drives: the fold, the consume queues, then waiting requests."""
+"""The state machine of the node: it folds entries, writes consume queues, then wakes requests."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -11,28 +11,25 @@ from broker.log.state import BrokerState, Registry
 from broker.log.state_snapshot import STATE_FORMAT, captured, restored
 from broker.messages.state import MESSAGES
 from broker.store.consume_queues import ConsumeQueues
-from broker.store.queue_sync import QueueSync
 from dledger import Entry, MachineTooOld
 
 
 class BrokerMachine:
     """Implements `dledger.SnapshottingMachine` and `dledger.RetainingMachine`.
 
-    A snapshot holds the state, and not the consume queues: their files are synced before it is
-    written, and a node that starts with it goes on with them. With a snapshot that another member
-    wrote it does not: its own files lack the messages that came before (see `store.synced_mark`).
+    A snapshot holds the state without the consume queues. Their files are synced before the
+    snapshot is written, and a node that restarts from it continues with them. After a snapshot of
+    another member the queues are rebuilt: the own files lack earlier messages (see
+    `store.synced_mark`).
 
     Args:
-        queues: the consume queues to keep.
-        registry: the features whose entries are folded.
-        folder: for what the state keeps on disk; None keeps it in memory. What an earlier run left
-            in it is removed.
+        folder: for the state's files; None keeps everything in memory. Files of an earlier run are
+            removed.
 
     Attributes:
-        state: the folded log. The same object for ever.
-        queues: the consume queues.
-        on_applied: called with the effects of each run, after it is in the state and the queues.
-            Must not raise: an error would stop the node.
+        state: the folded log; never replaced by another object.
+        on_applied: called with the effects of each run, once state and queues have them. Must not
+            raise: an error would stop the node.
     """
 
     snapshot_format = STATE_FORMAT
@@ -49,9 +46,9 @@ class BrokerMachine:
         self.on_applied: Callable[[Folded], None] | None = None
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[EntryRefused | None]:
-        """Apply a run of committed entries; one result for each.
+        """Apply a run of committed entries; return one result for each.
 
-        Raises MachineTooOld: an entry is of a newer broker.
+        Raises MachineTooOld if an entry is of a newer broker.
         """
         try:
             folded = fold(self.state, entries)
@@ -66,25 +63,27 @@ class BrokerMachine:
         return folded.results
 
     def log_kept_from(self) -> int:
-        """The first entry of the log to keep, from the last retention entry."""
+        """Return the first index to keep, from the last retention entry."""
         return self.state[MESSAGES].kept_from
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state as of now; with the first chunk the consume queues up to here are durable."""
-        return _synced_before(self.queues.sync_due(self.state.log_end), captured(self.state))
+        """Capture the state. Before the first chunk is yielded, the consume queues up to here are
+        synced.
+        """
+        sync, chunks = self.queues.sync_due(self.state.log_end), captured(self.state)
+
+        def synced_chunks() -> Iterator[bytes]:
+            sync.run()
+            yield from chunks
+
+        return synced_chunks()
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
+        """Replace the state by a snapshot. Raises SnapshotUnreadable, DiskFailed."""
         self.state.become(restored(chunks, self.state.registry, self.state.folder))
         messages = self.state[MESSAGES]
         self.queues.resume(messages.queue_ends, self.state.log_end, messages.begins)
 
     def close(self) -> None:
-        """Close all files."""
         self.queues.close()
         self.state.close()
-
-
-def _synced_before(sync: QueueSync, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    sync.run()
-    yield from chunks

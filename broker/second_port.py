@@ -1,8 +1,8 @@
 """The port where some clients look for a broker, although no broker listens there.
 
 RocketMQ's brokers serve a second port, two below the first (the VIP channel). Its dashboard and
-clients before 4.5.1 use it without being asked to. They say at once that nobody is there if the
-connection is refused. If anything else accepts it, they wait, or fail with words that mislead.
+clients before 4.5.1 use it by default. They fail at once if the connection is refused. If another
+program accepts it, they hang, or fail with misleading errors.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ _LAST_PORT: Final = 65_535
 
 
 def advice(config: BrokerConfig) -> str | None:
-    """What to change if another address of the same configuration has a client port's second one;
-    None if none has.
+    """Return what to change if another address of the configuration is the second port of a client
+    port; None if none is.
     """
     for setting, address in _client_addresses(config):
         port = address.port + SECOND_PORT
@@ -45,7 +45,9 @@ def _client_addresses(config: BrokerConfig) -> Iterator[tuple[str, Address]]:
 
 
 def _neighbours(config: BrokerConfig, address: Address) -> Iterator[tuple[str, int]]:
-    """What else listens on the machine of an address, as far as this member knows."""
+    """Yield the settings and ports of all else that listens on the machine of `address`, as far as
+    this member knows.
+    """
     for setting, own in (
         *_client_addresses(config),
         ("--listen-peers", config.listen_peers),
@@ -67,7 +69,9 @@ def _neighbours(config: BrokerConfig, address: Address) -> Iterator[tuple[str, i
 
 
 def _free_port(config: BrokerConfig, address: Address) -> int:
-    """The nearest port above, with a second one, that none of the configuration has."""
+    """Return the nearest port above that is unused by the configuration, and whose second port is
+    too.
+    """
     taken = {port for _setting, port in _neighbours(config, address)}
     taken |= {port - SECOND_PORT for port in taken} | {port + SECOND_PORT for port in taken}
     above, below = range(address.port + 1, _LAST_PORT + 1), range(_FIRST_PORT, address.port)

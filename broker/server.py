@@ -1,4 +1,4 @@
-"""A broker, put together: a node of the log, the server for clients, and the registrations."""
+"""A running broker: a member of the log's group, the server for clients, and the registrations."""
 
 import hashlib
 import logging
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -45,31 +45,38 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Files that a broker opens besides its clients' connections: those of consume queues, the log's
-# segments and snapshots, and the connections to members and name servers, twice over.
+# Files that a broker opens besides its clients' connections: those of consume queues, and as many
+# for the log's segments and snapshots, and the connections to members and name servers.
 SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
 
-# All members of a group whose log has this format register with the group's proof.
+# All members of a group whose log has this format can register with the group's proof.
 PROOF_VERSION: Final = 6
 
-# How often waiting pulls are looked over: a hold of 15 s may last this much longer.
-TICK_SECONDS = 0.2
+# Waiting pulls may be held for this much longer than they ask.
+TICK_S = 0.2
 
-# How often services look over what may have been silent for too long; RocketMQ's value.
-LOOK_OVER_SECONDS = 10.0
+# The pause between two searches for silent clients; RocketMQ's value.
+LOOK_OVER_S = 10.0
+
+
+class Surroundings(NamedTuple):
+    """The process and the machine of a broker.
+
+    Attributes:
+        wall_clock_ms: milliseconds since 1970; decides store times.
+        process_id: makes generated message keys unique.
+        hour_of: returns the local hour of a time in milliseconds since 1970.
+        used_percent: returns how full the disk of a directory is.
+    """
+
+    wall_clock_ms: Callable[[], int]
+    process_id: int
+    hour_of: Callable[[int], int] = utc_hour
+    used_percent: Callable[[Path], float] = disk_used_percent
 
 
 class Broker:
-    """One running member. Made by `run_broker`.
-
-    Attributes:
-        config: its settings.
-        node: its member of the log's group.
-        machine: the folded log.
-        parts: what its features share.
-        requests: what answers clients.
-        server: takes their connections.
-    """
+    """One running member. Made by `run_broker`."""
 
     def __init__(
         self,
@@ -77,16 +84,13 @@ class Broker:
         node: Node,
         machine: BrokerMachine,
         client: RemotingClient,
-        wall_clock_ms: Callable[[], int],
-        process_id: int,
-        hour_of: Callable[[int], int],
-        used_percent: Callable[[Path], float],
+        surroundings: Surroundings,
         serving: ServerLimits,
     ) -> None:
         self.config = config
         self.node = node
         self.machine = machine
-        self._started_ms = wall_clock_ms()
+        self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
         self._work = ClientWork()
@@ -100,16 +104,16 @@ class Broker:
             confirm=self._reads.add,
             work=self._work,
             led_term=self._led_term,
-            wall_clock_ms=wall_clock_ms,
+            wall_clock_ms=surroundings.wall_clock_ms,
             clock=trio.lowlevel.current_clock().current_time,
-            process_id=process_id,
+            process_id=surroundings.process_id,
             figures=self._figures,
             made={
                 MEMBER: Member(
                     node,
                     machine,
-                    hour_of,
-                    used_percent,
+                    surroundings.hour_of,
+                    surroundings.used_percent,
                     lambda: self.server,
                     lambda: self.requests.connections,
                 ),
@@ -140,9 +144,9 @@ class Broker:
         return BrokerRegistration(dict(self.parts[SETTINGS].routed(topics.configs)), version)
 
     def _proof(self) -> str:
-        """What the members of this group alone share; "" until all of them tell it.
+        """Return a secret of the group's members; "" until all members of the group know it.
 
-        A member of an earlier version tells none, and could not take the name over.
+        A member of an earlier version does not know it, and could not take over the name.
         """
         birth = self.node.status().birth
         if not birth or self.machine.state[FORMATS].format_version < PROOF_VERSION:
@@ -193,7 +197,9 @@ class Broker:
             self.machine.on_applied = None
 
     async def end(self) -> None:
-        """Hand leadership over and answer clients, 5 s at most; then cancel `run`."""
+        """Hand over leadership and answer clients, in 5 s at most; then the caller
+        cancels `run`.
+        """
         await Ending(self.node, self._log, self.requests, self.say_farewell).run()
 
     async def say_farewell(self) -> None:
@@ -213,35 +219,35 @@ class Broker:
 
     async def _tick(self) -> None:
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             self.requests.tick()
             self.machine.queues.write_some()
 
     async def _look_over(self) -> None:
         while True:
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
             self.requests.look_over()
 
     async def _mend(self) -> None:
-        """Make the queues again that a snapshot of another member left damaged, then serve."""
+        """Rebuild the queues that a snapshot of another member left damaged, then serve."""
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             if self.machine.queues.damaged:
                 await rebuild_queues(self.node, self.machine)
                 self.requests.follow_role()
 
     async def _remove_leftovers(self) -> None:
-        """Remove the files of deleted topics, beside the loop."""
+        """Remove the files of deleted topics, in a thread."""
         folder = os.fspath(self.config.directory / "consumequeue")
         while True:
             try:
                 await in_a_thread(remove_leftovers, folder)
             except OSError as error:
                 _log.warning("files of deleted topics stay for now: %s", quoted(error))
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
 
     def _figures(self) -> Mapping[str, str]:
-        """What RocketMQ's tools show, and what this broker knows besides."""
+        """Return the figures that RocketMQ's tools show, and further ones of this broker."""
         status = self.node.status()
         figures = {
             "bootTimestamp": str(self._started_ms),
@@ -266,24 +272,18 @@ class Broker:
 
 async def run_broker(
     config: BrokerConfig,
-    *,
-    wall_clock_ms: Callable[[], int],
-    process_id: int,
+    surroundings: Surroundings,
     report: Callable[[str], None],
-    hour_of: Callable[[int], int] = utc_hour,
-    used_percent: Callable[[Path], float] = disk_used_percent,
     start: StartReport | None = None,
+    *,
     task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one member until cancelled. Start it by `nursery.start`, which returns the `Broker`.
 
     Args:
         config: its settings.
-        wall_clock_ms: milliseconds since 1970; decides store times.
-        process_id: makes generated message keys unique.
+        surroundings: its process and machine.
         report: told one line when it listens and at each change of role.
-        hour_of: the local hour of the day at a time in milliseconds since 1970.
-        used_percent: how much of the disk under a directory is used.
         start: told of the parts of the start, and reported when a leader is known.
         task_status: told the broker when it listens.
 
@@ -292,7 +292,7 @@ async def run_broker(
         PortInUse, ListenFailed: clients cannot connect.
         TooFewDescriptors: the process may open too few files.
     """
-    # Before the log is opened: with too few files it could not go on, rather than not begin.
+    # Checked before the log is opened, which would fail later with too few files.
     serving = ServerLimits(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
@@ -308,7 +308,7 @@ async def run_broker(
         store=config.store,
         snapshots=config.snapshots,
         client_appends=False,
-        small_appends_when_full=True,  # messages are refused before: see FullDisk
+        small_appends_when_full=True,  # `FullDisk` refuses messages earlier
         pass_over=config.pass_over,
     )
     queues = ConsumeQueues(config.directory / "consumequeue")
@@ -321,24 +321,13 @@ async def run_broker(
             if start is not None:
                 start.ended("queues")
             client = RemotingClient(nursery)
-            broker = Broker(
-                config,
-                node,
-                machine,
-                client,
-                wall_clock_ms,
-                process_id,
-                hour_of,
-                used_percent,
-                serving,
-            )
+            broker = Broker(config, node, machine, client, surroundings, serving)
             await broker.run(report, task_status, start)
     finally:
         machine.close()
 
 
 def _role_words(change: RoleChange) -> str:
-    """A role for people: `leader of term 3`, `follower of term 3, leader n1`."""
     words = f"{change.role.lower()} of term {change.term}"
     if change.role.lower() == "leader":
         return words if change.ready else f"{words}, not ready yet"
@@ -346,7 +335,7 @@ def _role_words(change: RoleChange) -> str:
 
 
 async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
-    """Make the damaged queues again, before clients are served. Raises DiskFailed."""
+    """Rebuild the damaged queues before clients are served. Raises DiskFailed."""
     steps = RebuildSteps(node, machine)
     try:
         while steps.step():

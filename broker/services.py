@@ -1,6 +1,6 @@
-"""What serves clients: the function `service` in the module `feature` of each feature's folder.
+"""The services of all features: the function `service` in each module `feature`.
 
-Request codes that two features claim are an error when the program starts.
+If two features claim one request code, the program does not start.
 """
 
 from collections.abc import Callable

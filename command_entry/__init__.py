@@ -1,7 +1,7 @@
-"""Where the commands begin: Ctrl-C and a lack of memory end them without a traceback.
+"""The entry points of the commands: Ctrl-C and a lack of memory end them without a traceback.
 
-Loading trio and what draws tables takes a few tenths of a second. This package imports neither
-until Ctrl-C is dealt with, so no command's own package can do its work.
+Loading trio and the library for tables takes a few tenths of a second. This package handles Ctrl-C
+before it imports either, which no command's own package could do.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What a shell reports for a program that Ctrl-C ended.
+# A shell's exit code for a program that Ctrl-C ended.
 INTERRUPTED = 130
 
-# As in `dledger.system_refusals`, which cannot be loaded then.
+# The text of `dledger.system_refusals`, which cannot be loaded without memory.
 NO_MEMORY = (
     "the system gives this process no more memory: raise `ulimit -v` or the memory limit of its "
     "control group, or free memory, then start again"
 )
-# What the loader of glibc, or that of musl, says of a library for which there is no memory.
+# The errors of glibc's and musl's loaders for a library without memory.
 _UNMAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 
 def broker() -> int:
-    """`python -m broker`; its exit code."""
+    """Run `python -m broker`; return its exit code."""
     with _loading("broker"):
         from broker.broker_command import main
     return main()
 
 
 def nameserver() -> None:
-    """`python -m nameserver`."""
+    """Run `python -m nameserver`."""
     with _loading("nameserver"):
         from nameserver.nameserver_command import main
     main(prog_name="python -m nameserver")
 
 
 def dledger() -> None:
-    """The `dledger` command."""
+    """Run the `dledger` command."""
     with _loading("dledger"):
         from dledger.__main__ import main
     main()
 
 
 def dledger_mq() -> None:
-    """The `dledger-mq` command."""
+    """Run the `dledger-mq` command."""
     with _loading("dledger-mq"):
         from dledger_mq.__main__ import main
     main()
 
 
 def dledger_spark() -> None:
-    """The `dledger-spark` command."""
+    """Run the `dledger-spark` command."""
     with _loading("dledger-spark"):
         from dledger_spark.commands.spark_commands import main
     main()
 
 
 def jepsen_like() -> None:
-    """The `jepsen-like` command."""
+    """Run the `jepsen-like` command."""
     with _loading("jepsen-like"):
         from jepsen_like.__main__ import main
     main()
 
 
 def _is_short(error: BaseException) -> bool:
-    """Whether what loads failed for a lack of memory."""
+    """Return whether loading failed for a lack of memory."""
     match error:
         case MemoryError():
             return True
         case OSError():
             return error.errno == errno.ENOMEM
-        case SystemError():  # C code that got no memory, and does not say so
+        case SystemError():  # C code that got no memory, without an error of its own
             return "without exception set" in str(error)
         case _:
             return _UNMAPPED.search(str(error)) is not None
@@ -83,10 +83,10 @@ def _is_short(error: BaseException) -> bool:
 
 @contextmanager
 def _loading(command: str) -> Iterator[None]:
-    """End the process with one line if there is too little memory to load the command, and without
-    a word at Ctrl-C; nothing has begun that could be left half done.
+    """End the process with one line for a lack of memory, and silently at Ctrl-C.
 
-    What a shell started in the background ignores Ctrl-C, and goes on doing so.
+    No work has begun that could be left incomplete. A program that a shell started in the
+    background ignores Ctrl-C, and continues to do so.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

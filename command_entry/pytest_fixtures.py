@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures that give a test a cluster of real processes, or a simulated group.
 
-pytest loads it in every run where this project is installed. So nothing else of the project is
-loaded until a test wants a fixture.
+pytest loads it in every run where this project is installed. So it loads the rest of the project
+only when a test uses a fixture.
 """
 
 from __future__ import annotations

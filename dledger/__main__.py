@@ -6,7 +6,6 @@ from dledger.commands.group_commands import commands
 
 
 def main() -> None:
-    """Run the command."""
     commands()
 
 

@@ -1,4 +1,4 @@
-"""What begins and ends in another thread, as a context manager of asyncio's."""
+"""Objects that open and close in another thread, as context managers of asyncio."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ T = TypeVar("T")
 
 
 def opened_loop(loop: LoopThread[T]) -> AbstractAsyncContextManager[T]:
-    """Run a loop's thread during a block."""
     return held_open(loop.begin, loop.end, loop.ended)
 
 
 def kept_open(
     loop: LoopThread[Any], make: Callable[[], AbstractAsyncContextManager[T]]
 ) -> AbstractAsyncContextManager[T]:
-    """Keep a context manager of trio's open in a loop during a block."""
+    """Keep a trio context manager open in a loop during a block."""
     loop.check_waitable()
     block = loop.hold(make)
     return held_open(lambda: block.opening, block.leave, block.holding)
@@ -31,23 +30,23 @@ def kept_open(
 async def held_open(
     begin: Callable[[], Future[T]], end: Callable[[], object], ended: Future[None]
 ) -> AsyncIterator[T]:
-    """Begin and end something by futures, beside asyncio's loop.
+    """Open and close an object by futures, without blocking asyncio's loop.
 
-    A task that is cancelled meanwhile still waits until it has begun and ended again, so that
-    nothing of it runs on. If it ends by itself, the block is cancelled, as in trio.
+    A task that is cancelled meanwhile still waits until the object is open and closed again, so
+    that nothing keeps running. If the object closes by itself, the block is cancelled, as in trio.
 
     Args:
-        begin: begins it.
-        end: asks it to end.
-        ended: is done when it has ended, and has the error of that, which the block then raises.
+        begin: opens the object.
+        end: asks it to close.
+        ended: is done once it has closed, with its error if any, which the block then raises.
     """
     beginning = asyncio.wrap_future(begin())
     try:
-        opened = await _to_the_end(beginning)
+        opened = await _uncancelled(beginning)
     except asyncio.CancelledError:
         if beginning.exception() is None:
             end()
-            await _to_the_end(asyncio.wrap_future(ended))
+            await _uncancelled(asyncio.wrap_future(ended))
         raise
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -59,11 +58,11 @@ async def held_open(
             is_cancelled = True
             task.cancel()
 
-    def ended_by_itself(_ended: object) -> None:
-        with suppress(RuntimeError):  # asyncio's loop has ended before
+    def closed_by_itself(_ended: object) -> None:
+        with suppress(RuntimeError):  # asyncio's loop is closed already
             loop.call_soon_threadsafe(cancel)
 
-    ended.add_done_callback(ended_by_itself)
+    ended.add_done_callback(closed_by_itself)
     try:
         yield opened
     finally:
@@ -71,11 +70,11 @@ async def held_open(
         if is_cancelled:
             task.uncancel()
         end()
-        await _to_the_end(asyncio.wrap_future(ended))
+        await _uncancelled(asyncio.wrap_future(ended))
 
 
-async def _to_the_end(work: asyncio.Future[T]) -> T:
-    """Wait for what cannot be interrupted; a cancellation of the waiting task comes afterwards."""
+async def _uncancelled(work: asyncio.Future[T]) -> T:
+    """Wait without interruption; a cancellation of the waiting task is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -83,6 +82,6 @@ async def _to_the_end(work: asyncio.Future[T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        work.exception()  # is looked at, so that asyncio does not report it as forgotten
+        work.exception()  # retrieved, so that asyncio does not log it as never retrieved
         raise cancelled
     return work.result()

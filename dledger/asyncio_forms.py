@@ -1,4 +1,4 @@
-"""Derives the forms of an asynchronous API for programs that run asyncio. See `dledger.forms`."""
+"""Derives the asyncio form of an API from its trio form. `dledger.forms` explains how."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]:
-    """A coroutine method for asyncio that carries out an asynchronous one of trio.
+    """Derive a coroutine method for asyncio from a trio method.
 
-    To cancel it gives up the wait, not the call.
+    Cancelling it gives up the wait, not the call.
     """
 
     @like(method)
@@ -33,7 +33,7 @@ def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]
 
 
 def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncIterator[R]]:
-    """A method whose iterator of trio's is one of asyncio's. A cancelled wait loses nothing."""
+    """Derive a method that returns an asyncio iterator. A cancelled wait loses no value."""
 
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
@@ -47,7 +47,7 @@ def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncI
 def opens_in_asyncio(
     method: Method[P, AbstractAsyncContextManager[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Method[P, AbstractAsyncContextManager[R]]:
-    """A method that opens something of trio's during an `async with` block of asyncio's."""
+    """Derive a method that keeps a trio context manager open during an `async with` block."""
 
     @like(method)
     @asynccontextmanager
@@ -60,8 +60,6 @@ def opens_in_asyncio(
 
 
 class AsyncioIterator(Generic[R]):
-    """An iterator of asyncio's over what comes."""
-
     def __init__(self, coming: Coming[R]) -> None:
         self._coming = coming
 
@@ -79,19 +77,18 @@ class AsyncioIterator(Generic[R]):
 
 
 async def carried_out(loop: LoopThread[Any], call: Callable[[], Awaitable[R]]) -> R:
-    """Have a call carried out in the loop, and wait for its result in asyncio; see `given_up`."""
+    """Carry out a call in the loop, and wait for its result in asyncio."""
     loop.check_waitable()
     return await given_up(loop.submit(call))
 
 
 def iterator_in_asyncio(loop: LoopThread[Any], values: AsyncIterator[R]) -> AsyncioIterator[R]:
-    """An iterator of asyncio's over one of the loop's, for `opens_in_asyncio`."""
+    """Return an asyncio iterator over one of the loop's, for `opens_in_asyncio`."""
     return AsyncioIterator(Coming(loop, lambda: values))
 
 
 async def given_up(future: Future[R]) -> R:
-    """Wait for a future in asyncio; a cancellation gives up the wait and not what is waited for.
-
-    If it has not begun, it never will.
+    """Wait for a future in asyncio. Cancelling gives up the wait; a call that has not begun never
+    will.
     """
     return await asyncio.wrap_future(future)

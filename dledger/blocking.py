@@ -8,10 +8,10 @@
         appended = log.append(b"hello")
 
 A trio loop runs in a thread of its own; `with` starts and ends it. Calls may come from any thread,
-from signal handlers and from callbacks; one that waits raises CallMisplaced where it would wait for
-itself, and so does each call in a process that was forked since. Every error is that of the same
-call in `dledger`, plus TimeoutError where a call has `timeout_s` and the class says nothing else:
-that gives up the wait, not the append.
+from signal handlers and from callbacks. A call that would wait for its own thread raises
+CallMisplaced, and so does each call in a process that was forked since. Otherwise a call raises the
+errors of the same call in `dledger`. With `timeout_s` it also raises TimeoutError, unless its class
+says otherwise: that gives up the wait, not the append.
 """
 
 from __future__ import annotations
@@ -91,18 +91,22 @@ class BlockingNode:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, body: Body, *, timeout_s: float | None = None) -> Appended:
-        """As Node.append."""
+        """Append one entry and wait until it is committed and applied here. Raises as Node.append,
+        and TimeoutError.
+        """
         return self.append_many((body,), timeout_s=timeout_s)[0]
 
     def append_many(
         self, bodies: Sequence[Body], *, timeout_s: float | None = None
     ) -> list[Appended]:
-        """As Node.append_many."""
+        """Append adjacent entries and wait until they are committed and applied here. Raises as
+        Node.append_many, and TimeoutError.
+        """
         self._loop.check_waitable()
         return self._handed_over.add(bodies).result(timeout_s)
 
     def append_soon(self, body: Body) -> Future[Appended]:
-        """Append one entry; return a future of its outcome. Raises as `append_many_soon`."""
+        """Append one entry; return a future of its outcome. Raises TooManyCalls."""
         return self._handed_over.add_one(body)
 
     def append_many_soon(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
@@ -119,10 +123,10 @@ class BlockingNode:
     # --- reading --------------------------------------------------------------------------------
 
     def read(self, look: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """A linearizable read: wait as Node.read does, then `look` at the state machine.
+        """Wait as Node.read does, then return what `look` reads from the state machine.
 
-        `look` runs in the loop's thread, where no entry is applied meanwhile; it should copy what
-        it returns.
+        The read is linearizable. `look` runs in the loop's thread, where no entry is applied
+        meanwhile; it should copy what it returns.
         """
         self._loop.check_waitable()
         return self.read_soon(look).result(timeout_s)
@@ -216,8 +220,6 @@ class BlockingHost:
 def _opens(
     make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Callable[P, AbstractContextManager[R]]:
-    """A call that runs a loop's thread during a `with` block."""
-
     @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
     @contextmanager
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

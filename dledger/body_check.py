@@ -1,4 +1,4 @@
-"""Checks the bodies of callers before they are accepted: an invalid one would end the node."""
+"""Checks bodies before a node accepts them: an invalid one would end the node."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""What a state machine tells of its changes, for clients that watch it. Pure.
+"""The changes that a state machine reports to clients that watch it. Pure.
 
-The machine has an attribute `changes`, and tells it in `apply` what each entry changes:
+The machine has an attribute `changes`, and reports there in `apply` what each entry changes:
 
     self.changes = dledger.Changes()
     ...
     self.changes.set(entry.index, ("prices", "tea"), 3)
 
-To tell never raises: `apply` is the same with watchers and without. What cannot be kept (a path
-that is too long, a value that is not plain) is a gap in the history: watches begin anew behind it.
+A report never raises: `apply` does the same with watchers and without. A change that cannot be
+kept (its path is too long, its value is not plain) is a gap in the history: watches begin anew
+behind it.
 """
 
 from __future__ import annotations
@@ -25,24 +26,26 @@ MAX_PATH_PARTS: Final = 16
 # The longest name of a ready-made object and its longest key fit, in msgpack.
 MAX_PATH_BYTES: Final = 8 * 1024
 
-# Of one entry, as all its changes are in one answer: a node looks through them in some
+# Limits of one entry, whose changes are all in one answer: a node looks through them in some
 # milliseconds, and their bytes fit into a frame, which holds 5 MiB.
 MAX_ENTRY_CHANGES: Final = 10_000
 MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024
 
-# What a change takes of memory beside its bytes in msgpack: tuples, numbers and short texts.
+# Memory of a change beside its bytes in msgpack: tuples, numbers and short texts.
 CHANGE_OVERHEAD_BYTES: Final = 400
 
-# In msgpack: a change of a path is [index, path, value], its end [index, path].
+# In msgpack: a new value of a path is [index, path, value], a deletion [index, path].
 _SET, _DELETED = b"\x93", b"\x92"
 
 
 class PackedValue(bytes):
-    """A value that is in msgpack already."""
+    """A value that is encoded as msgpack already."""
 
 
 class Change(NamedTuple):
-    """One change. `row` is all of it in msgpack; `gone`: all under the path was removed."""
+    """One change. `row` is all of it in msgpack; `gone` means that the path and all below it was
+    deleted.
+    """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     path: Path
@@ -54,30 +57,30 @@ class Change(NamedTuple):
 class Watchable(Protocol):
     """A state machine that shows its present state to watches.
 
-    So they begin without a gap, also where the changes that they ask for are not kept any more.
+    So a watch begins without a gap even if the changes that it asks for are not kept any more.
     """
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """The present state under a path: each whole path with its value.
+        """Yield the present state under a path: each whole path with its value.
 
-        Called in the node's thread between two applies, and read to its end there; so is at most
-        the state that fits into an answer (16 000 values, 4 MiB).
+        Called in the node's thread between two applies, and read to its end there, up to the limit
+        of one answer (16 000 values, 4 MiB).
         """
         ...
 
 
 class Changes:
-    """Takes what a state machine changes, entry by entry. Nothing is kept without a node."""
+    """Collects the changes of a state machine, entry by entry. Nothing is kept without a node."""
 
     def __init__(self) -> None:
-        self._told = _Told()
+        self._pending = _Pending()
         self._prefix: Path = ()
 
     def set(self, index: int, path: Iterable[PathPart], value: object) -> None:
-        """The entry at `index` gave the path this value.
+        """Report that the entry at `index` gave the path this value.
 
         Args:
-            index: that of the entry which is applied.
+            index: of the entry that is being applied.
             path: texts, bytes and integers, 16 parts and 8 KiB at most.
             value: a plain value (None, bool, int, float, str, bytes, a list, a dict). It is encoded
                 at once, so that later changes of a list do not show.
@@ -85,22 +88,24 @@ class Changes:
         try:
             packed: bytes = msgpack.packb(value)
         except (TypeError, ValueError, OverflowError) as error:
-            self._told.lose(index, f"a value that is not plain ({error})")
+            self._pending.lose(index, f"a value that is not plain ({error})")
             return
         self.set_packed(index, path, packed)
 
     def set_packed(self, index: int, path: Iterable[PathPart], packed: bytes) -> None:
-        """As `set`, of a value in msgpack."""
+        """Report a new value of the path that is msgpack already."""
         self._tell(index, path, _SET, packed)
 
     def delete(self, index: int, path: Iterable[PathPart]) -> None:
-        """The entry at `index` removed the path, and all paths that begin with it."""
+        """Report that the entry at `index` removed the path, and all paths that begin with it."""
         self._tell(index, path, _DELETED, b"")
 
     def under(self, *parts: PathPart) -> Changes:
-        """Changes whose paths begin with these parts, told here: for a part of a machine."""
+        """Return an object for a part of the machine: its paths begin with `parts` and are reported
+        here.
+        """
         below = Changes()
-        below._told, below._prefix = self._told, (*self._prefix, *parts)
+        below._pending, below._prefix = self._pending, (*self._prefix, *parts)
         return below
 
     def _tell(self, index: int, path: Iterable[PathPart], kind: bytes, value: bytes) -> None:
@@ -111,31 +116,31 @@ class Changes:
             packed = packed_path(whole)
             row = b"".join((kind, msgpack.packb(index), packed, value))
         except (TypeError, ValueError, OverflowError) as error:
-            self._told.lose(index, str(error))
+            self._pending.lose(index, str(error))
             return
-        self._told.add(Change(index, whole, row, kind is _DELETED))
+        self._pending.add(Change(index, whole, row, kind is _DELETED))
 
     # --- for the node -------------------------------------------------------------------------
 
     def begin(self, room_bytes: int) -> None:
-        """Keep what is told from now on, as much as there is room for."""
-        self._told.room_bytes = room_bytes
-        self._told.take()  # of before
+        """Keep changes from now on, up to `room_bytes` of memory."""
+        self._pending.room_bytes = room_bytes
+        self._pending.take()  # drop earlier ones
 
     def take(self) -> tuple[list[Change], Lost | None]:
-        """What was told since the last call, and the last gap in it."""
-        return self._told.take()
+        """Return the changes since the last call, and the last gap in them."""
+        return self._pending.take()
 
 
 class Lost(NamedTuple):
-    """The changes up to the entry at `index` are not whole. `problem` says why."""
+    """A gap: changes up to the entry at `index` are missing. `problem` says why."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     problem: str
 
 
-class _Told:
-    """What is told of one run of entries."""
+class _Pending:
+    """The changes since the last `take`."""
 
     __slots__ = (
         "_bytes",
@@ -185,7 +190,7 @@ class _Told:
 
 
 def checked_path(path: Iterable[PathPart]) -> Path:
-    """A path of parts that a path may have. Raises TypeError, ValueError."""
+    """Return the path as a tuple of parts. Raises TypeError, ValueError."""
     if isinstance(path, str | bytes):
         raise TypeError(f"a path is a tuple of its parts, not {type(path).__name__}")
     parts = tuple(path)
@@ -199,7 +204,7 @@ def checked_path(path: Iterable[PathPart]) -> Path:
 
 
 def packed_path(path: Path) -> bytes:
-    """A path in msgpack. Raises ValueError, OverflowError."""
+    """Encode a path as msgpack. Raises ValueError, OverflowError."""
     packed: bytes = msgpack.packb(path)
     if len(packed) > MAX_PATH_BYTES:
         raise ValueError(f"a path of {len(packed)} bytes; the limit is {MAX_PATH_BYTES}")
@@ -207,6 +212,6 @@ def packed_path(path: Path) -> bytes:
 
 
 def changes_of(machine: object) -> Changes | None:
-    """What a state machine tells its changes to; None if it tells none."""
+    """Return the Changes of a state machine, or None if it reports none."""
     found = getattr(machine, "changes", None)
     return found if isinstance(found, Changes) else None

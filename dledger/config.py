@@ -20,8 +20,8 @@ MAX_MEMBERS = 9
 # Beyond this a lease is too short, compared to the election timeout, to be worth having.
 MAX_CLOCK_DRIFT = 0.3
 
-# What the changes of some ten thousand entries take: a client that is away for a while goes on
-# where it was, and no state machine is much larger for it.
+# Enough for the changes of some ten thousand entries: a client that was away for a while continues
+# where it was, and no state machine grows much.
 WATCH_HISTORY_BYTES = 16 * 1024 * 1024
 
 _HIGHEST_PORT = 65_535
@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 def parse_address(setting: str, text: str) -> Address:
-    """`host:port` or `[host]:port` as an Address. Raises ConfigInvalid that names `setting`."""
+    """Parse `host:port` or `[host]:port`. Raises ConfigInvalid that names `setting`."""
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -52,7 +52,7 @@ def parse_address(setting: str, text: str) -> Address:
 
 
 def parse_peers(setting: str, text: str) -> dict[str, str]:
-    """`n0=127.0.0.1:20911,n1=...` as a mapping. Raises ConfigInvalid that names `setting`."""
+    """Parse `n0=127.0.0.1:20911,n1=...`. Raises ConfigInvalid that names `setting`."""
     peers: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         node_id, separator, address = part.partition("=")

@@ -1,9 +1,9 @@
-"""The root of the project's errors: each is declared by its fields, and travels.
+"""The root of the project's errors, which are declared by their fields and can be pickled.
 
-A class of errors names its fields as a dataclass does, and its text by a template with their names,
-or by a method `_text`. So an error is pickled, copied and compared by its class and its fields, and
-`args` are what its class is called with, as for Python's own errors: pools of processes and queues
-of tasks hand it on unchanged.
+An error class names its fields as a dataclass does, and its text by a template with their names,
+or by a method `_text`. An error is pickled, copied and compared by its class and its fields, and
+`args` are the arguments of its class, as for Python's own errors: pools of processes and queues of
+tasks pass it on unchanged.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 _Made = TypeVar("_Made", bound="DeclaredError")
 
-# A few lines. The fields have the rest: a text is for people, and lands in logs and remarks.
+# A few lines. The fields have the rest: a text is for people, and lands in logs and notes.
 TEXT_CHARACTERS = 1000
-# What is left of the end of a longer text: advice stands there.
+# A longer text keeps this much of its end, which holds the advice.
 _END_CHARACTERS = 300
 
 
@@ -22,9 +22,9 @@ _END_CHARACTERS = 300
 class DeclaredError(Exception):
     """An error that is declared by its fields.
 
-    Notes (`add_note`) travel with an error, and count for nothing when it is compared. Its cause,
-    its context and its traceback stay behind, as for any exception of Python: a text that needs the
-    cause names it.
+    Notes (`add_note`) are pickled with an error, and are not compared. Its cause, its context and
+    its traceback are left behind, as for any exception of Python: a text that needs the cause names
+    it.
 
     A class with an `__init__` of its own sets the fields there.
     """
@@ -70,10 +70,10 @@ class DeclaredError(Exception):
         return _made, (type(self), *self.args), self.__dict__
 
     def again(self) -> Self:
-        """A new error of the same class, text and fields, for one more caller.
+        """Return a new error of the same class, text and fields, for one more caller.
 
-        An exception keeps the frames of everyone that it was raised to. So one that ends many calls
-        is raised to each of them as an error of its own.
+        An exception keeps the frames of everyone it was raised to. So an error that ends many calls
+        is raised to each of them as a copy.
         """
         other = _made(type(self), *self.args)
         other.__dict__.update(self.__dict__)
@@ -86,15 +86,15 @@ class DeclaredError(Exception):
 
 
 def _made(kind: type[_Made], *args: object) -> _Made:
-    """An error whose `__init__` does not run: the fields that follow say all."""
+    """Return an error without running its `__init__`: pickle sets the fields afterwards."""
     error = kind.__new__(kind, *args)
     error.args = args  # OSError leaves this to its `__init__`
     return error
 
 
 def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
-    """The `__init__` of a class, with its fields as parameters, made as `dataclass` makes it."""
-    names: dict[str, Any] = {}
+    """Make the `__init__` of a class, with its fields as parameters, as `dataclass` does."""
+    names: dict[str, Any] = {"declared": _declared_initializer}
     parameters = ["self"]
     for name in fields:
         default = getattr(cls, name, names)
@@ -105,7 +105,7 @@ def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
     exec(
         f"def __init__({', '.join(parameters)}):\n"
         f"    self.__dict__.update({', '.join(f'{name}={name}' for name in fields)})\n"
-        f"    if type(self).__init__ is __init__: self.args = ({given})\n",
+        f"    if declared(type(self)) is __init__: self.args = ({given})\n",
         names,
     )
     initializer = names["__init__"]
@@ -114,6 +114,12 @@ def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
     initializer.__module__ = cls.__module__
     initializer.__qualname__ = f"{cls.__qualname__}.__init__"
     return initializer
+
+
+def _declared_initializer(cls: type[DeclaredError]) -> object:
+    """The `__init__` of a class, which `renamed_fields` may have wrapped."""
+    initializer: object = cls.__init__
+    return getattr(initializer, "__wrapped__", initializer)
 
 
 def _hints(base: type) -> dict[str, Any]:

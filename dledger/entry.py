@@ -129,7 +129,7 @@ class PositionedBody(NamedTuple):
 
     @property
     def placed_bytes(self) -> int:
-        """Its length in the log."""
+        """The length in the log."""
         return len(self.head) + STAMP_BYTES + len(self.tail)
 
 
@@ -146,11 +146,11 @@ class PositionedParts(NamedTuple):
 
     @property
     def placed_bytes(self) -> int:
-        """Its length in the log."""
+        """The length in the log."""
         return sum(self.lengths())
 
     def lengths(self) -> list[int]:
-        """The length of each part in the log."""
+        """Return the length of each part in the log."""
         return [len(head) + STAMP_BYTES + len(tail) for head, tail in self.parts]
 
 
@@ -158,19 +158,18 @@ Body = bytes | PositionedBody | PositionedParts
 
 
 def body_bytes(body: Body) -> int:
-    """Length of a body in bytes once it is placed."""
+    """Return the length of a body in bytes once it is placed."""
     return len(body) if isinstance(body, bytes) else body.placed_bytes
 
 
 def body_lengths(bodies: Sequence[Body]) -> list[int]:
-    """Return the lengths of many bodies."""
     if set(map(type, bodies)) <= {bytes}:
         return list(map(len, bodies))
     return list(map(body_bytes, bodies))
 
 
 def stamped_body(body: Body, pos: int) -> bytes:
-    """The bytes of a body whose entry is at `pos`, with its position in it."""
+    """Return the bytes of a body whose entry is at `pos`, with its position in it."""
     if isinstance(body, PositionedBody):
         return b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
     if isinstance(body, PositionedParts):
@@ -186,7 +185,6 @@ def stamped_body(body: Body, pos: int) -> bytes:
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:
-    """One entry's bytes and its chain sum."""
     body = stamped_body(body, pos)
     size = len(body)
     body_sum = crc32(body) or 1
@@ -204,7 +202,7 @@ def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header
 
 
 def decode_entries(buffer: bytes) -> list[Entry]:
-    """The entries of a run of whole, adjacent, already verified entries."""
+    """Decode a run of whole, adjacent, already verified entries."""
     entries: list[Entry] = []
     append, unpack, at, end = entries.append, PLACE.unpack_from, 0, len(buffer)
     make = tuple.__new__  # a third of the time that Entry(...) takes
@@ -216,5 +214,4 @@ def decode_entries(buffer: bytes) -> list[Entry]:
 
 
 def total_bytes(bodies: Sequence[Body]) -> int:
-    """Bytes that the entries of these bodies take in the log."""
     return sum(map(body_bytes, bodies)) + HEADER_BYTES * len(bodies)

@@ -13,9 +13,9 @@ from dledger.entry import HEADER_BYTES, PLACE, Entry
 class EntryRun(Sequence[Entry]):
     """Adjacent entries of one term and one magic.
 
-    To a state machine it is a sequence of Entry like any other. An Entry object costs as much as
-    the sums of an entry, so the objects are made at the first access: a machine that only counts,
-    or reads the columns, does not pay for them.
+    A state machine sees a sequence of Entry like any other. An Entry object costs as much time as
+    the checksums of an entry, so the objects are made at the first access: a machine that only
+    counts, or reads the columns, does not pay for them.
 
     Attributes:
         first: index of the first entry.
@@ -39,7 +39,6 @@ class EntryRun(Sequence[Entry]):
 
     @property
     def last(self) -> int:
-        """Index of the last entry."""
         return self.first + len(self.bodies) - 1
 
     @property
@@ -49,7 +48,6 @@ class EntryRun(Sequence[Entry]):
 
     @property
     def log_bytes(self) -> int:
-        """The bytes that they take in the log."""
         return self.end_pos - self.positions[0]
 
     def part(self, begin: int, end: int) -> EntryRun:
@@ -96,7 +94,6 @@ class EntryRun(Sequence[Entry]):
 
 
 def joined(runs: Sequence[EntryRun]) -> EntryRun:
-    """Join several adjacent runs of the same term and magic."""
     if len(runs) == 1:
         return runs[0]
     positions: list[int] = []
@@ -108,7 +105,7 @@ def joined(runs: Sequence[EntryRun]) -> EntryRun:
 
 
 def decode_run(buffer: bytes) -> EntryRun:
-    """The first run in whole, adjacent, already verified entries."""
+    """Decode the first run in whole, adjacent, already verified entries."""
     magic, _, first, term, _ = PLACE.unpack_from(buffer)
     positions: list[int] = []
     bodies: list[bytes] = []

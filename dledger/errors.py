@@ -58,7 +58,7 @@ class NotLeader(Rejected):
 
 
 class LeadershipMoving(Rejected):
-    """The leader hands over to `target`, and refuses appends until that is done or given up."""
+    """The leader hands over to `target`, and refuses appends until that has succeeded or failed."""
 
     target: str
     term: int
@@ -100,9 +100,10 @@ class LogFull(Rejected):
 
 
 class DiskFull(Rejected):
-    """The disk of the leader is full, or nearly: nothing was appended. It goes on by itself.
+    """The disk of the leader is full, or nearly: nothing was appended.
 
-    `problem` says what is refused and what to do.
+    The leader takes appends again once there is room. `problem` says what is refused and what to
+    do.
     """
 
     problem: str
@@ -160,9 +161,9 @@ class BodyInvalid(Rejected, TypeError):
 
 
 class OtherLoop(Rejected):
-    """What is called was opened in another trio loop, and only a call there could be answered.
+    """The object was opened in another trio loop, and only a call there could be answered.
 
-    `what` it is.
+    `what` names the object.
     """
 
     retry_useless = True
@@ -181,7 +182,7 @@ class NodeClosing(Rejected):
 
 
 class LogClosed(NodeClosing):
-    """The block of a log over the network, of `group`, has ended."""
+    """The block of a log over the network has ended. `group` is its group."""
 
     group: str
     _template = "the log of group {group} was closed: its block has ended; connect again"
@@ -255,8 +256,7 @@ class AppendCutShort(OutcomeUnknown):
     """The leader took a part of an append that is larger than a slice, and refused the rest.
 
     The first entries are in the log, from `index` of `term` on, and may be committed; the last ones
-    are not. `reason` is why a later part was refused, as the error says that an append has of which
-    nothing was taken: a full disk, say.
+    are not. `reason` is why a later part was refused, such as a full disk.
     """
 
     index: int
@@ -281,10 +281,10 @@ class NodeClosed(OutcomeUnknown):
 class MachineTooOld(DLedgerError):
     """A state machine raises this in `apply` for an entry that a later version of it has to read.
 
-    To guess at it, or to pass it over, would make the members differ. The member applies nothing
-    from there on: it serves no more, and leads no longer than until another member can take over
-    whose machine reads the entry. It goes on to vote and to store entries. Nothing of the run of
-    entries counts as applied, so the machine may raise at any of them.
+    Guessing at the entry, or skipping it, would make the members differ. The member applies nothing
+    from there on: it serves no more, and leads only until a member whose machine reads the entry
+    can take over. It goes on to vote and to store entries. Nothing of the run of entries counts as
+    applied, so the machine may raise at any of them.
 
     `index` is that of the entry; `problem` says what it is, in a sentence without a full stop.
     """
@@ -421,9 +421,9 @@ class DiskFailed(Fatal):
 
 
 class ResourceRefused(Fatal):
-    """The system refused the node what it cannot go on without, such as memory or descriptors.
+    """The system refused the node a resource that it needs, such as memory or descriptors.
 
-    `kind` says what, `__cause__` is the error.
+    `kind` says which, `__cause__` is the error.
     """
 
     kind: Kind | None
@@ -632,10 +632,10 @@ class ChainBroken(BatchInvalid):
 
 
 class LogsDiverge(BatchInvalid):
-    """A peer's entry and ours have the same index and term, and are not the same."""
+    """A peer's entry and ours have the same index and term, but differ."""
 
     index: int
 
 
 class ConfigurationMalformed(MessageMalformed):
-    """Bytes that should be a configuration are not one, or not one that this version can read."""
+    """The bytes are no configuration, or one that this version cannot read."""

@@ -6,10 +6,10 @@
     async with dledger.for_asyncio.connect("n0=10.0.0.1:20911", group="orders") as log:
         appended = await log.append(b"hello")
 
-The node's own loop runs in a thread beside asyncio's. Calls cross by futures: none keeps a thread
-of asyncio's. To cancel a call gives up the wait, not the append. Errors are those of the same calls
-in `dledger`; CallMisplaced is raised in a process that was forked since. If the node has to stop by
-itself, the block is cancelled, and raises the reason.
+The node's own loop runs in a thread beside asyncio's. Calls cross by futures, and none occupies a
+thread of asyncio's executor. Cancelling a call gives up the wait, not the append. Errors are those
+of the same calls in `dledger`; CallMisplaced is raised in a process that was forked since. If the
+node has to stop by itself, the block is cancelled, and raises the reason.
 """
 
 from __future__ import annotations
@@ -79,12 +79,16 @@ class AsyncioNode:
     # --- appending ------------------------------------------------------------------------------
 
     async def append(self, body: Body) -> Appended:
-        """As Node.append."""
+        """Append one entry and wait until it is committed and applied here. Raises as
+        Node.append.
+        """
         self._loop.check_waitable()
         return await given_up(self._handed_over.add_one(body))
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
-        """As Node.append_many."""
+        """Append adjacent entries and wait until they are committed and applied here. Raises as
+        Node.append_many.
+        """
         self._loop.check_waitable()
         return await given_up(self._handed_over.add(bodies))
 
@@ -179,8 +183,6 @@ class AsyncioHost:
 def _opens(
     make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Callable[P, AbstractAsyncContextManager[R]]:
-    """A call that runs a loop's thread during an `async with` block."""
-
     @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
     @asynccontextmanager
     async def call(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:

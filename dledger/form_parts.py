@@ -1,7 +1,7 @@
 """What the blocking and the asyncio forms share.
 
-That is the loops that they open, and calls that trio's objects do not have: in trio a program looks
-at its machine, and opens blocks, itself.
+These are the loops that they open, and calls that trio objects do not need: under trio a program
+looks at its machine, and opens blocks, itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 async def session_do(session: Session, call: Callable[[Session], Awaitable[T]]) -> T:
-    """Run a coroutine function of trio's in the loop's thread, and wait for its result.
+    """Run a trio coroutine function in the loop's thread, and wait for its result.
 
     For the objects of `dledger.machines`:
     `session.do(lambda session: visits.through(session).add(1))`.
@@ -42,47 +42,49 @@ async def session_do(session: Session, call: Callable[[Session], Awaitable[T]]) 
 def session_within(
     session: Session, make: Callable[[Session], AbstractAsyncContextManager[T]]
 ) -> AbstractAsyncContextManager[T]:
-    """Keep a context manager of trio's open in the loop's thread during a block:
+    """Keep a trio context manager open in the loop's thread during a block:
     `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
     """
     return make(session)
 
 
 async def node_do(node: Node, call: Callable[[Node], Awaitable[T]]) -> T:
-    """Run a coroutine function of trio's in the loop's thread. See `do` of a session."""
+    """Run a trio coroutine function in the loop's thread, and wait for its result."""
     return await call(node)
 
 
 def node_within(
     node: Node, make: Callable[[Node], AbstractAsyncContextManager[T]]
 ) -> AbstractAsyncContextManager[T]:
-    """Keep a context manager of trio's open. See `within` of a session."""
+    """Keep a trio context manager open in the loop's thread during a block."""
     return make(node)
 
 
 def as_it_is(_loop: LoopThread[Any], opened: T) -> T:
-    """What `within` has opened has no form of its own."""
+    """Return the opened object itself, for `within`: it has no form of its own."""
     return opened
 
 
 async def read_and_look(node: Node, look: Callable[[], T]) -> T:
-    """A linearizable read: wait as Node.read does, then `look` at the state machine.
+    """Wait as Node.read does, then return what `look` reads from the state machine.
 
-    `look` runs in the loop's thread, where no entry is applied meanwhile; it should copy what it
-    returns.
+    The read is linearizable. `look` runs in the loop's thread, where no entry is applied meanwhile;
+    it should copy what it returns.
     """
     await node.read()
     return look()
 
 
 async def read_stale_and_look(node: Node, look: Callable[[], T], *, max_lag_s: float) -> T:
-    """As `read`, of a state that may be old: see Node.read_stale."""
+    """Return what `look` reads from the state machine, which may be as old as Node.read_stale
+    allows.
+    """
     node.read_stale(max_lag_s=max_lag_s)
     return look()
 
 
 async def only_look(_node: Node, look: Callable[[], T]) -> T:
-    """`look` at the state machine as it is on this member, without a wait."""
+    """Return what `look` reads from the state machine as it is on this member, without a wait."""
     return look()
 
 
@@ -96,7 +98,7 @@ def connect(
     tls: GroupTls | TlsConfig | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> LoopThread[RemoteLog]:
-    """Open a group's log over the network, during a block. As dledger.connect."""
+    """Open a group's log over the network, during a block. Raises as dledger.connect."""
     make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
     return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
 
@@ -104,7 +106,7 @@ def connect(
 def open_group(
     group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
 ) -> LoopThread[GroupClient]:
-    """A client for tools and scripts, during a block. As dledger.GroupClient."""
+    """Open a client of a group for tools and scripts, during a block. See dledger.GroupClient."""
     return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
 
 

@@ -1,12 +1,12 @@
 """Derives the forms of an asynchronous API for programs that do not use trio.
 
-The methods of the trio class are the one description. A form is a class with `_loop`, the thread of
-the trio loop, and `_inner`, the trio object, and its methods are made of those of the trio class:
+A form is a class with `_loop`, the thread of the trio loop, and `_inner`, the trio object. Its
+methods are derived from those of the trio class:
 
     class BlockingLog:
         append = waits(RemoteLog.append)
 
-They have the same parameters and the same errors. `dledger.asyncio_forms` makes those of asyncio.
+They have the same parameters, errors and docstrings. `dledger.asyncio_forms` does so for asyncio.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from dledger.loop_thread import LoopThread
+from dledger.renamed import new_names_of, renamed_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,21 +29,19 @@ Method = Callable[Concatenate[Any, P], R]
 
 
 def like(method: Callable[..., object]) -> Callable[[Made], Made]:
-    """Give a derived method the name and the parameters of the one that it is made of, which has
-    the words.
-    """
+    """Give a derived method the name, the parameters and the docstring of its original."""
 
     def give(made: Made) -> Made:
         update_wrapper(made, method)
-        if "." in method.__qualname__:  # others have words that are for the forms alone
-            made.__doc__ = f"As {method.__qualname__}."
+        if names := new_names_of(method):  # so that a warning names the line of the caller
+            return renamed_arguments(**names)(made)
         return made
 
     return give
 
 
 def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
-    """A blocking method that carries out an asynchronous one."""
+    """Derive a blocking method from an asynchronous one."""
 
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -53,7 +52,7 @@ def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
 
 
 def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
-    """A method that begins an asynchronous one, and returns a future of its result."""
+    """Derive a method that begins an asynchronous one, and returns a future of its result."""
 
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -64,7 +63,7 @@ def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
 
 
 def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
-    """A plain method of trio's as an asynchronous one: it is called in the loop's thread."""
+    """Derive an asynchronous method that calls a plain trio method in the loop's thread."""
 
     @like(method)
     async def call(inner: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -74,7 +73,7 @@ def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
 
 
 def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
-    """A method whose asynchronous iterator is a plain one. An interrupted wait loses nothing."""
+    """Derive a method that returns a plain iterator. An interrupted wait loses no value."""
 
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
@@ -88,7 +87,7 @@ def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
 def opens(
     method: Method[P, AbstractAsyncContextManager[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Method[P, AbstractContextManager[R]]:
-    """A method that opens something of trio's during a `with` block, as its blocking form."""
+    """Derive a method that keeps a trio context manager open during a `with` block."""
 
     @like(method)
     @contextmanager
@@ -107,13 +106,14 @@ def seen(attribute: Any) -> Any:
     def get(form: Any) -> Any:
         return getter(form._inner)
 
-    return property(get, doc=f"As {getter.__qualname__}.")
+    return property(get, doc=getter.__doc__)
 
 
 class Coming(Generic[R]):
-    """The next value of an asynchronous iterator in the loop, which is made with the first.
+    """The next value of an asynchronous iterator in the loop.
 
-    A value that has come while its waiter was interrupted is for the next one that waits.
+    The iterator is made for the first value. A value that came while its waiter was interrupted
+    goes to the next waiter.
     """
 
     def __init__(self, loop: LoopThread[Any], make: Callable[[], AsyncIterator[R]]) -> None:
@@ -123,18 +123,17 @@ class Coming(Generic[R]):
         self._next: Future[R] | None = None
 
     def next(self) -> Future[R]:
-        """A future of the next value; the same one until `taken` is called."""
+        """Return a future of the next value; the same one until `taken` is called."""
         self._loop.check_waitable()
         if self._next is None:
             self._next = self._loop.submit(self._come)
         return self._next
 
     def taken(self) -> None:
-        """The value was given to the caller."""
         self._next = None
 
     def failed(self, error: BaseException) -> None:
-        """The wait ended by an error, which is the iterator's own or has interrupted the waiter."""
+        """Note that the wait raised: the error is the iterator's own, or interrupted the waiter."""
         future = self._next
         if future is None or not future.done():
             return
@@ -148,8 +147,6 @@ class Coming(Generic[R]):
 
 
 class BlockingIterator(Generic[R]):
-    """A plain iterator over what comes."""
-
     def __init__(self, coming: Coming[R]) -> None:
         self._coming = coming
 
@@ -170,5 +167,5 @@ class BlockingIterator(Generic[R]):
 
 
 def iterator_of(loop: LoopThread[Any], values: AsyncIterator[R]) -> BlockingIterator[R]:
-    """A plain iterator over one of the loop's, for `opens`."""
+    """Return a plain iterator over one of the loop's, for `opens`."""
     return BlockingIterator(Coming(loop, lambda: values))

@@ -1,4 +1,4 @@
-"""Ports of this machine that a group's members can keep: `dledger group`, `dledger-mq up`."""
+"""Finds free ports of this machine for the members of a group: `dledger group`, `dledger-mq up`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _endless_walk() -> Iterator[int]:
 # on it yet.
 _walk = _endless_walk()
 
-# What this process was given last: nobody may listen there yet, and its own claims do not show.
+# The last ports given out: maybe no process listens there yet, and our own claims do not show.
 _given: deque[int] = deque(maxlen=1000)
 
 
@@ -63,7 +63,7 @@ def _claims() -> int | None:
 
 
 def _is_claimed(port: int) -> bool:
-    """Whether another running process claims the port; if not, this process claims it."""
+    """Claim the port for this process; return True if another running process has claimed it."""
     claims = _claims()
     if claims is None:
         return False
@@ -82,7 +82,8 @@ def free_ports(count: int, beside: int = 0) -> list[int]:
 
     Args:
         count: how many.
-        beside: the port that lies so far from each of them is free as well, and is given to nobody.
+        beside: if not 0, the port at this distance from each of them is free as well, and is given
+            to no caller.
 
     Raises:
         NoFreePort: the machine has fewer free ports.
@@ -102,7 +103,7 @@ def free_ports(count: int, beside: int = 0) -> list[int]:
 
 
 def _is_taken(port: int) -> bool:
-    """Whether somebody has the port; if not, this process claims it."""
+    """Claim the port for this process; return True if it is in use."""
     if _is_claimed(port):
         return True
     with socket.socket() as probe:
@@ -114,5 +115,5 @@ def _is_taken(port: int) -> bool:
 
 
 def free_addresses(count: int, beside: int = 0) -> list[str]:
-    """As `free_ports`, each as `127.0.0.1:port`. Raises NoFreePort."""
+    """Return `free_ports` as texts `127.0.0.1:port`. Raises NoFreePort."""
     return [f"127.0.0.1:{port}" for port in free_ports(count, beside)]

@@ -1,4 +1,4 @@
-"""Appends on their way from other threads into a node's loop."""
+"""Hands appends from other threads over to a node's loop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from dledger.call_future import CallFuture
 from dledger.entry import Body
 from dledger.errors import Rejected
 from dledger.loop_thread import LoopThread, answer
@@ -27,13 +28,13 @@ class TooManyCalls(Rejected):
 
 
 class HandedOver:
-    """Appends of any thread; those that come together share one turn of the node."""
+    """Takes appends from any thread; those that arrive together share one turn of the node."""
 
     def __init__(self, loop: LoopThread[Any], node: Node) -> None:
         self._loop = loop
         self._node = node
         self._waiting: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
-        self._is_told = False  # whether the loop will look
+        self._is_scheduled = False  # whether the loop is going to call `_take_over`
         loop.at_end(self._refuse_all)
 
     def add(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
@@ -44,37 +45,36 @@ class HandedOver:
         """
         self._loop.check()
         if not bodies:
-            nothing: Future[list[Appended]] = Future()
+            nothing: Future[list[Appended]] = CallFuture()
             nothing.set_result([])
             return nothing
         if (waiting := len(self._waiting)) >= MAX_HANDED_OVER:
             raise TooManyCalls(waiting)
         future = self._loop.tracked()
         self._waiting.append((bodies, future))
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_scheduled:
+            self._is_scheduled = True
             if not self._loop.soon(self._take_over):
-                self._is_told = False
+                self._is_scheduled = False
                 self._refuse_all()
         return future
 
     def add_one(self, body: Body) -> Future[Appended]:
-        """As `add`, of one entry."""
-        one: Future[Appended] = Future()
+        one: Future[Appended] = CallFuture()
         one.set_running_or_notify_cancel()
         self.add((body,)).add_done_callback(partial(_pass_on_first, one))
         return one
 
     def _take_over(self) -> None:
-        """In the loop's thread: submit everything that other threads handed over."""
-        self._is_told = False  # before looking: what comes later tells again
+        """Submit everything that other threads handed over. Runs in the loop's thread."""
+        self._is_scheduled = False  # before looking: a later `add` schedules another call
         while self._waiting:
             bodies, future = self._waiting.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 self._node.submit(bodies, partial(_resolve, future))
-            except Exception as error:  # the loop would end with it
+            except Exception as error:  # would end the loop
                 _resolve(future, error)
 
     def _refuse_all(self) -> None:

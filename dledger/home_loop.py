@@ -1,4 +1,4 @@
-"""The trio loop that an object belongs to; in any other, nothing would wake what waits for it."""
+"""The trio loop that an object belongs to. In any other loop, nothing would wake its waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import get_ident
 
 import trio
 
-# How often this process has come from a fork: a loop that a fork has copied is another loop.
+# The number of forks in this process's past: the copy of a loop after a fork is another loop.
 _forks = 0
 
 
@@ -21,9 +21,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class HomeLoop:
-    """The loop in which this was made.
+    """The loop in which this object was made.
 
-    What belongs to it calls `end` before the loop ends, and is checked at each call of its users.
+    Its owner calls `end` before the loop ends, and `check` at each call of its users.
 
     Args:
         error: makes the error of calls elsewhere.
@@ -31,7 +31,7 @@ class HomeLoop:
 
     Attributes:
         token: of the loop.
-        is_over: whether what belongs to the loop is closed.
+        is_over: whether `end` was called.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class HomeLoop:
         self.is_over = False
 
     def end(self) -> None:
-        """What belongs to the loop is closed: `check` tells from now on."""
         self.is_over = True
 
     def check(self) -> None:
-        """Raise the error in another loop, another thread, or a process that was forked since, and
-        that of closed things after the end.
+        """Raise if this is another loop, another thread, or a process that was forked since.
+
+        Raises `closed()` after the end.
         """
         if self.is_over:
             if self._closed is not None:
                 raise self._closed()
             is_home = self._is_running()
-        else:  # the loop is still there, and a thread runs one at a time: three times as fast
+        else:  # the loop still runs, and a thread runs one loop at a time: three times as fast
             is_home = get_ident() == self._thread
         if not is_home or self._forks != _forks:
             raise self._error()

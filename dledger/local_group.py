@@ -29,7 +29,7 @@ class MemberEnded(Fatal):
 
 
 def load_group(folder: Path) -> tuple[str, dict[str, str]]:
-    """Group name and members of a folder made by `dledger group`. Raises ConfigInvalid."""
+    """Read group name and members of a folder made by `dledger group`. Raises ConfigInvalid."""
     path = folder / GROUP_FILE
     try:
         content = json.loads(path.read_text())
@@ -41,12 +41,11 @@ def load_group(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def is_unborn(folder: Path) -> bool:
-    """Whether no member of the group has ever kept anything in the folder."""
     return not any(folder.glob("dledger-*"))
 
 
 def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
-    """The members of the folder's group, with free loopback ports if it is a new one.
+    """Return the members of the folder's group; a new group gets free loopback ports.
 
     Raises ConfigInvalid when the folder holds another group.
     """
@@ -66,7 +65,6 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
 def serve_command(
     group: str, node_id: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command line of one member; `more` options are passed on."""
     return [
         *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", node_id),
         *("--peers", ",".join(f"{peer}={address}" for peer, address in peers.items())),
@@ -77,10 +75,10 @@ def serve_command(
 async def run_group(
     group: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
 ) -> None:
-    """Run every member as a process of its own until cancelled; then stop them all.
+    """Run every member in a process of its own until cancelled; then stop them all.
 
-    A member ends when this process does, in any way, because its standard input closes. Raises
-    MemberEnded if one ends before that.
+    A member ends when this process ends, however that happens, because its standard input closes.
+    Raises MemberEnded if one ends before that.
     """
     at_birth = ("--new",) if is_unborn(folder) else ()
     async with trio.open_nursery() as nursery:
@@ -103,6 +101,6 @@ async def _run_member(node_id: str, command: list[str]) -> None:
         if process.returncode is None:
             process.kill()
     if returncode == -signal.SIGINT:
-        # It had no process group yet when Ctrl-C came, which ends this process, too.
+        # Ctrl-C came before the member had its own process group, and ends this process as well.
         await trio.sleep(STOP_TIMEOUT_S)
     raise MemberEnded(node_id, returncode)

@@ -1,7 +1,7 @@
 """A trio loop in a thread of its own, for programs that do not use trio.
 
-All calls of other threads cross here, as futures: nothing waits for a lock, so that a call may come
-from a signal handler or a destructor, and none keeps a thread but the one that waits for it.
+All calls of other threads cross here, as futures. Nothing waits for a lock, so a call may come from
+a signal handler or a destructor, and only a caller that waits for its result occupies a thread.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import wait as wait_for_all
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 import trio
 
+from dledger.call_future import CallFuture, wait_for_all
 from dledger.errors import NodeClosing, OutcomeUnknown, Rejected
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 T = TypeVar("T")
 Opened = TypeVar("Opened")
 
-# What is under way at the end of a program that has left its loop open gets so long to be done, and
-# so long again to be closed in order. A supervisor waits for longer before it kills a process.
-EXIT_SECONDS: Final = 5.0
+# If a program ends with its loop open, running calls get this long to finish, and the close gets
+# this long again. A supervisor waits for longer before it kills a process.
+EXIT_S: Final = 5.0
 
 _FORKED: Final = (
     "it was opened before this process was forked, and its thread stayed in the other one: "
@@ -53,7 +53,7 @@ class CallCutOff(OutcomeUnknown):
 
 
 class CallMisplaced(Rejected):
-    """A call was made where nothing could answer it: see `reason`. Nothing was done."""
+    """A call was made where it could not be answered, for `reason`. Nothing was done."""
 
     reason: str
     _template = "the call was not made: {reason}"
@@ -62,20 +62,20 @@ class CallMisplaced(Rejected):
 class LoopThread(Generic[Opened]):
     """Keeps one asynchronous context manager open in a loop, and carries out calls there.
 
-    Calls begin in the order in which they were submitted. Each returns a future; to cancel it
-    before the call has begun prevents the call, and later gives up the wait alone. Everything but
-    what stands below "in the loop's thread" may be called in any thread.
+    Calls begin in the order in which they were submitted. Each returns a future. Cancelling it
+    prevents a call that has not begun; later it gives up the wait alone. Everything above the line
+    "in the loop's thread" may be called in any thread.
 
     Args:
-        make: gives the context manager, in the loop.
+        make: makes the context manager, in the loop.
         name: of the thread.
         closed: makes the error of calls after the end.
         cut_off: makes the error of calls that the end interrupts.
-        misplaced: makes the error of calls that nothing could answer, from the reason.
+        misplaced: makes the error of calls that could not be answered, from the reason.
 
     Attributes:
-        is_ending: whether it was told to end; a loop may also end by an error.
-        ended: is done when the loop has ended, and has the error that ended it, if one did.
+        is_ending: whether `end` was called; a loop may also end by an error.
+        ended: is done when the loop has ended, with its error if any.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class LoopThread(Generic[Opened]):
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread_id: int | None = None  # while it runs: another thread may get it afterwards
-        self._opening: Future[Opened] = Future()
-        self.ended: Future[None] = Future()
+        self._opening: Future[Opened] = CallFuture()
+        self.ended: Future[None] = CallFuture()
         self._ended: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
@@ -110,7 +110,7 @@ class LoopThread(Generic[Opened]):
     # --- opening and closing --------------------------------------------------------------------
 
     def begin(self) -> Future[Opened]:
-        """Start the thread; the future has the context manager's value, or its error."""
+        """Start the thread; return a future of the context manager's value."""
         if _is_patched():
             self._opening.set_exception(self._misplaced(_PATCHED))
             self.ended.set_result(None)
@@ -120,16 +120,15 @@ class LoopThread(Generic[Opened]):
         return self._opening
 
     def end(self) -> Future[None]:
-        """Leave the context manager; return `ended`."""
         if self.is_elsewhere:
-            pass_over(self.ended)
+            mark_ended(self.ended)
         else:
             self.is_ending = True
             self.soon(self._stop.cancel)
         return self.ended
 
     def open(self) -> Opened:
-        """As `begin`, and wait."""
+        """Start the thread, and wait for the context manager's value."""
         opening = self.begin()
         try:
             return opening.result()
@@ -138,27 +137,26 @@ class LoopThread(Generic[Opened]):
             raise
 
     def close(self) -> None:
-        """As `end`, and wait. Raises the error that ended the loop."""
-        self._come_to(self.end())
+        """Leave the context manager, and wait. Raises the error that ended the loop."""
+        self._settle_end(self.end())
 
     def at_end(self, told: Callable[[], None]) -> None:
-        """Call `told` in the loop's thread when the loop has ended."""
         self._ends.append(told)
 
     def leave(self, patience_s: float) -> None:
-        """End at the program's exit: let what is under way be done first, for so long."""
+        """End at the program's exit, after waiting up to `patience_s` for running calls."""
         until = time.monotonic() + patience_s
         blocks = list(self._blocks)
         wait_for_all(self._calls.copy() - {block.holding for block in blocks}, patience_s)
         closing = [block.leave() for block in blocks]
         wait_for_all(closing, max(0.0, until - time.monotonic()))
         wait_for_all([self.end()], patience_s)
-        pass_over(self.ended)  # whatever closes it now must not wait for a frozen thread
+        mark_ended(self.ended)  # a later close must not wait for a frozen thread
 
     # --- calls ----------------------------------------------------------------------------------
 
     def soon(self, function: Callable[[], object]) -> bool:
-        """Run a function in the loop's thread, soon; return whether the loop still runs."""
+        """Run a function in the loop's thread, soon; return False if the loop has ended."""
         if self._token is None:
             return False
         try:
@@ -168,7 +166,6 @@ class LoopThread(Generic[Opened]):
         return True
 
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Begin a call in the loop."""
         self.check()
         future: Future[T] = self.tracked()
         if not self.soon(lambda: self._start(call, future)):
@@ -176,14 +173,14 @@ class LoopThread(Generic[Opened]):
         return future
 
     def tracked(self) -> Future[Any]:
-        """A future that is answered at the loop's end at the latest."""
-        future: Future[Any] = Future()
+        """Return a future that is answered at the loop's end at the latest."""
+        future: Future[Any] = CallFuture()
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
 
     def wait(self, call: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
-        """As `submit`, and wait for the answer. Raises TimeoutError when the time is over."""
+        """Carry out a call in the loop, and wait for its result. Raises TimeoutError."""
         self.check_waitable()
         return self.submit(call).result(timeout_s)
 
@@ -196,7 +193,7 @@ class LoopThread(Generic[Opened]):
 
     @contextmanager
     def kept_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """As `hold`, during a `with` block of another thread."""
+        """Enter another context manager in the loop, and keep it open during a `with` block."""
         self.check_waitable()
         block = self.hold(make)
         try:
@@ -207,32 +204,32 @@ class LoopThread(Generic[Opened]):
         try:
             yield opened
         finally:
-            self._come_to(block.leave())
+            self._settle_end(block.leave())
 
     def settle(self, futures: Collection[Future[Any]]) -> None:
-        """Wait at the end of a block for what is under way.
+        """Wait at the end of a block for these futures.
 
-        It does not wait where that could never end: in a process that was forked since, with
-        patched threads, and in the loop's own thread. A block that was forgotten ends in any of
-        them, as garbage.
+        It does not wait where they would never be done: in a process that was forked since, with
+        patched threads, and in the loop's own thread. A block that is never left ends in any of
+        these, when it is garbage-collected.
         """
         is_own_thread = threading.get_ident() == self._thread_id
         if not (self.is_elsewhere or _is_patched() or is_own_thread):
             wait_for_all(futures)
 
-    def _come_to(self, ending: Future[None]) -> None:
-        """As `settle`, and raise the error of an end."""
+    def _settle_end(self, ending: Future[None]) -> None:
+        """Settle the end of a block, and raise its error."""
         self.settle([ending])
         if ending.done():
             ending.result()
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this process was forked since, so that the loop runs in the other one."""
+        """Whether this process was forked since, so that the loop runs in the parent."""
         return os.getpid() != self._process_id
 
     def check(self) -> None:
-        """Raise if no call can be answered here: this process was forked, or threads were patched
+        """Raise if no call can be answered: this process was forked, or threads were patched
         since.
         """
         if self.is_elsewhere:
@@ -241,17 +238,15 @@ class LoopThread(Generic[Opened]):
             raise self._misplaced(_PATCHED)
 
     def check_waitable(self) -> None:
-        """Raise if a wait for a call could never end: it is made in the loop's own thread."""
+        """Raise if a wait for a call would never end, as in the loop's own thread."""
         self.check()
         if threading.get_ident() == self._thread_id:
             raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
-        """The error for calls after the loop's end."""
         return self._ended or self._closed()
 
     def cut_off(self) -> BaseException:
-        """The error for calls that the loop's end interrupted."""
         error = self._cut_off()
         error.__cause__ = self._ended
         return error
@@ -262,7 +257,7 @@ class LoopThread(Generic[Opened]):
         self._thread_id = threading.get_ident()
         try:
             trio.run(self._main)
-        except BaseException as error:  # raised by what opens or closes it
+        except BaseException as error:  # the context manager raised
             if self._opening.done():
                 self._ended = error
             else:
@@ -274,13 +269,13 @@ class LoopThread(Generic[Opened]):
         _left_open.discard(self)
         if self._ended is not None:
             answer(self.ended, self._ended)
-        pass_over(self.ended)
+        mark_ended(self.ended)
         self._thread_id = None
 
     async def _main(self) -> None:
         with self._stop:
             self._token = trio.lowlevel.current_trio_token()
-            if self.is_ending:  # told before there was a token
+            if self.is_ending:  # `end` was called before there was a token
                 self._stop.cancel()
             async with self._make() as opened, unwrapping_nursery() as nursery:
                 self._nursery = nursery
@@ -304,7 +299,7 @@ class LoopThread(Generic[Opened]):
         call, future = self._begun.popleft()
         try:
             result = await call()
-        except Exception as error:  # one that is cancelled is answered when it is known why
+        except Exception as error:  # a cancelled call is answered by `_run`, which knows the reason
             answer(future, error)
         else:
             future.set_result(result)
@@ -323,7 +318,7 @@ class Block(Generic[T]):
     ) -> None:
         self._loop = loop
         self._leave = trio.Event()
-        self.opening: Future[T] = Future()
+        self.opening: Future[T] = CallFuture()
 
         async def hold() -> None:
             async with make() as opened:
@@ -334,9 +329,8 @@ class Block(Generic[T]):
         self.holding.add_done_callback(self._not_opened)
 
     def leave(self) -> Future[None]:
-        """Leave it; the future has the error of its end."""
         if self._loop.is_elsewhere:
-            pass_over(self.holding)
+            mark_ended(self.holding)
         else:
             self._loop.soon(self._leave.set)
         return self.holding
@@ -354,14 +348,13 @@ def answer(future: Future[Any], error: BaseException) -> None:
         return
 
 
-def pass_over(ending: Future[None]) -> None:
-    """Mark an end as done, since the loop will not report it in this process."""
+def mark_ended(ending: Future[None]) -> None:
+    """Mark an end as done: the loop does not report it in this process."""
     if not ending.done():
         ending.set_result(None)
 
 
 def _is_patched() -> bool:
-    """Whether gevent has replaced threads."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and monkey.is_module_patched("threading")
 
@@ -370,10 +363,10 @@ _left_open: WeakSet[LoopThread[Any]] = WeakSet()
 
 
 def _leave_all() -> None:
-    """End the loops that a program has left open: its threads stop when this returns."""
+    """End the loops that a program has left open: daemon threads stop when this returns."""
     for loop in list(_left_open):
         if not (loop.is_elsewhere or _is_patched()):
-            loop.leave(EXIT_SECONDS)
+            loop.leave(EXIT_S)
 
 
 atexit.register(_leave_all)

@@ -19,12 +19,11 @@ from dledger.system_refusals import refusal_of
 Apply = Callable[[Sequence[Entry]], Sequence[object]]
 
 
-# Of an error that a machine raised, in the text of ours. Its `__cause__` has the whole error.
+# The text of our error quotes this much of the machine's. `__cause__` has the whole error.
 _MAX_ERROR_CHARACTERS = 300
 
 
 def raised(error: BaseException) -> str:
-    """What a machine did that raised this error."""
     text = repr(error)
     if len(text) > _MAX_ERROR_CHARACTERS:
         text = f"{text[:_MAX_ERROR_CHARACTERS]}..."
@@ -32,7 +31,7 @@ def raised(error: BaseException) -> str:
 
 
 def snapshot_chunks(machine: SnapshottingMachine) -> Iterator[bytes]:
-    """The chunks of a machine's state. Raises TypeError for what yields no bytes."""
+    """Return the chunks of a machine's state. Raises TypeError if they are not bytes."""
     chunks = machine.snapshot()
     if isinstance(chunks, bytes | bytearray | memoryview | str):
         kind = type(chunks).__name__
@@ -75,7 +74,7 @@ def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Se
     try:
         results = apply(entries)
     except (Fatal, MachineTooOld):
-        raise  # its own word: a disk under its files that failed, say, or a machine inside of it
+        raise  # deliberate: the disk under its files failed, say, or a machine inside of it
     except Exception as error:
         if refusal_of(error) is not None:
             raise ResourceRefused(error) from error

@@ -1,4 +1,4 @@
-"""The kind of a state machine: what its entries are, and up to which version it reads them."""
+"""The kind of a state machine: the name of its entries, and the newest version that it reads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class MachineKind(NamedTuple):
     """What a member tells its peers of its state machine.
 
     Attributes:
-        name: of what the entries are; members with different names are of different groups. Empty:
-            it has none, and goes together with any other.
-        version: the newest version of entries that it reads, from 1 on; 0: it has none.
-        is_stopped: it has stopped before an entry that it does not read.
+        name: names the kind of entries; members with different names are of different groups. The
+            empty name goes together with any other.
+        version: the newest version of entries that it reads, from 1 on; 0 if it has no versions.
+        is_stopped: whether it has stopped before an entry that it does not read.
     """
 
     name: str = ""
@@ -23,11 +23,10 @@ class MachineKind(NamedTuple):
     is_stopped: bool = False
 
 
-# Of a machine that tells nothing, and of a member that does not know of kinds.
+# For a machine that declares nothing, and for a member of a version without kinds.
 UNKNOWN_MACHINE = MachineKind()
 
 
 def machine_kind(machine: object) -> MachineKind:
-    """The kind that a state machine declares; see StateMachine."""
     name = str(getattr(machine, "machine_name", ""))
     return MachineKind(name, int(getattr(machine, "machine_version", 0)))

@@ -1,4 +1,4 @@
-"""How a node ended: the error that it ends with, and what every call that this cuts off is told."""
+"""How a node ended: its error, and the errors of the calls that this interrupts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class NodeEnd:
     """The end of a node.
 
     Attributes:
-        cause: why the node could not go on; None where its block ended.
+        cause: why the node could not go on; None if its block ended.
     """
 
     cause: BaseException | None = None
 
     def closing(self) -> NodeClosing:
-        """The error of a call that has certainly done nothing."""
+        """Return the error of a call that has certainly done nothing."""
         error = NodeClosing()
         error.__cause__ = self.cause
         return error
 
     def closed(self, index: int) -> NodeClosed:
-        """The error of a call whose entry at `index` may still be committed."""
+        """Return the error of a call whose entry at `index` may still be committed."""
         error = NodeClosed(index)
         error.__cause__ = self.cause
         return error
@@ -38,8 +38,6 @@ class NodeEnd:
 def fenced(
     call: Callable[[*Arguments], None], fail: Callable[[Exception], None]
 ) -> Callable[[*Arguments], None]:
-    """Wrap `call` so that its exceptions go to `fail`, which ends the node of its group."""
-
     def call_fenced(*arguments: *Arguments) -> None:
         try:
             call(*arguments)
@@ -50,7 +48,7 @@ def fenced(
 
 
 def node_ending(error: Exception) -> DLedgerError:
-    """The one DLedgerError that ends a node, made of what its tasks raised."""
+    """Return the one DLedgerError that ends a node, from what its tasks raised."""
     raised = list(_alone(error))
     ending = next((each for each in raised if isinstance(each, DLedgerError)), None)
     if ending is None:

@@ -1,8 +1,8 @@
-"""Limits of waits that end a little later when this process was kept from its work.
+"""Time limits that end a little later if this process was stopped meanwhile.
 
 A process that was stopped finds all its limits over when it goes on, while the answers that it
 waits for lie in its sockets, or come from a process that was stopped as well. So a limit that the
-loop reaches late gives the answer one more moment, once.
+loop reaches late is extended once by a moment.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from math import inf
 
 import trio
 
-# A loop that reaches a limit later than this was kept from it.
+# A loop that is later than this at a limit was stopped or starved.
 LATE_S = 0.05
 # Enough to read what has arrived, and to hear a process that goes on at the same moment.
 MOMENT_S = 0.25
 
 
 class _Limits(trio.abc.Instrument):
-    """The limits of one loop. Trio calls it before it ends what is overdue."""
+    """The limits of one loop. Trio calls it before it cancels overdue scopes."""
 
     def __init__(self) -> None:
         self.scopes: set[trio.CancelScope] = set()
@@ -41,11 +41,9 @@ _limits: trio.lowlevel.RunVar[_Limits] = trio.lowlevel.RunVar("dledger_limits")
 
 @contextmanager
 def patient_limit(limit_s: float) -> Iterator[trio.CancelScope]:
-    """As `trio.move_on_after`: cancel what the block waits for after `limit_s` seconds; at once if
-    it is negative, since the time is over.
+    """Cancel the block after `limit_s` seconds, as `trio.move_on_after` does; at once if negative.
 
-    If this process was kept from its work until the limit was long over, the block has MOMENT_S
-    more.
+    If this process was stopped until the limit was long over, the block has MOMENT_S more.
     """
     try:
         limits = _limits.get()

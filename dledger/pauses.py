@@ -1,4 +1,4 @@
-"""The pauses between attempts at something that others may make possible."""
+"""Pauses between attempts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Pauses:
     """Pauses, each twice as long as the one before, up to `longest_s`.
 
     Args:
-        spread: pauses are longer or shorter by up to this share, so that they differ between
-            clients: all clients of a leader lose it at once.
+        spread: pauses are longer or shorter by up to this share, so that they differ between the
+            clients of a leader, which all lose it at once.
     """
 
     def __init__(self, longest_s: float = LONGEST_PAUSE_S, spread: float = 0.5) -> None:
@@ -25,11 +25,10 @@ class Pauses:
         self._next_s = FIRST_PAUSE_S
 
     async def pause(self) -> None:
-        """Sleep, and make the next pause longer."""
+        """Sleep, and double the next pause."""
         spread = random.uniform(-self._spread, self._spread) if self._spread else 0.0
         length_s, self._next_s = self._next_s, min(2 * self._next_s, self._longest_s)
         await trio.sleep(length_s * (1 + spread))
 
     def restart(self) -> None:
-        """Make the next pause as short as the first."""
         self._next_s = FIRST_PAUSE_S

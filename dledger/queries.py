@@ -14,7 +14,7 @@ _MARK = "_dledger_query"
 
 
 def query(method: Made) -> Made:
-    """Mark a method of a state machine: clients may call it, and no other. See `RemoteLog.query`.
+    """Mark a method of a state machine that clients may call by `RemoteLog.query`.
 
         class Prices:
             @dledger.query
@@ -37,15 +37,14 @@ def query(method: Made) -> Made:
 
 @runtime_checkable
 class HasQueries(Protocol):
-    """A state machine that names its queries itself, as one that is made of others does."""
+    """A state machine that lists its queries itself, such as one that is composed of others."""
 
     def named_queries(self) -> Mapping[str, Answer]:
-        """The methods that clients may call, by the names that clients use."""
+        """Return the methods that clients may call, by the names that clients use."""
         ...
 
 
 def queries_of(machine: object) -> Mapping[str, Answer]:
-    """The marked methods of a state machine, by their names."""
     if isinstance(machine, HasQueries):
         return machine.named_queries()
     kind = type(machine)

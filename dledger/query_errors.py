@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger.errors import Rejected
 
-# A list of names in an error: as many as fit into a line or two.
+# Names listed in an error: as many as fit into a line or two.
 MAX_SHOWN_QUERIES = 20
 
 

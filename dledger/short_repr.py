@@ -1,4 +1,4 @@
-"""How values that hold what users send look: in one line, whatever they hold.
+"""Short one-line texts for values that hold users' data.
 
 The `repr` of a value lands in log lines, tracebacks and cells of notebooks. A body of 4 MiB would
 be up to 16 MiB of text there. So long contents show their beginning and their size.
@@ -18,12 +18,11 @@ _CONTENT_BYTES: Final = 16
 
 
 def short_repr(value: object) -> str:
-    """A value as `Class(field=content, ...)`: the `__repr__` of dataclasses and named tuples."""
+    """Return `Class(field=content, ...)`: the `__repr__` of dataclasses and named tuples."""
     return shown_fields(value, _names(value))
 
 
 def shown_fields(value: object, names: tuple[str, ...]) -> str:
-    """A value as `Class(field=content, ...)`, with the fields that are named."""
     shown = ", ".join(f"{name}={_SHORT.repr(getattr(value, name))}" for name in names)
     text = f"{type(value).__name__}({shown})"
     return text if len(text) <= REPR_CHARACTERS else f"{text[: REPR_CHARACTERS - 4]}...)"
@@ -37,7 +36,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 class _Short(reprlib.Repr):
-    """Shows contents; `reprlib` calls a method by the name of a value's class."""
+    """Shortens contents; `reprlib` calls a method by the name of a value's class."""
 
     def repr_str(self, text: str, level: int) -> str:
         if len(text) <= _CONTENT_CHARACTERS:

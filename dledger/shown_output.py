@@ -1,4 +1,4 @@
-"""What a command prints is shown by any terminal."""
+"""Makes texts safe to print on any terminal."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import TextIO
 def escape_what_cannot_be_shown() -> None:
     r"""Have standard output write "\u20ac" where its encoding lacks a character.
 
-    Messages and names may hold any; the terminal may be one of latin-1. By default a print of such
-    a text raises UnicodeEncodeError. Standard error writes it so already.
+    Messages and names may hold any character; the terminal may be one of latin-1. By default a
+    print of such a text raises UnicodeEncodeError. Standard error escapes it already.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def shown_on(output: TextIO, text: str) -> str:
-    r"""A text as it is written to `output`: a terminal is sent no control characters.
+    r"""Return a text for `output`: control characters are escaped if it is a terminal.
 
-    Users' bytes could move its cursor, change its title, or hide text. It gets "\x1b" instead; line
-    ends and tabs stay. A pipe or a file gets the text as it is.
+    Users' bytes could move its cursor, change its title, or hide text. The terminal gets "\x1b"
+    instead; line ends and tabs stay. A pipe or a file gets the text as it is.
     """
     return escaped(text, kept="\n\t") if output.isatty() else text
 
 
 def escaped(text: str, kept: str = "") -> str:
-    r"""A text in which escapes (`\n`, `\x1b`, `\u202e`) stand for what cannot be printed.
+    r"""Replace unprintable characters by escapes (`\n`, `\x1b`, `\u202e`), except those in `kept`.
 
-    So it begins no line, moves no cursor and turns no direction of writing. `kept` stays as it is.
+    So the text begins no line, moves no cursor and turns no direction of writing.
     """
     if text.isprintable():
         return text

@@ -1,9 +1,9 @@
-"""Makes the TCP sockets of all servers and clients, which notice that the other side is gone.
+"""Makes the TCP sockets of all servers and clients, which notice that the peer is gone.
 
 A firewall that drops packets, or a router that forgot a connection, tells neither side. The system
-would send unacknowledged bytes again ever more seldom, up to every two minutes, and would never ask
-on a connection where nothing is under way. So every socket is made here, and has both limits: for
-bytes that nobody acknowledges (TCP_USER_TIMEOUT), and for silence (SO_KEEPALIVE).
+would send unacknowledged bytes again ever more seldom, up to every two minutes, and would never
+probe an idle connection. So every socket is made here, with a limit for unacknowledged bytes
+(TCP_USER_TIMEOUT) and one for silence (SO_KEEPALIVE).
 
 These limits do not notice a frozen process, because its system goes on acknowledging. A caller that
 waits for an answer needs a time limit of its own.
@@ -22,17 +22,17 @@ import trio
 
 from dledger.system_refusals import Kind, is_of, meaning
 
-# Connections that the system keeps until they are accepted, as trio's own listeners.
+# Connections that wait to be accepted: the backlog of trio's own listeners.
 _BACKLOG: Final = 65535
 
 
 class SilenceLimits(NamedTuple):
-    """After how long the other side of a connection is given up.
+    """When a connection to a silent peer is given up.
 
     Attributes:
-        unacknowledged_ms: nothing of what was sent is acknowledged for so long.
-        idle_s: a connection silent for so long is probed.
-        probe_every_s: and again after so long, until `unacknowledged_ms` have passed in silence.
+        unacknowledged_ms: sent bytes may stay unacknowledged for this long.
+        idle_s: a connection silent for this long is probed,
+        probe_every_s: and again at this interval, until `unacknowledged_ms` have passed.
     """
 
     unacknowledged_ms: int
@@ -41,32 +41,29 @@ class SilenceLimits(NamedTuple):
 
     @property
     def probes(self) -> int:
-        """How many probes in a row stay without an answer."""
+        """The number of unanswered probes in a row that end a connection."""
         return (self.unacknowledged_ms // 1000 - self.idle_s) // self.probe_every_s
 
 
-# A client recovers by dialling again, so this limit is how late it begins to recover. After it the
-# system would wait 6 s for its next attempt, so a short cut is got over without it. Three
-# probes lost in a row end a silent connection: at a loss of one packet in a hundred, one in a
-# million.
+# A client recovers by dialling again, so this limit is how late it begins to recover. The system's
+# next attempt would come 6 s later, and its earlier ones get over a short cut. Three probes lost in
+# a row end a silent connection: at a loss of one packet in a hundred, one connection in a million.
 DIALLED: Final = SilenceLimits(unacknowledged_ms=5_000, idle_s=2, probe_every_s=1)
 
-# A server only forgets the client, and may probe thousands of connections. The system counts bytes
-# that the peer has no room for as unacknowledged, so that this limit holds for peers that do not
-# read, too: servers of `remoting` give them as long.
+# A server only forgets the client, and may probe thousands of connections. The system also counts
+# bytes that the peer has no room for as unacknowledged, so this limit ends connections to peers
+# that do not read, too: servers of `remoting` give them the same time.
 ACCEPTED: Final = SilenceLimits(unacknowledged_ms=15_000, idle_s=5, probe_every_s=2)
 
 
 class TakesOptions(Protocol):
     """A socket, or a stream over one."""
 
-    def setsockopt(self, level: int, option: int, value: int, /) -> None:
-        """As of a socket."""
-        ...
+    def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
 
 def limit_silence(made: TakesOptions, limits: SilenceLimits) -> None:
-    """Have the system give a connection up by these limits; one that is accepted inherits them."""
+    """Set these limits on a socket; accepted connections inherit those of their listener."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_USER_TIMEOUT", limits.unacknowledged_ms),  # Linux
@@ -80,7 +77,7 @@ def limit_silence(made: TakesOptions, limits: SilenceLimits) -> None:
 
 
 async def dialled(host: str, port: int) -> trio.SocketStream:
-    """A connection to that address. trio sets TCP_NODELAY.
+    """Connect to an address. trio sets TCP_NODELAY.
 
     Raises OSError, and UnicodeError for a name that the domain name system cannot have.
     """
@@ -92,7 +89,7 @@ async def dialled(host: str, port: int) -> trio.SocketStream:
         raise OSError(errno.EAGAIN, meaning(error)) from error
     try:
         limit_silence(stream, DIALLED)
-    except OSError:  # some systems take no options of a connection that has ended by now
+    except OSError:  # some systems refuse options of a connection that has ended already
         await trio.aclose_forcefully(stream)
         raise
     return stream
@@ -101,13 +98,14 @@ async def dialled(host: str, port: int) -> trio.SocketStream:
 async def listening(
     host: str | None, port: int, *, is_shared: bool = False
 ) -> list[trio.SocketListener]:
-    """Listen there. trio sets TCP_NODELAY on what is accepted.
+    """Listen on an address. trio sets TCP_NODELAY on accepted connections.
 
     Args:
         host: an address of this machine; None, "0.0.0.0" and "::" are all of them.
         port: 0 takes a free one.
-        is_shared: other processes of the same user may take the same port in the same way, and the
-            system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4 address.
+        is_shared: other processes of the same user may listen on the same port in the same way, and
+            the system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4
+            address.
 
     Raises OSError.
     """

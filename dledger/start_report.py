@@ -1,4 +1,4 @@
-"""What the time of a start was spent on, for one line of the log."""
+"""Reports in one log line how long the parts of a start took."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def process_age_s() -> float:
-    """How long ago the system started this process; 0 where it does not tell (Linux does)."""
+    """Return the age of this process; 0 where the system does not tell (Linux does)."""
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
             ticks = float(stat.read().rpartition(")")[2].split()[19])  # field 22, see proc(5)
@@ -21,7 +21,7 @@ def process_age_s() -> float:
 class StartReport:
     """The parts of one start, each timed from the end of the part before.
 
-    Made when the program has been loaded: the first part is that.
+    Made once the program is loaded, which is the first part.
     """
 
     def __init__(self) -> None:
@@ -29,13 +29,12 @@ class StartReport:
         self._parts = [("program", process_age_s())]
 
     def ended(self, part: str) -> None:
-        """That part has ended just now."""
         now_s = time.monotonic()
         self._parts.append((part, now_s - self._last_s))
         self._last_s = now_s
 
     def __str__(self) -> str:
-        """As `started in 812 ms: program 640, log 60, port 3, leader 109`."""
-        total = sum(seconds for _, seconds in self._parts)
-        parts = ", ".join(f"{part} {seconds * 1000:.0f}" for part, seconds in self._parts)
+        """Return a line like `started in 812 ms: program 640, log 60, port 3, leader 109`."""
+        total = sum(took_s for _, took_s in self._parts)
+        parts = ", ".join(f"{part} {took_s * 1000:.0f}" for part, took_s in self._parts)
         return f"started in {total * 1000:.0f} ms: {parts}"

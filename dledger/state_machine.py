@@ -11,8 +11,8 @@ from dledger.entry import Entry
 class StateMachine(Protocol):
     """Folds committed entries into a state, the same on every member.
 
-    It may have two attributes that its members tell one another. `machine_name` says what the
-    entries are, like "counter": members whose machines have different names refuse one another.
+    It may have two attributes that members tell one another. `machine_name` names the kind of
+    entries, like "counter": members whose machines have different names refuse one another.
     `machine_version` is the newest version of entries that it reads, from 1 on; the oldest one
     among the members is in `Status.machine_version`. Write entries of a newer version only once
     all members read it.
@@ -25,8 +25,8 @@ class StateMachine(Protocol):
         beginning, or from the first entry after the newest snapshot (or, see `keeps_nothing`, after
         the recorded commit index). It must be deterministic: no clock, no randomness, no input but
         the entries. It must not raise, which would stop the node (MachineFailed): return a result,
-        the same on every member, if an entry's request cannot be carried out. An exception is
-        MachineTooOld, for an entry that only a later version of the machine reads.
+        the same on every member, if an entry's request cannot be carried out. It may raise only
+        MachineTooOld, for an entry that a later version of the machine reads.
         """
         ...
 
@@ -77,12 +77,11 @@ class RetainingMachine(StateMachine, Protocol):
 
 
 def snapshot_format(machine: SnapshottingMachine) -> str:
-    """Return the machine's name for the format of its snapshots."""
     return str(getattr(machine, "snapshot_format", ""))
 
 
 def keeps_nothing(machine: StateMachine) -> bool:
-    """Whether the machine has no state, so that a restart need not read the log to rebuild it.
+    """Return whether the machine has no state, so that a restart need not read the log.
 
     A machine's class declares it by a true attribute `keeps_nothing`. An inherited attribute does
     not count if the class replaces the inherited `apply`, because the new one may keep a state.

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
+from dledger.renamed import renamed_fields
+
+# How members of all versions and readers of JSON know what is named otherwise here.
+_TOLD_AS: Final = {"loop_held_s": "loop_held_seconds", "sync_s": "sync_seconds"}
 
 # The roles of a follower that does not vote.
 LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
 
 
 def role_name(state: MemberState) -> str:
-    """Return the role of a member: that of Raft, or the reason why it does not vote."""
+    """Return the role of a member in Raft, or the reason why it does not vote."""
     if state.role is not Role.FOLLOWER or state.votes:
         return state.role.value
     if state.self_id in state.membership.members:
@@ -42,7 +47,6 @@ class GroupStatus:
 
 
 def group_status(replica: Replica) -> GroupStatus:
-    """The configuration in force on a member."""
     membership = replica.state.membership
     configuration = membership.configuration
     return GroupStatus(
@@ -96,6 +100,7 @@ class MemberAlarm:
     text: str
 
 
+@renamed_fields(loop_held_seconds="loop_held_s", sync_seconds="sync_s")
 @dataclass(frozen=True, slots=True)
 class Status:
     """One node at one moment. Indexes are -1 where there is nothing yet."""
@@ -124,12 +129,12 @@ class Status:
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     refused_callers: int = 0  # by this node's process, see docs/security.md
     loop_holds: int = 0  # of the event loop, longer than 50 ms, in this node's process
-    loop_held_seconds: float = 0.0  # what they took together
+    loop_held_s: float = 0.0  # what they took together
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
     birth: str = ""  # of the group, 32 hexadecimal digits; empty until the member knows it
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
-    sync_seconds: float = 0.0  # what they took together
+    sync_s: float = 0.0  # what they took together
     synced: int = -1  # the last entry here that survives a power cut
     log_bytes: int = 0
     disk_free_bytes: int = 0  # of the file system that the folder is on
@@ -138,19 +143,19 @@ class Status:
     # while one of them is not connected or has not told, or if the machine has no versions.
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
-    disk_short: str | None = None  # why it takes no appends, and what to do; None: it does
+    disk_short: str | None = None  # why it takes no appends, and what to do; None if it does
     alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
 
     not_begun: str | None = None  # why its folder is empty and it does not begin the group
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""
-        return asdict(self)
+        return {_TOLD_AS.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """The leader, as this node knows it. `ready` as in Status."""
+    """The leader and this node's role, as the node knows them. `ready` as in Status."""
 
     role: str
     term: int

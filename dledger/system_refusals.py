@@ -1,7 +1,8 @@
 """What the operating system refuses a process, what that means, and what an operator does about it.
 
-This is the one table of the project: stores, servers, clients and commands take the words of their
-errors from here, and what they do, such as giving up a reserve or waiting for descriptors. Pure.
+This is the project's one table of such errors: stores, servers, clients and commands take their
+error texts from it, and decide by it, for example to release a reserve or to wait for descriptors.
+Pure.
 
 Sources: errno(3), the errors of pwrite(2), open(2), fsync(2), accept(2), connect(2), clone(2).
 """
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What is refused."""
+    """The resource that is refused."""
 
     ROOM = "room on a disk"
     BROKEN_DISK = "a disk that works"
@@ -33,8 +34,8 @@ class Refusal(NamedTuple):
     """One row.
 
     Attributes:
-        kind: what is refused.
-        meaning: what the system says by it, without a full stop.
+        kind: the resource that is refused.
+        meaning: what happened, without a full stop.
         cure: what an operator does, in the imperative.
     """
 
@@ -96,7 +97,7 @@ REFUSALS: dict[int, Refusal] = {
         Kind.MEMORY, "the system has no memory for the connection", _MEMORY.cure
     ),
     errno.ENOMEM: _MEMORY,
-    errno.EAGAIN: _THREADS,  # of fork and clone alone: elsewhere it never leaves the loop
+    errno.EAGAIN: _THREADS,  # from fork and clone alone: elsewhere the event loop handles it
     errno.EADDRNOTAVAIL: Refusal(
         Kind.LOCAL_PORTS,
         "this machine has no free port or no such address to call from",
@@ -121,7 +122,7 @@ REFUSALS: dict[int, Refusal] = {
     ),
 }
 
-# The primary result codes of SQLite that hide a number of the system (sqlite.org/rescode.html).
+# The primary result codes of SQLite that hide an errno of the system (sqlite.org/rescode.html).
 _SQLITE: dict[int, int] = {
     7: errno.ENOMEM,  # SQLITE_NOMEM
     8: errno.EROFS,  # SQLITE_READONLY
@@ -129,14 +130,14 @@ _SQLITE: dict[int, int] = {
     13: errno.ENOSPC,  # SQLITE_FULL
 }
 
-# What Python says when the system starts no thread: it has no class of its own for it.
+# Python's RuntimeError when the system starts no thread: it has no class of its own for it.
 _NO_THREAD = "can't start new thread"
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """The row that an error of the system means; None if it is none of these.
+    """Return the row that an error of the system means, or None.
 
-    Looks at the error, and at the first one inside of a group.
+    Looks at the error, and at the first match inside of a group.
     """
     for each in single(error):
         if isinstance(each, MemoryError):
@@ -151,25 +152,26 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def of_sqlite(code: int | None, words: str) -> OSError:
-    """The error of the system behind one of SQLite, by its code; one without number if unknown."""
+    """Return the error of the system behind one of SQLite, by its code; without errno if
+    unknown.
+    """
     number = _SQLITE.get((code or 0) & 0xFF)
     return OSError(words) if number is None else OSError(number, words)
 
 
 def is_of(kind: Kind, error: BaseException) -> bool:
-    """Whether an error means that the system refuses this."""
     found = refusal_of(error)
     return found is not None and found.kind is kind
 
 
 def told(error: BaseException) -> str:
-    """What the system refused and what to do, for the end of a line; its own words if unknown."""
+    """Return what the system refused and what to do, or the error's own text if unknown."""
     found = refusal_of(error)
     return meaning(error) if found is None else f"{found.meaning}: {found.cure}"
 
 
 def meaning(error: BaseException) -> str:
-    """What the system refused, without what to do; its own words if unknown."""
+    """Return what the system refused, or the error's own text if unknown."""
     if (found := refusal_of(error)) is not None:
         return found.meaning
     each = next(single(error), error)
@@ -179,11 +181,10 @@ def meaning(error: BaseException) -> str:
 
 
 def line_about(error: BaseException, ours: tuple[type[BaseException], ...]) -> str | None:
-    """The line that a program ends with; None if the error is neither one of `ours` nor a refusal
-    of the system, so that its traceback tells more.
+    """Return the line that a program ends with, or None if only a traceback explains the error.
 
-    What was raised while another error was on its way out came later, and hides it: the line is
-    about the first one.
+    The line is about the first error in a chain that is one of `ours` or a refusal of the system:
+    an error that was raised while another one propagated came later, and hides it.
     """
     errors = list(single(error))
     for each in errors:
@@ -204,17 +205,17 @@ def _first_telling(
         telling = isinstance(each, ours) or refusal_of(each) is not None
         if telling or (isinstance(each, OSError) and each.filename is not None):
             found = each
-        # What an error was made from is explained by it; what it interrupted is not.
+        # An error explains its explicit cause, but not the error that it interrupted.
         made_from = each.__cause__ is not None or each.__suppress_context__
         each = None if made_from else each.__context__
     return found
 
 
 def single(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside nested groups, or the single error.
+    """Yield the errors inside nested groups, or the single error.
 
-    Of a connection that was tried at several addresses the error of each: trio raises one without
-    a number, made from a group of them.
+    For a connection that was tried at several addresses it yields the error of each: trio raises
+    one without errno, with a group of them as its cause.
     """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:

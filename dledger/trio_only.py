@@ -1,4 +1,4 @@
-"""Refuses calls outside trio with an error that says what to use instead; trio's does not."""
+"""Refuses calls outside trio, with an error that names the form to use instead."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def require_trio(call: str, package: str = "dledger", form: str = "") -> None:
 
     Args:
         call: the name of the call in `package`.
-        package: where it is, and has its other forms.
-        form: how they are called there, if otherwise; may name what to do instead, with blanks.
+        package: the package of the call and of its other forms.
+        form: the name of the call's other forms, if it differs; or, with blanks, what to do
+            instead.
     """
     if not trio.lowlevel.in_trio_task():
         instead = BRIDGED.format(package=package, call=form or call)

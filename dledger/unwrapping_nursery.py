@@ -10,9 +10,9 @@ import trio
 
 @asynccontextmanager
 async def unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that raises a lone exception as itself: one cause, one plain error.
+    """Open a nursery that raises a lone exception as itself, not in a group.
 
-    An error that meets a cancellation from outside is still the cause, and comes out alone.
+    An error that meets a cancellation from outside is still raised alone.
     """
     try:
         async with trio.open_nursery() as nursery:

@@ -6,12 +6,12 @@ import trio
 
 
 class WakeUp:
-    """Wakes one task that works in rounds, and is kept while that task works.
+    """Wakes one task that works in rounds. A `set` during a round is kept for the next wait.
 
-    A `trio.Event` stays set, so a loop has to make a new one for each round: made too late, it
-    loses what was set meanwhile. This one is taken by the wait itself, before the round begins.
-    Several tasks that wait for the same thing use a `trio.lowlevel.ParkingLot`, and look again
-    whether it is there each time that they go on: here the first would take it from the others.
+    A `trio.Event` stays set, so a loop has to make a new one for each round, and loses a `set` if
+    it makes it too late. This one is reset by the wait itself, before the round begins. Several
+    tasks that wait for the same condition use a `trio.lowlevel.ParkingLot` and check the condition
+    again: here the first task would reset it for the others.
     """
 
     __slots__ = ("_is_set", "_waiting")

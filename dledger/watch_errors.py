@@ -6,7 +6,7 @@ from dledger.errors import Rejected
 
 
 class WatchesOff(Rejected):
-    """The state machine tells no changes."""
+    """The state machine reports no changes."""
 
     _template = (
         "the state machine of this group tells no changes: give that of every member an attribute "
@@ -15,7 +15,7 @@ class WatchesOff(Rejected):
 
 
 class WatchInvalid(Rejected):
-    """A path, or a value of the state machine, that no watch can carry."""
+    """No watch can carry this path, or a value of the state machine."""
 
     retry_useless = True
 
@@ -24,10 +24,10 @@ class WatchInvalid(Rejected):
 
 
 class WatchCompacted(Rejected):
-    """No member that can be reached has the changes after `after` any more.
+    """No reachable member has the changes after `after` any more.
 
-    `first` is the least index after which the member has all changes: read the state anew, at that
-    index or later, and go on after it. A state machine with a method `watched` spares its watchers
+    `first` is the least index after which the member has all changes: read the state again, at that
+    index or later, and watch after it. A state machine with a method `watched` spares its watchers
     that: they get its state.
     """
 
@@ -44,7 +44,7 @@ class WatchCompacted(Rejected):
 class WatchTooLarge(Rejected):
     """The state under a path is more than one answer holds. `limit` is in the unit that it names.
 
-    A watch that begins with `after` needs no state. So does one of a narrower path, of less.
+    A watch that begins with `after` needs no state, and one of a narrower path needs less.
     """
 
     retry_useless = True
@@ -59,7 +59,7 @@ class WatchTooLarge(Rejected):
 
 
 class TooManyWatches(Rejected):
-    """As many watches wait at a member, or on one connection (`where`), as may."""
+    """The member, or the connection (`where`), has as many watches as it may have."""
 
     watches: int
     where: str

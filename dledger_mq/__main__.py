@@ -18,7 +18,7 @@ from dledger_mq.commands.up_command import up
 from dledger_mq.errors import MessagingError
 from remoting.wire.errors import RemotingError
 
-# Options of the servers themselves are theirs to read.
+# The servers read their own options.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 

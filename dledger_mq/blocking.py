@@ -8,11 +8,11 @@
         for message in messages:
             print(message.body)
 
-A trio loop runs in a thread of its own; `with` starts and ends it. The object is made as always,
+A trio loop runs in a thread of its own; `with` starts and ends it. Make the object as for trio,
 with name servers of its own. Calls may come from any thread, from signal handlers and from
-callbacks; one that waits raises CallMisplaced where it would wait for itself, and so does each call
-in a process that was forked since. Every error is that of the same call in `dledger_mq`; a call
-that the end of the block interrupts raises `ClosedDuringCall`.
+callbacks. A call raises CallMisplaced where it would wait for itself, and in a process that was
+forked since. Other errors are those of the same call in `dledger_mq`; a call that the end of the
+block interrupts raises `ClosedDuringCall`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
 
-from dledger.forms import at_once, seen, soon, waits
+from dledger.call_future import wait_for_all
+from dledger.forms import at_once, like, seen, soon, waits
 from dledger.loop_thread import LoopThread
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.bridge import BridgedIteration, loop_for
@@ -38,7 +40,6 @@ from dledger_mq.errors import (
     InvalidListener,
     NotIterable,
     SendFailed,
-    SomeFailed,
     TransactionRefused,
     WindowFull,
 )
@@ -46,29 +47,32 @@ from dledger_mq.listener import Listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import ConsumeResult, Message, TransactionState
 from dledger_mq.popping.pop_consumer import PopConsumer
+from dledger_mq.producing.outcomes import all_results
 from dledger_mq.producing.producer import Producer
 from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
+from dledger_mq.sending.sending import SendOutcome
 
 Opened = TypeVar("Opened")
 Given = TypeVar("Given")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
-# Messages without an outcome, beyond which `send_soon` takes no more: twice the window that a
-# producer has by default. It bounds the memory if threads send faster than brokers answer.
+# `send_soon` refuses more messages than this without an outcome: twice the default window of a
+# producer. It bounds the memory if threads send faster than brokers answer.
 MAX_SENT_SOON: Final = 8192
 
-# The bytes of such messages that are long, so that hundreds of pictures may wait; all others
-# together have no more.
+# The bytes of the long ones among these messages, so that hundreds of pictures may wait. All short
+# ones together have no more bytes than this.
 MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 
 
 class SentSoon:
-    """The messages of a producer that have no outcome yet. It takes no lock, so that signal
-    handlers may send.
+    """The messages of a producer that have no outcome yet.
+
+    It takes no lock, so that signal handlers may send.
     """
 
     def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
@@ -77,12 +81,10 @@ class SentSoon:
         self._open: dict[Future[SendResult], int] = {}  # bytes of long bodies
 
     def send(
-        self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
+        self, message: Message, selector: QueueSelector | None, timeout_s: float | None
     ) -> Future[SendResult]:
-        """Begin to send a message; messages begin in the order of the calls."""
-        call = partial(
-            self._producer.send, message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        """Begin to send a message; messages are sent in the order of these calls."""
+        call = partial(self._producer.send, message, selector=selector, timeout_s=timeout_s)
         future = self._loop.submit(call)
         size = len(message.body)
         self._open[future] = size if size > _LONG_BYTES else 0
@@ -90,7 +92,7 @@ class SentSoon:
         return future
 
     def check_room(self, message: Message) -> None:
-        """Raises WindowFull when too many messages, or too many bytes, have no outcome yet."""
+        """Raises WindowFull: too many messages, or too many bytes, have no outcome yet."""
         is_long = len(message.body) > _LONG_BYTES
         if len(self._open) >= MAX_SENT_SOON or (
             is_long and sum(list(self._open.values())) + len(message.body) > MAX_SENT_SOON_BYTES
@@ -99,7 +101,7 @@ class SentSoon:
 
     @property
     def open(self) -> list[Future[SendResult]]:
-        """The futures of those messages."""
+        """The futures of these messages."""
         return list(self._open)
 
     def _settled(self, future: Future[SendResult]) -> None:
@@ -114,51 +116,58 @@ class BlockingProducer:
         self._inner = producer
         self._sent = SentSoon(loop, producer)
 
+    @like(Producer.send)
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
-        """As Producer.send."""
         self._loop.check_waitable()
-        return self._sent.send(message, selector, timeout_seconds).result()
+        return self._sent.send(message, selector, timeout_s).result()
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_soon(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Future[SendResult]:
-        """As `send`, but return a future. Cancelling it before the message is sent prevents that.
+        """Begin to send a message; return a future of the result that `send` returns.
+
+        Cancelling the future prevents the send if it has not begun.
 
         Raises:
             WindowFull: 8192 messages, or long ones of 512 MiB together, have no outcome yet.
         """
         self._sent.check_room(message)
-        return self._sent.send(message, selector, timeout_seconds)
+        return self._sent.send(message, selector, timeout_s)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
-        """As Producer.send_many; what is no list or tuple is iterated over in the calling thread,
-        and each message is sent as it comes.
+        """Send messages; see `Producer.send_many` for results and errors.
+
+        An iterable other than a list or tuple is iterated over in the calling thread, and each
+        message is sent at once.
         """
         self._loop.check_waitable()
         if isinstance(messages, list | tuple):
             call = partial(self._inner.send_many, messages, selector=selector)
-            return self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+            return self._loop.wait(partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
-                wait([futures[number - MAX_SENT_SOON]])
-            futures.append(self._sent.send(message, selector, timeout_seconds))
+                wait_for_all([futures[number - MAX_SENT_SOON]])
+            futures.append(self._sent.send(message, selector, timeout_s))
         return results_of(futures)
 
     send_batch = waits(Producer.send_batch)
@@ -168,18 +177,17 @@ class BlockingProducer:
     ask_soon = soon(Producer.ask)
     reply = waits(Producer.reply)
 
+    @like(Producer.transaction)
+    @renamed_arguments(timeout_seconds="timeout_s")
     @contextmanager
     def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Iterator[BlockingTransaction]:
-        """As Producer.transaction."""
-        transaction = self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         try:
             yield transaction
         except Exception:
@@ -190,22 +198,23 @@ class BlockingProducer:
         if transaction.is_undecided:
             transaction.commit()
 
+    @like(Producer.begin_transaction)
+    @renamed_arguments(timeout_seconds="timeout_s")
     def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> BlockingTransaction:
-        """As Producer.begin_transaction."""
         call = partial(self._inner.begin_transaction, message, selector=selector)
-        made = self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+        made = self._loop.wait(partial(call, timeout_s=timeout_s))
         return BlockingTransaction(self._loop, made)
 
     def wait(self) -> None:
         """Wait until every message sent so far has its outcome."""
         self._loop.check_waitable()
-        wait(self._sent.open)
+        wait_for_all(self._sent.open)
 
 
 class BlockingTransaction:
@@ -220,19 +229,19 @@ class BlockingTransaction:
 
     @property
     def result(self) -> SendResult:
-        """As Transaction.result."""
+        """The result of sending the half message."""
         return self._inner.result
 
     @property
     def state(self) -> TransactionState:
-        """As Transaction.state."""
+        """How the transaction has ended, or UNKNOWN."""
         return self._inner.state
 
     commit = waits(Transaction.commit)
     roll_back = waits(Transaction.roll_back)
 
+    @like(Transaction.leave_open)
     def leave_open(self) -> None:
-        """As Transaction.leave_open."""
         self._inner.leave_open()
 
 
@@ -266,7 +275,10 @@ class BlockingIteration:
         return self
 
     def __next__(self) -> ReceivedMessage:
-        """As Iteration.__anext__. An interrupted wait (Ctrl-C) loses no message."""
+        """Acknowledge the message of this loop, and wait for the next one.
+
+        An interrupted wait (Ctrl-C) loses no message.
+        """
         if not self._lock.acquire(blocking=False):
             raise NotIterable("another thread waits for its next message; use a listener instead")
         try:
@@ -282,8 +294,8 @@ class BlockingIteration:
 class BlockingPushConsumer:
     """A running push consumer. Made by `open_push_consumer`.
 
-    Without a listener, `for message in consumer` gives one message after the other, acknowledged
-    as with `async for` (see PushConsumer).
+    Without a listener, `for message in consumer` yields one message after the other, acknowledged
+    as by `async for` (see PushConsumer).
     """
 
     def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
@@ -292,19 +304,18 @@ class BlockingPushConsumer:
         self._iteration: BridgedIteration | None = None
 
     def __iter__(self) -> BlockingIteration:
-        """As PushConsumer.__aiter__."""
         self._loop.check_waitable()
         self._iteration = BridgedIteration(self._loop, self._inner)
         self._iteration.begin().result()
         return BlockingIteration(self._iteration)
 
+    @like(PushConsumer.acknowledge)
     def acknowledge(self) -> None:
-        """As PushConsumer.acknowledge."""
         if self._iteration is not None:
             self._loop.wait(self._iteration.acknowledge)
 
+    @like(PushConsumer.give_back)
     def give_back(self) -> None:
-        """As PushConsumer.give_back."""
         if self._iteration is not None:
             self._loop.wait(self._iteration.give_back)
 
@@ -325,7 +336,7 @@ class BlockingPopConsumer:
 
 
 class BlockingConsumerGroup:
-    """Questions and orders about one consumer group. Made by `BlockingAdmin.group`."""
+    """Administration of one consumer group. Made by `BlockingAdmin.group`."""
 
     def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
         self._loop = loop
@@ -346,7 +357,7 @@ class BlockingConsumerGroup:
 
 
 class BlockingAdmin:
-    """Orders and questions of an operator. Made by `open_admin`."""
+    """Administration of brokers, topics and consumer groups. Made by `open_admin`."""
 
     def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
         self._loop = loop
@@ -368,8 +379,8 @@ class BlockingAdmin:
     set_request_mode = waits(Admin.set_request_mode)
     request_modes = waits(Admin.request_modes)
 
+    @like(Admin.group)
     def group(self, name: str) -> BlockingConsumerGroup:
-        """As Admin.group."""
         return BlockingConsumerGroup(self._loop, self._inner.group(name))
 
 
@@ -386,7 +397,7 @@ def open_admin(admin: Admin) -> Iterator[BlockingAdmin]:
 
 @contextmanager
 def open_producer(producer: Producer) -> Iterator[BlockingProducer]:
-    """Open a producer for a `with` block, whose end waits for the outcome of what is in flight.
+    """Open a producer for a `with` block, whose end waits for the messages in flight.
 
     Args:
         producer: a new one, with name servers of its own.
@@ -419,7 +430,7 @@ def open_push_consumer(consumer: PushConsumer) -> Iterator[BlockingPushConsumer]
             see `listener`.
 
     Raises:
-        GroupInUse, InvalidMessage, OffsetFileUnreadable: as PushConsumer.
+        GroupInUse, InvalidMessage, OffsetFileUnreadable: see PushConsumer.
     """
     with _open(consumer, "consumer") as loop:
         yield BlockingPushConsumer(loop, consumer)
@@ -433,17 +444,17 @@ def open_pop_consumer(consumer: PopConsumer) -> Iterator[BlockingPopConsumer]:
         consumer: a new one, with name servers of its own, and a listener made by `listener`.
 
     Raises:
-        GroupInUse, InvalidMessage: as PopConsumer.
+        GroupInUse, InvalidMessage: see PopConsumer.
     """
     with _open(consumer, "consumer") as loop:
         yield BlockingPopConsumer(loop, consumer)
 
 
 def listener(function: Callable[[list[ReceivedMessage]], ConsumeResult | None]) -> Listener:
-    """Make a listener of a plain function: it is called in threads, several at once.
+    """Make a listener of a plain function, which is called in threads, several at once.
 
     Args:
-        function: answers as a listener does; it may block.
+        function: returns what a listener returns; it may block.
 
     Raises:
         InvalidListener: it cannot be called, or is a coroutine function.
@@ -454,10 +465,10 @@ def listener(function: Callable[[list[ReceivedMessage]], ConsumeResult | None]) 
 def transaction_check(
     function: Callable[[ReceivedMessage], TransactionState],
 ) -> TransactionCheck:
-    """Make a producer's check of a plain function: it is called in threads, several at once.
+    """Make a producer's check of a plain function, which is called in threads, several at once.
 
     Args:
-        function: says how the transaction of a message has ended; it may block.
+        function: returns the state of the transaction of a message; it may block.
 
     Raises:
         InvalidListener: it cannot be called, or is a coroutine function.
@@ -465,20 +476,19 @@ def transaction_check(
     return _in_threads(function)
 
 
-def _call_plain(function: Callable[[Given], Told], given: Given) -> Told:
+def _call_plain(function: Callable[[Given], Answer], given: Given) -> Answer:
     return function(given)
 
 
 calls_users(_call_plain)
 
 
-def _in_threads(function: Callable[[Given], Told]) -> Callable[[Given], Awaitable[Told]]:
-    """What trio awaits and a thread runs."""
+def _in_threads(function: Callable[[Given], Answer]) -> Callable[[Given], Awaitable[Answer]]:
     anything: object = function  # a program need not check its types
     if not callable(anything) or inspect.iscoroutinefunction(anything):
         raise InvalidListener(f"{function!r:.80} is no plain function, which a thread could call")
 
-    async def call_in_thread(given: Given) -> Told:
+    async def call_in_thread(given: Given) -> Answer:
         return await trio.to_thread.run_sync(_call_plain, function, given)
 
     return called_elsewhere(call_in_thread, function)
@@ -486,9 +496,9 @@ def _in_threads(function: Callable[[Given], Told]) -> Callable[[Given], Awaitabl
 
 @contextmanager
 def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[LoopThread[Any]]:
-    """Run a loop in a thread, and keep what was made open in it.
+    """Run a trio loop in a thread, and keep `made` open in it.
 
-    The block of `made` ends as if without an error, so that it waits for what is in flight.
+    The block of `made` ends as if without an error, so that it waits for messages in flight.
     """
     loop: LoopThread[None] = loop_for(nullcontext, what)
     loop.open()
@@ -500,15 +510,12 @@ def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[Loop
 
 
 def results_of(futures: Sequence[Future[SendResult]]) -> list[SendResult]:
-    """The results of sends, when all have their outcomes. Raises SomeFailed, as `send_many`."""
-    wait(futures)
-    told: list[SendResult | SendFailed] = []
+    """Wait for all outcomes; return the results. Raises SomeFailed, see `Producer.send_many`."""
+    wait_for_all(futures)
+    outcomes: list[SendOutcome] = []
     for future in futures:
         error = future.exception()
         if error is not None and not isinstance(error, SendFailed):
             raise error
-        told.append(future.result() if error is None else error)
-    results = [outcome for outcome in told if isinstance(outcome, SendResult)]
-    if len(results) < len(told):
-        raise SomeFailed(told)
-    return results
+        outcomes.append(future.result() if error is None else error)
+    return all_results(outcomes)

@@ -1,4 +1,4 @@
-"""The bridge to a trio loop in a thread of its own, for programs that do not use trio."""
+"""A trio loop in a thread of its own, for programs that do not use trio."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,7 +18,7 @@ Opened = TypeVar("Opened")
 def loop_for(
     make: Callable[[], AbstractAsyncContextManager[Opened]], what: str
 ) -> LoopThread[Opened]:
-    """A thread that keeps what `make` gives open in a trio loop.
+    """Return a thread that keeps the object that `make` returns open in a trio loop.
 
     Args:
         make: called in the thread.
@@ -34,12 +34,7 @@ def loop_for(
 
 
 class BridgedIteration:
-    """An `Iteration` in the consumer's loop, by futures.
-
-    Args:
-        loop: the consumer's.
-        consumer: the consumer.
-    """
+    """An `Iteration` that runs in the consumer's loop, as futures for other threads."""
 
     def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
         self._loop = loop
@@ -48,14 +43,14 @@ class BridgedIteration:
         self._coming: Future[ReceivedMessage | None] | None = None
 
     def begin(self) -> Future[None]:
-        """Begin the loop; else the first `coming` does. Raises NotIterable."""
+        """Begin the iteration, which the first `coming` does otherwise. Raises NotIterable."""
         return self._loop.submit(self._begin)
 
     def coming(self) -> Future[ReceivedMessage | None]:
-        """Acknowledge the message of this loop; return a future of the next one, None at the end.
+        """Acknowledge the current message; return a future of the next one, None at the end.
 
-        Until `arrived` is called, this returns the same future: a message that has come while its
-        waiter was interrupted is for the next one, and must not be acknowledged before.
+        Until `arrived` is called, this returns the same future: a message that came while its
+        waiter was interrupted is for the next call, and must not be acknowledged before.
         """
         self._loop.check_waitable()
         if self._coming is None:
@@ -63,16 +58,14 @@ class BridgedIteration:
         return self._coming
 
     def arrived(self) -> None:
-        """The caller has the message of `coming`, or its error."""
+        """Note that the caller has the result of `coming`."""
         self._coming = None
 
     async def acknowledge(self) -> None:
-        """As Iteration.acknowledge. Runs in the consumer's loop."""
-        if self._coming is None and self._iteration is not None:  # else that is done already
+        if self._coming is None and self._iteration is not None:  # else `coming` has done it
             self._iteration.acknowledge()
 
     async def give_back(self) -> None:
-        """As Iteration.give_back. Runs in the consumer's loop."""
         if self._coming is None and self._iteration is not None:
             await self._iteration.give_back()
 

@@ -1,4 +1,4 @@
-"""What producers and consumers tell a program's metrics, whose errors change nothing else."""
+"""Calls from producers and consumers to a program's metrics."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,62 +15,64 @@ P = ParamSpec("P")
 
 
 class ClientMetrics(Protocol):
-    """What happens in a producer or consumer; implement it, or use `PrometheusMetrics`.
+    """Receives the events of producers and consumers: implement it, or use `PrometheusMetrics`.
 
-    The calls come from the loop that sends and consumes, so they must be quick and must not block.
-    An error that one raises is logged, the first time for each of them, and changes nothing else.
+    The loop that sends and consumes makes these calls, so they must be quick and must not block.
+    Errors are logged, once for each method, and have no other effect.
     """
 
-    def sent(self, topic: str, seconds: float, attempts: int) -> None:
+    def sent(self, topic: str, took_s: float, attempts: int) -> None:
         """A message, or a batch of `send_batch`, was acknowledged.
 
         Args:
             topic: its topic.
-            seconds: since its first attempt; the wait for room in the window does not count.
+            took_s: since its first attempt; waiting for room in the window does not count.
             attempts: how often it was handed to a connection; each after the first is a retry.
         """
 
-    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
-        """A message, or a batch, was not acknowledged.
+    def send_failed(self, topic: str, error: SendFailed, took_s: float) -> None:
+        """A message, or a batch of `send_batch`, was not acknowledged.
 
         Args:
             topic: its topic.
-            error: what its sender gets; `error.attempts` is 0 if no attempt was made.
-            seconds: since its first attempt, or since the call if there was none.
+            error: what the caller gets; `error.attempts` is 0 if no attempt was made.
+            took_s: since its first attempt, or since the call if there was none.
         """
 
-    def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
+    def pulled(
+        self, group: str, queue: MessageQueue, messages: int, size_bytes: int, lag: int
+    ) -> None:
         """A broker answered a pull.
 
         Args:
             group: the consumer group.
             queue: the queue.
-            messages: how many messages came that match the subscription.
-            size: the bytes of the answer's body: messages as they are stored.
-            lag: how many messages of the queue this consumer has not consumed, those that came now
-                included. A pull consumer says by what it consumed: here, what it has not pulled.
+            messages: the number of messages in the answer that match the subscription.
+            size_bytes: the bytes of the answer's body, in which messages are as they are stored.
+            lag: the number of messages of the queue that this consumer has not consumed, those of
+                the answer included; for a pull consumer, that it has not pulled.
         """
 
-    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+    def consumed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
         """A listener, or a loop over the consumer, consumed messages.
 
         Args:
             group: the consumer group.
-            messages: of one queue; `reconsume_times` above 0 are redelivered ones.
-            seconds: since they were handed out.
+            messages: of one queue; a redelivered one has `reconsume_times` above 0.
+            took_s: since they were handed out.
         """
 
-    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        """A listener failed with messages, or a loop gave one back: they come again later.
+    def failed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
+        """A listener failed, or a loop gave its message back: the messages are redelivered later.
 
         Args:
             group: the consumer group.
             messages: of one queue.
-            seconds: since they were handed out.
+            took_s: since they were handed out.
         """
 
     def left(self, group: str, queue: MessageQueue) -> None:
-        """A push consumer reads the queue no more: its lag is another member's now.
+        """A push consumer stopped reading a queue, whose lag another member reports now.
 
         Args:
             group: the consumer group.
@@ -81,8 +83,6 @@ class ClientMetrics(Protocol):
 def _reports(
     method: Callable[Concatenate[Any, P], None],
 ) -> Callable[Concatenate["ReportedMetrics", P], None]:
-    """A call of `ClientMetrics` that does not raise."""
-
     @wraps(method)
     def call(reported: "ReportedMetrics", /, *args: P.args, **kwargs: P.kwargs) -> None:
         name = method.__name__
@@ -97,11 +97,7 @@ def _reports(
 
 
 class ReportedMetrics:
-    """The same calls as `ClientMetrics`, none of which raises.
-
-    Args:
-        metrics: the user's.
-    """
+    """Forwards the calls of `ClientMetrics`, and logs their errors."""
 
     def __init__(self, metrics: ClientMetrics) -> None:
         self._metrics = metrics
@@ -116,5 +112,4 @@ class ReportedMetrics:
 
 
 def reported(metrics: ClientMetrics | None) -> ReportedMetrics | None:
-    """Metrics whose calls do not raise, or None without any."""
     return None if metrics is None else ReportedMetrics(metrics)

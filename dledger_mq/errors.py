@@ -1,22 +1,23 @@
-"""Errors of the client. The classes tell what is certain; the fields tell the rest.
+"""Errors of the client. Their classes tell whether the outcome is certain.
 
-Everything is a `MessagingError`. A send that was not acknowledged is a `SendFailed`, and that is
-either `Rejected` (certainly not stored, sending it again is safe; `InvalidMessage` and `WindowFull`
-are kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may store it twice).
+Every error is a `MessagingError`. A send that was not acknowledged is a `SendFailed`: either
+`Rejected` (certainly not stored, sending it again is safe; `InvalidMessage` and `WindowFull` are
+kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may store it twice).
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 from dledger.declared_error import DeclaredError
+from dledger.renamed import renamed_fields
 from dledger_mq.send_result import SendResult
 
 
 class MessagingError(DeclaredError):
-    """Root of every error this package raises on purpose.
+    """The base class of all errors that this package raises on purpose.
 
     Attributes:
-        retry_safe: whether nothing was done for certain, so that the call may be made again. As in
+        retry_safe: whether certainly nothing was done, so that the call may be repeated. See
             `dledger.DLedgerError`.
     """
 
@@ -27,8 +28,8 @@ class SendFailed(MessagingError):
     """A send did not end in an acknowledgement.
 
     Attributes:
-        topic: where the message was to go.
-        reason: what happened last, without advice.
+        topic: the message's topic.
+        reason: the last failure, without advice.
         attempts: how many times the message was handed to a connection.
         code: the broker's response code, or None when no broker answered.
     """
@@ -52,7 +53,7 @@ class Rejected(SendFailed):
 
 
 class InvalidMessage(Rejected):
-    """No broker would take the message as it is; nothing was sent."""
+    """Brokers would refuse the message as it is; nothing was sent."""
 
     advice = "change it"
 
@@ -61,7 +62,7 @@ class InvalidMessage(Rejected):
 
 
 class WindowFull(Rejected):
-    """As many sends as allowed wait for their answer; nothing was sent."""
+    """The allowed number of sends wait for their answers; nothing was sent."""
 
     advice = "wait for answers before sending more"
 
@@ -80,14 +81,14 @@ class SomeFailed(MessagingError):
     """Of several messages sent together, some were not acknowledged.
 
     Attributes:
-        outcomes: for each message in its order, its `SendResult` or its `SendFailed`.
+        outcomes: the `SendResult` or `SendFailed` of each message, in their order.
     """
 
     outcomes: Sequence[SendResult | SendFailed]
 
     @property
     def failed(self) -> int:
-        """How many of them failed."""
+        """The number of messages that were not acknowledged."""
         return len(self._failures())
 
     def _failures(self) -> list[SendFailed]:
@@ -103,8 +104,8 @@ class InvalidCondition(MessagingError):
     """A broker cannot filter by a condition.
 
     Attributes:
-        topic: whose messages were to be filtered.
-        reason: what the broker said.
+        topic: the topic whose messages were to be filtered.
+        reason: the broker's remark.
     """
 
     topic: str
@@ -112,26 +113,27 @@ class InvalidCondition(MessagingError):
     _template = "the condition for topic {topic!r:.140} cannot be served: {reason}"
 
 
+@renamed_fields(timeout_seconds="timeout_s")
 class NoReply(MessagingError):
-    """A question is stored, and no reply has come in time; a consumer may still deal with it.
+    """A question is stored, but no reply came in time; a consumer may still handle it.
 
     Attributes:
         topic: the question's topic.
         message_id: the question's id.
-        timeout_seconds: how long was waited.
+        timeout_s: how long `ask` waited.
     """
 
     topic: str
     message_id: str
-    timeout_seconds: float
+    timeout_s: float
     _template = (
-        "no reply to question {message_id} of topic {topic!r:.140} within {timeout_seconds:g} s: "
+        "no reply to question {message_id} of topic {topic!r:.140} within {timeout_s:g} s: "
         "see whether a consumer replies to it"
     )
 
 
 class NoTransactionCheck(MessagingError):
-    """A producer without a check was to begin a transaction.
+    """A producer without a check tried to begin a transaction.
 
     Attributes:
         group: the producer group.
@@ -145,13 +147,13 @@ class NoTransactionCheck(MessagingError):
 
 
 class TransactionRefused(MessagingError):
-    """A broker refused to end a transaction so, for certain: it ended otherwise before, or the
-    broker knows of none.
+    """A broker refused to end a transaction: it has ended in the other way before, or the broker
+    does not know it.
 
     Attributes:
         topic: the message's topic.
         message_id: the message's id.
-        reason: what the broker said.
+        reason: the broker's remark.
     """
 
     topic: str
@@ -198,10 +200,10 @@ class NoDeadLetters(RouteNotFound):
 
 
 class NoBrokerLeads(RouteNotFound):
-    """No name server knows the topic, because no group of brokers has a leader to tell of it.
+    """No name server knows the topic, because no group of brokers has a leader.
 
     Attributes:
-        groups: the groups of brokers that are known all the same.
+        groups: the groups of brokers that the name servers know.
     """
 
     groups: tuple[str, ...]
@@ -211,7 +213,7 @@ class NoBrokerLeads(RouteNotFound):
 
 
 def no_broker_leads(nameservers: Sequence[str], groups: Sequence[str] = ()) -> str:
-    """What is the matter where name servers know no leader, and what to do."""
+    """Return the text of an error: name servers know no leader, and what to do."""
     who = f"no broker of {', '.join(groups)} leads" if groups else "no broker is registered"
     return (
         f"{who} at name servers {', '.join(nameservers)}: wait for an election; without a quorum "
@@ -220,11 +222,11 @@ def no_broker_leads(nameservers: Sequence[str], groups: Sequence[str] = ()) -> s
 
 
 class NoMaster(MessagingError):
-    """The topic's route names no broker that takes requests for the queue now.
+    """The topic's route has no leader for the queue now.
 
     Attributes:
         topic: the topic.
-        broker_name: the group of brokers, or an empty text when the route has no queue at all.
+        broker_name: the group of brokers, or an empty text when the route has no queue.
     """
 
     topic: str
@@ -244,7 +246,7 @@ class NameServersUnreachable(MessagingError):
 
     Attributes:
         nameservers: the name servers that were asked.
-        reason: what the last one failed with.
+        reason: the failure of the last one.
     """
 
     nameservers: tuple[str, ...]
@@ -256,9 +258,9 @@ class NameServersUnreachable(MessagingError):
 
 
 class NoNameServers(NameServersUnreachable):
-    """What listens at each address given for a name server speaks another protocol.
+    """The servers at all addresses given for name servers speak another protocol.
 
-    Calls raise it, or fail with it as the reason, at once: a retry is useless.
+    Calls raise it, or fail with it as the reason, at once: a retry does not help.
     """
 
     def _text(self) -> str:
@@ -274,9 +276,9 @@ class RequestRefused(MessagingError):
 
     Attributes:
         address: the server that answered, "host:port".
-        code: a `remoting.wire.codes.ResponseCode`, or a number it does not know.
-        remark: the text it gave.
-        what: what was asked for.
+        code: a `remoting.wire.codes.ResponseCode`, or a number that it does not have.
+        remark: the text of the answer.
+        what: the request in words.
     """
 
     address: str
@@ -298,7 +300,7 @@ class RequestRefused(MessagingError):
 
 
 class GroupInUse(MessagingError):
-    """A client already holds a consumer of this group; brokers could not tell the two apart.
+    """A client already has a consumer of this group; brokers could not tell the two apart.
 
     Attributes:
         group: the consumer group.
@@ -316,7 +318,7 @@ class ClientClosed(MessagingError):
 
     Attributes:
         what: the object.
-        reason: the error that has ended it, which is also the cause; empty if none has.
+        reason: the error that ended it, which is also the cause, or an empty text.
     """
 
     retry_safe = True
@@ -347,7 +349,7 @@ class OffsetFileUnreadable(MessagingError):
 
 
 class OffsetFileLocked(MessagingError):
-    """Another consumer keeps its offsets in the same file: each would undo the other's.
+    """Another consumer keeps its offsets in the same file: each would overwrite the other's.
 
     Attributes:
         path: the file.
@@ -373,10 +375,10 @@ class GroupDirectoryError(MessagingError):
 
 
 class InvalidListener(MessagingError):
-    """A consumer's listener is not what it has to be.
+    """A listener is not a coroutine function, or returned an illegal value.
 
-    At construction it is raised. When a call of the listener shows it, it is logged, and the
-    messages of that call are treated as if the listener had raised it.
+    It is raised when the consumer is made. If a call of the listener shows the fault, the error is
+    logged, and treated as if the listener had raised it.
 
     Attributes:
         reason: what is wrong.
@@ -400,8 +402,8 @@ class InvalidOptions(MessagingError):
     """A number of `PushOptions` or `PopOptions` is out of range.
 
     Attributes:
-        name: which number.
-        value: what was given.
+        name: the name of the option.
+        value: the value that was given.
         least, most: its range.
     """
 
@@ -417,8 +419,8 @@ class InvalidBatching(MessagingError):
     """A number of `Batching` is out of range.
 
     Attributes:
-        name: which number.
-        value: what was given.
+        name: the name of the number.
+        value: the value that was given.
         least, most: its range.
     """
 
@@ -441,7 +443,7 @@ class InvalidNameServers(MessagingError):
 
 
 class InvalidClientId(MessagingError):
-    """A client cannot have the id that was given.
+    """An illegal client id was given.
 
     Attributes:
         client_id: the id.
@@ -452,7 +454,7 @@ class InvalidClientId(MessagingError):
 
 
 class NotRunning(MessagingError):
-    """A process of a test cluster does not run, so nothing can be done to it.
+    """A process of a test cluster does not run now, or there is none of this name.
 
     Attributes:
         name: the process.
@@ -469,38 +471,38 @@ class NotRunning(MessagingError):
         )
 
 
+@renamed_fields(seconds="waited_s")
 class NoLeaderInTime(MessagingError):
     """A group of a test cluster has had no leader that answers.
 
     Attributes:
         group: the group.
-        seconds: how long it was waited for.
+        waited_s: how long the call waited for one.
     """
 
     group: str
-    seconds: float
+    waited_s: float
     _template = (
-        "group {group!r:.80} has had no leader that answers for {seconds:g} s: check that most of "
+        "group {group!r:.80} has had no leader that answers for {waited_s:g} s: check that most of "
         "its nodes run, and see <node>.log in the cluster's directory"
     )
 
 
 class ClosedDuringCall(MessagingError):
-    """A client of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was closed during a call.
-
-    What the call should do may have happened.
+    """A client of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was closed during a call, which
+    may have been carried out.
     """
 
     _template = "the client was closed during the call: its outcome is unknown"
 
 
 class CallMisplaced(MessagingError):
-    """A call of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was made where nothing could
-    answer it: in a process that was forked since, or by code that runs in the loop's own thread and
-    would wait for itself. Nothing was done.
+    """A call of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was made where it could never
+    end: in a process that was forked since, or by code in the loop's own thread, which would wait
+    for itself. Nothing was done.
 
     Attributes:
-        reason: which, and what to do.
+        reason: which of these, and what to do.
     """
 
     retry_safe = True
@@ -521,10 +523,10 @@ class NotIterable(MessagingError):
 
 
 class OtherLoop(MessagingError):
-    """What is called was opened in another trio loop, and only a call there could be answered.
+    """A producer, consumer or client was called in another trio loop than the one it was opened in.
 
     Attributes:
-        what: it is: "producer", or "client" if one is shared between loops.
+        what: the object: "producer", or "client" if one is shared between loops.
     """
 
     what: str

@@ -8,10 +8,10 @@
         async for message in messages:
             print(message.body)
 
-A trio loop runs in a thread beside asyncio's. Calls cross by futures: none keeps a thread of
-asyncio's. To cancel a call gives up the wait only. Errors are those of the same calls in
-`dledger_mq`; CallMisplaced is raised in a process that was forked since. What ends by itself
-cancels its block, which raises the reason.
+A trio loop runs in a thread beside asyncio's. Calls wait for futures, and need no thread of
+asyncio's. Cancelling a call abandons the wait only. Errors are those of the same calls in
+`dledger_mq`; CallMisplaced is raised in a process that was forked since. A producer or consumer
+that ends by an error cancels its block, which raises the error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
-from dledger.forms import at_once, seen
+from dledger.forms import at_once, like, seen
 from dledger.loop_thread import LoopThread
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
@@ -46,11 +47,11 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
 
-# How long a call of a listener that was cancelled may take to end, as it may need answers for that.
-LAST_CALL_SECONDS: Final = 5.0
+# How long a cancelled call of a listener may take to end: it may need answers for that.
+LAST_CALL_S: Final = 5.0
 
 Given = TypeVar("Given")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 
 class AsyncioProducer:
@@ -61,34 +62,40 @@ class AsyncioProducer:
         self._inner = producer
         self._sent = SentSoon(loop, producer)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
-        """As Producer.send. Messages begin in the order of the calls."""
+        """Send a message, see `Producer.send`; messages are sent in the order of these calls."""
         self._loop.check_waitable()
-        return await given_up(self._sent.send(message, selector, timeout_seconds))
+        return await given_up(self._sent.send(message, selector, timeout_s))
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
-        """As Producer.send_many; `messages` are taken in asyncio's loop, and sent as they come."""
+        """Send messages; see `Producer.send_many` for results and errors.
+
+        An iterable other than a list or tuple is iterated over in asyncio's loop, and each message
+        is sent at once.
+        """
         self._loop.check_waitable()
         if isinstance(messages, list | tuple):
             call = partial(self._inner.send_many, messages, selector=selector)
-            return await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
+            return await carried_out(self._loop, partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
                 await asyncio.wait([asyncio.wrap_future(futures[number - MAX_SENT_SOON])])
-            futures.append(self._sent.send(message, selector, timeout_seconds))
+            futures.append(self._sent.send(message, selector, timeout_s))
         if futures:
             await asyncio.wait(list(map(asyncio.wrap_future, futures)))
         return results_of(futures)
@@ -99,31 +106,31 @@ class AsyncioProducer:
     ask = awaits(Producer.ask)
     reply = awaits(Producer.reply)
 
+    @like(Producer.transaction)
+    @renamed_arguments(timeout_seconds="timeout_s")
     @asynccontextmanager
     async def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[AsyncioTransaction]:
-        """As Producer.transaction."""
-        transaction = await self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = await self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         async with decided(transaction):
             yield transaction
 
+    @like(Producer.begin_transaction)
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncioTransaction:
-        """As Producer.begin_transaction."""
         call = partial(self._inner.begin_transaction, message, selector=selector)
-        made = await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
+        made = await carried_out(self._loop, partial(call, timeout_s=timeout_s))
         return AsyncioTransaction(self._loop, made)
 
     async def wait(self) -> None:
@@ -145,19 +152,19 @@ class AsyncioTransaction:
 
     @property
     def result(self) -> SendResult:
-        """As Transaction.result."""
+        """The result of sending the half message."""
         return self._inner.result
 
     @property
     def state(self) -> TransactionState:
-        """As Transaction.state."""
+        """How the transaction has ended, or UNKNOWN."""
         return self._inner.state
 
     commit = awaits(Transaction.commit)
     roll_back = awaits(Transaction.roll_back)
 
+    @like(Transaction.leave_open)
     def leave_open(self) -> None:
-        """As Transaction.leave_open."""
         self._inner.leave_open()
 
 
@@ -188,12 +195,15 @@ class AsyncioIteration:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """As Iteration.__anext__. A wait that is cancelled or times out loses no message."""
+        """Acknowledge the message of this loop, and wait for the next one.
+
+        A wait that is cancelled or times out loses no message.
+        """
         if self._is_waiting:
             raise NotIterable("another task waits for its next message; use a listener instead")
         self._is_waiting = True
         try:
-            # A cancellation gives up this wait, but not the future: see `coming`.
+            # Cancelling abandons this wait, but not the future: see `coming`.
             message = await asyncio.shield(asyncio.wrap_future(self._iteration.coming()))
             self._iteration.arrived()
         finally:
@@ -206,7 +216,7 @@ class AsyncioIteration:
 class AsyncioPushConsumer:
     """A running push consumer. Made by `open_push_consumer`.
 
-    Without a listener, `async for message in consumer` gives one message after the other,
+    Without a listener, `async for message in consumer` yields one message after the other,
     acknowledged as in trio (see PushConsumer).
     """
 
@@ -216,18 +226,18 @@ class AsyncioPushConsumer:
         self._iteration: BridgedIteration | None = None
 
     def __aiter__(self) -> AsyncioIteration:
-        """As PushConsumer.__aiter__; the loop begins when its first message is asked for."""
+        """Begin a loop over the messages when its first message is asked for."""
         self._loop.check_waitable()
         self._iteration = BridgedIteration(self._loop, self._inner)
         return AsyncioIteration(self._iteration)
 
+    @like(PushConsumer.acknowledge)
     async def acknowledge(self) -> None:
-        """As PushConsumer.acknowledge."""
         if self._iteration is not None:
             await carried_out(self._loop, self._iteration.acknowledge)
 
+    @like(PushConsumer.give_back)
     async def give_back(self) -> None:
-        """As PushConsumer.give_back."""
         if self._iteration is not None:
             await carried_out(self._loop, self._iteration.give_back)
 
@@ -248,7 +258,7 @@ class AsyncioPopConsumer:
 
 
 class AsyncioConsumerGroup:
-    """Questions and orders about one consumer group. Made by `AsyncioAdmin.group`."""
+    """Administration of one consumer group. Made by `AsyncioAdmin.group`."""
 
     def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
         self._loop = loop
@@ -269,7 +279,7 @@ class AsyncioConsumerGroup:
 
 
 class AsyncioAdmin:
-    """Orders and questions of an operator. Made by `open_admin`."""
+    """Administration of brokers, topics and consumer groups. Made by `open_admin`."""
 
     def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
         self._loop = loop
@@ -291,21 +301,21 @@ class AsyncioAdmin:
     set_request_mode = awaits(Admin.set_request_mode)
     request_modes = awaits(Admin.request_modes)
 
+    @like(Admin.group)
     def group(self, name: str) -> AsyncioConsumerGroup:
-        """As Admin.group."""
         return AsyncioConsumerGroup(self._loop, self._inner.group(name))
 
 
 @asynccontextmanager
 async def open_admin(admin: Admin) -> AsyncIterator[AsyncioAdmin]:
-    """Open an administrator for an `async with` block. As dledger_mq.blocking.open_admin."""
+    """Open an administrator for an `async with` block, see `dledger_mq.blocking.open_admin`."""
     async with _open(admin, "administrator") as loop:
         yield AsyncioAdmin(loop, admin)
 
 
 @asynccontextmanager
 async def open_producer(producer: Producer) -> AsyncIterator[AsyncioProducer]:
-    """Open a producer for an `async with` block. As dledger_mq.blocking.open_producer."""
+    """Open a producer for an `async with` block, see `dledger_mq.blocking.open_producer`."""
     async with _open(producer, "producer") as loop:
         opened = AsyncioProducer(loop, producer)
         try:
@@ -316,14 +326,14 @@ async def open_producer(producer: Producer) -> AsyncIterator[AsyncioProducer]:
 
 @asynccontextmanager
 async def open_pull_consumer(consumer: PullConsumer) -> AsyncIterator[AsyncioPullConsumer]:
-    """Open a pull consumer for a block. As dledger_mq.blocking.open_pull_consumer."""
+    """Open a pull consumer for a block, see `dledger_mq.blocking.open_pull_consumer`."""
     async with _open(consumer, "consumer") as loop:
         yield AsyncioPullConsumer(loop, consumer)
 
 
 @asynccontextmanager
 async def open_push_consumer(consumer: PushConsumer) -> AsyncIterator[AsyncioPushConsumer]:
-    """Open a push consumer for a block. As dledger_mq.blocking.open_push_consumer.
+    """Open a push consumer for a block, see `dledger_mq.blocking.open_push_consumer`.
 
     A listener must be one for trio: see `listener`.
     """
@@ -333,7 +343,7 @@ async def open_push_consumer(consumer: PushConsumer) -> AsyncIterator[AsyncioPus
 
 @asynccontextmanager
 async def open_pop_consumer(consumer: PopConsumer) -> AsyncIterator[AsyncioPopConsumer]:
-    """Open a consumer that pops for a block. As dledger_mq.blocking.open_pop_consumer.
+    """Open a consumer that pops for a block, see `dledger_mq.blocking.open_pop_consumer`.
 
     Its listener must be one for trio: see `listener`.
     """
@@ -345,17 +355,17 @@ async def open_pop_consumer(consumer: PopConsumer) -> AsyncIterator[AsyncioPopCo
 async def _open(
     made: AbstractAsyncContextManager[Any], what: str
 ) -> AsyncIterator[LoopThread[Any]]:
-    """As `dledger_mq.blocking` opens what was made."""
+    """See `dledger_mq.blocking._open`."""
     loop: LoopThread[None] = loop_for(nullcontext, what)
     async with opened_loop(loop), kept_open(loop, lambda: made):
         yield loop
 
 
 def listener(function: Listener) -> Listener:
-    """Make a listener of a coroutine function of asyncio: it runs in the loop that runs now.
+    """Make a listener of a coroutine function of asyncio, which runs in the current loop.
 
     Args:
-        function: answers as a listener does.
+        function: returns what a listener returns.
 
     Raises:
         InvalidListener: it is no coroutine function.
@@ -364,10 +374,10 @@ def listener(function: Listener) -> Listener:
 
 
 def transaction_check(function: TransactionCheck) -> TransactionCheck:
-    """Make a check of a coroutine function of asyncio: it runs in the loop that runs now.
+    """Make a check of a coroutine function of asyncio, which runs in the current loop.
 
     Args:
-        function: says how the transaction of a message has ended.
+        function: returns the state of the transaction of a message.
 
     Raises:
         InvalidListener: it is no coroutine function.
@@ -375,22 +385,23 @@ def transaction_check(function: TransactionCheck) -> TransactionCheck:
     return _in_asyncio(function)
 
 
-def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given], Awaitable[Told]]:
-    """What trio awaits and asyncio runs."""
+def _in_asyncio(
+    function: Callable[[Given], Awaitable[Answer]],
+) -> Callable[[Given], Awaitable[Answer]]:
     check_listener(function)
     loop = asyncio.get_running_loop()
 
-    async def run(given: Given, begun: list[asyncio.Task[Any]]) -> Told:
+    async def run(given: Given, begun: list[asyncio.Task[Any]]) -> Answer:
         task = asyncio.current_task()
         assert task is not None
         begun.append(task)
         return await function(given)
 
-    async def call_in_asyncio(given: Given) -> Told:
+    async def call_in_asyncio(given: Given) -> Answer:
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()
 
-        def tell(_future: object) -> None:
+        def wake(_future: object) -> None:
             with suppress(trio.RunFinishedError):  # the consumer has ended meanwhile
                 token.run_sync_soon(done.set)
 
@@ -401,7 +412,7 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
         except RuntimeError:  # asyncio's loop is closed
             running.close()
             raise
-        future.add_done_callback(tell)
+        future.add_done_callback(wake)
         try:
             await done.wait()
         except trio.Cancelled:
@@ -411,8 +422,8 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
 
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(cancel)
-            # The call may succeed all the same, and its answer counts then: wait for its end.
-            with trio.move_on_after(LAST_CALL_SECONDS, shield=True):
+            # The call may still succeed, and its answer counts then: wait for its end.
+            with trio.move_on_after(LAST_CALL_S, shield=True):
                 await done.wait()
             if not future.done() or future.cancelled():
                 raise

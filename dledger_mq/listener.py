@@ -1,4 +1,4 @@
-"""The user's function that consumes messages: which ones are accepted, and what they answer."""
+"""The user's function that consumes messages: its type, and checks of it and of its results."""
 
 import functools
 import inspect
@@ -9,24 +9,21 @@ from dledger_mq.errors import InvalidListener
 from dledger_mq.message import ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
 
-# After so long a call is told, unless the options say otherwise: most take milliseconds, and what
-# waits for other services gives up about then.
-SLOW_CALL_SECONDS: Final = 10.0
+# Longer calls are logged by default: most take milliseconds, and calls that wait for other services
+# time out at about this time.
+SLOW_CALL_S: Final = 10.0
 
-# Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY. A function for
-# any sequence is one, too.
+# Gets at least one message, of one queue. None means SUCCESS, an error means RETRY. A function that
+# takes any sequence is a listener, too.
 Listener: TypeAlias = Callable[[list[ReceivedMessage]], Awaitable[ConsumeResult | None]]
 
 
 def check_listener(listener: object) -> None:
-    """Check that a listener can be awaited.
+    """Check that a listener can be awaited. Raises InvalidListener.
 
     Accepts a coroutine function, also as a method, a `functools.partial`, an object whose class
     defines ``async def __call__``, or wrapped by a decorator that uses `functools.wraps`. A lambda
     is accepted, too, since only a call shows whether it returns an awaitable.
-
-    Raises:
-        InvalidListener: it is none of these.
     """
     if not callable(listener):
         raise InvalidListener(f"{listener!r:.80} cannot be called")
@@ -44,7 +41,7 @@ def check_listener(listener: object) -> None:
 
 
 def says_consumed(result: object) -> bool:
-    """Whether a listener's answer says that it consumed the messages.
+    """Return whether a listener's result means that it consumed the messages.
 
     Raises:
         InvalidListener: it is neither None nor a `ConsumeResult`.

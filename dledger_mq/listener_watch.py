@@ -1,8 +1,8 @@
-"""Names the listener that holds the loop of its client, or takes long.
+"""Logs listeners that block the loop of their client, or take long.
 
 A listener that blocks in its client's loop (`time.sleep`, a database's driver) stops everything
-there: heartbeats, pulls, and all other listeners. One that waits long, or blocks elsewhere, keeps
-one of its consumer's calls. Each is told while it lasts, and once a minute.
+there: heartbeats, pulls, and all other listeners. One that waits long, or blocks elsewhere, takes
+up one of its consumer's calls. Both are logged while they last, and once a minute.
 """
 
 import inspect
@@ -27,19 +27,19 @@ Given = TypeVar("Given", "list[ReceivedMessage]", ReceivedMessage)
 Result = TypeVar("Result")
 Caller = TypeVar("Caller", bound=Callable[..., Any])
 
-# A healthy loop comes by in milliseconds. What has held it for a second is no burst of messages.
-HELD_S: Final = 1.0
+# A healthy loop runs each task within milliseconds. No burst of messages blocks it for a second.
+BLOCKED_S: Final = 1.0
 
-# How often the loop says that it runs, and is looked at.
-LOOK_S: Final = 0.5
+# How often the loop records that it runs, and how often that is checked.
+CHECK_S: Final = 0.5
 
-# How often each listener is told: it may do the same with every message.
-TELL_S: Final = 60.0
+# How often each listener is logged: it may be slow with every message.
+LOG_S: Final = 60.0
 
-# Listeners that are remembered for that. Programs have few.
+# The listeners that are remembered as logged. Programs have few.
 _MAX_NAMES: Final = 256
 
-# What is no application's code.
+# Modules that are not the application's.
 _NO_APPLICATION: Final = sys.stdlib_module_names | {
     "dledger",
     "dledger_mq",
@@ -48,17 +48,17 @@ _NO_APPLICATION: Final = sys.stdlib_module_names | {
     "trio",
 }
 
-# Functions that call a user's: the frame above one of them is the user's.
+# Functions that call a user's function, which has the next inner frame.
 _callers: set[CodeType] = set()
 
 
 def calls_users(function: Callable[..., Any]) -> None:
-    """Note that a function calls a listener or a check, in whatever thread."""
+    """Record that a function calls a listener or a check, in any thread."""
     _callers.add(function.__code__)
 
 
 def called_elsewhere(caller: Caller, function: Callable[..., Any]) -> Caller:
-    """Give what has a listener called in another thread or loop the listener's name."""
+    """Give a function that calls a listener in another thread or loop the listener's name."""
     calls_users(caller)
     caller.__module__ = function.__module__
     caller.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
@@ -66,15 +66,12 @@ def called_elsewhere(caller: Caller, function: Callable[..., Any]) -> Caller:
 
 
 class ListenerCall(NamedTuple):
-    """A call that runs.
+    """A running call.
 
     Attributes:
-        function: the user's.
-        given: what it has got.
-        group: of its consumer or producer.
-        slow_s: after so long it is told.
+        slow_s: a call that takes longer is logged.
         began: on trio's clock.
-        awaitable: what it returned.
+        awaitable: what the function returned.
     """
 
     function: Callable[[Any], object]
@@ -86,25 +83,23 @@ class ListenerCall(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The function's."""
         function = self.function
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{function.__module__}.{name}"
 
     @property
     def work(self) -> str:
-        """What it works on."""
         messages = self.given if isinstance(self.given, list) else [self.given]
         more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
         return f"message {messages[0].message_id:.80} of {messages[0].topic:.140}{more}"
 
     @property
     def line(self) -> str:
-        """Where it is, as far as that can be seen."""
+        """Where the call is, as far as that can be seen."""
         at = _users_frame_of(self.name)
         if at is None and inspect.iscoroutine(self.awaitable):
             frame = self.awaitable.cr_frame
-            # A function of this package's calls it elsewhere, and waits for its answer.
+            # A function of this package calls it elsewhere, and waits for its result.
             at = None if frame is None or frame.f_code in _callers else frame
         return "" if at is None else f" at {at.f_code.co_filename}:{at.f_lineno}"
 
@@ -112,17 +107,17 @@ class ListenerCall(NamedTuple):
 class ListenerWatch:
     """Watches the calls of one client's listeners and checks, and the client's loop.
 
-    Args:
-        clock: seconds, going on while the loop is held.
+    `clock` gives seconds, and must not stop while the loop is blocked.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Fields of `ListenerCall`s by the awaitable's id: to make those takes longer than the rest.
+        # Fields of `ListenerCall`s by the awaitable's id: creating those would take most of the
+        # time.
         self._running: dict[int, tuple[Any, ...]] = {}
         self._thread_id = 0
         self._beat_at = clock()
-        self._told: dict[tuple[str, str], float] = {}
+        self._logged: dict[tuple[str, str], float] = {}
 
     async def call(
         self,
@@ -132,11 +127,8 @@ class ListenerWatch:
         slow_s: float,
         began: float,
     ) -> Result:
-        """Call a listener or a check; see `ListenerCall`.
-
-        Raises:
-            InvalidListener: it returned what cannot be awaited.
-            Exception: what it raises.
+        """Call a listener or a check; see `ListenerCall`. Raises InvalidListener, and its
+        errors.
         """
         awaitable = function(given)
         if not (type(awaitable) is CoroutineType or inspect.isawaitable(awaitable)):
@@ -150,23 +142,21 @@ class ListenerWatch:
             del running[id(awaitable)]
 
     async def run(self) -> None:
-        """Watch for ever."""
         self._thread_id = threading.get_ident()
-        _looking.add(self)
+        _loop_checks.add(self)
         try:
             while True:
                 self._beat_at = self._clock()
-                await trio.sleep(LOOK_S)
-                self.tell_slow(trio.current_time())
+                await trio.sleep(CHECK_S)
+                self.log_slow_calls(trio.current_time())
         finally:
-            _looking.discard(self)
+            _loop_checks.discard(self)
 
-    def tell_slow(self, now: float) -> None:
-        """Tell the calls that take long."""
+    def log_slow_calls(self, now: float) -> None:
         calls = [ListenerCall(*fields) for fields in self._running.values()]
         for one in sorted(calls, key=lambda call: call.began):
             took_s = now - one.began
-            if took_s >= one.slow_s and self._may_tell("slow", one.name, now):
+            if took_s >= one.slow_s and self._may_log("slow", one.name, now):
                 _log.warning(
                     "the listener %s of group %s has worked on %s for %.0f s%s; %d calls of this "
                     "client run",
@@ -178,19 +168,19 @@ class ListenerWatch:
                     len(self._running),
                 )
 
-    def look(self) -> None:
-        """Tell what holds the loop, if something does. Called in any thread."""
+    def check_loop(self) -> None:
+        """Log what blocks the loop, if it is blocked. May be called in any thread."""
         now = self._clock()
-        held_s = now - self._beat_at - LOOK_S
-        if held_s < HELD_S:
+        blocked_s = now - self._beat_at - CHECK_S
+        if blocked_s < BLOCKED_S:
             return
         stack = _stack(sys._current_frames().get(self._thread_id))
         user = _users_frame(stack)
         at = user or _applications_frame(stack)
         if at is None:
-            return  # this project's code, trio's or Python's: it has no processor
+            return  # code of this project, trio or Python: the process gets no processor time
         name = _name(at)
-        if not self._may_tell("held", name, now):
+        if not self._may_log("held", name, now):
             return
         _log.warning(
             "%s %s%s%s has held the loop of this client for %.1f s: no message, heartbeat or other "
@@ -200,35 +190,37 @@ class ListenerWatch:
             name,
             f" at {at.f_code.co_filename}:{at.f_lineno}",
             "" if at is stack[0] else f", in {_name(stack[0])},",
-            held_s,
+            blocked_s,
         )
 
-    def _may_tell(self, kind: str, name: str, now: float) -> bool:
-        if now < self._told.get((kind, name), -TELL_S) + TELL_S:
+    def _may_log(self, kind: str, name: str, now: float) -> bool:
+        if now < self._logged.get((kind, name), -LOG_S) + LOG_S:
             return False
-        if len(self._told) >= _MAX_NAMES:
-            self._told.clear()
-        self._told[kind, name] = now
+        if len(self._logged) >= _MAX_NAMES:
+            self._logged.clear()
+        self._logged[kind, name] = now
         return True
 
 
-class _Looking:
-    """The thread of a process that looks at all watched loops, while there are any."""
+class _LoopChecks:
+    """The thread of a process that checks all watched loops, while there are any."""
 
     def __init__(self) -> None:
         self._watches: set[ListenerWatch] = set()
-        self._thread_of = 0  # the process whose thread it is; 0 while none runs
+        self._thread_of = 0  # the process that the thread runs in; 0 if there is no thread
         self._lock = threading.Lock()
 
     def add(self, watch: ListenerWatch) -> None:
         with self._lock:
             self._watches.add(watch)
-            if self._thread_of == os.getpid():  # a thread does not follow into a forked process
+            if self._thread_of == os.getpid():  # a forked process has no such thread
                 return
             self._thread_of = os.getpid()
             try:
-                threading.Thread(target=self._look, name="dledger-mq-look", daemon=True).start()
-            except RuntimeError as error:  # what holds a loop is not told
+                threading.Thread(
+                    target=self._run, name="dledger-mq-loop-checks", daemon=True
+                ).start()
+            except RuntimeError as error:  # blocked loops are not logged
                 self._thread_of = 0
                 NO_THREAD.tell(error)
 
@@ -236,25 +228,25 @@ class _Looking:
         with self._lock:
             self._watches.discard(watch)
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         while True:
             slept_at = time.monotonic()
-            time.sleep(LOOK_S)
-            is_late = time.monotonic() > slept_at + 2 * LOOK_S
+            time.sleep(CHECK_S)
+            is_late = time.monotonic() > slept_at + 2 * CHECK_S
             with self._lock:
                 watches = list(self._watches)
                 if not watches:
                     self._thread_of = 0
                     return
-            for watch in watches if not is_late else ():  # else the whole process was kept from it
-                watch.look()
+            for watch in watches if not is_late else ():  # if late, the whole process did not run
+                watch.check_loop()
 
 
-_looking = _Looking()
+_loop_checks = _LoopChecks()
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
-    """The frames of a thread, the innermost first."""
+    """Return the frames of a thread, the innermost first."""
     found: list[FrameType] = []
     while frame is not None:
         found.append(frame)
@@ -263,7 +255,6 @@ def _stack(frame: FrameType | None) -> list[FrameType]:
 
 
 def _users_frame(stack: list[FrameType]) -> FrameType | None:
-    """The frame of a listener on a stack."""
     for frame in stack:
         if frame.f_back is not None and frame.f_back.f_code in _callers:
             return None if frame.f_code in _callers else frame
@@ -271,17 +262,17 @@ def _users_frame(stack: list[FrameType]) -> FrameType | None:
 
 
 def _applications_frame(stack: list[FrameType]) -> FrameType | None:
-    """The innermost frame of a loop's task that is neither this project's, trio's nor Python's."""
+    """Return the innermost frame of a task that is not of this project, trio or Python."""
     for frame in stack:
         if _module(frame).startswith("trio._core._run"):
-            return None  # what is below has started the loop
+            return None  # the frames below have started the loop
         if _module(frame).partition(".")[0] not in _NO_APPLICATION:
             return frame
     return None
 
 
 def _users_frame_of(name: str) -> FrameType | None:
-    """The frame of a listener that runs in some thread of this process now."""
+    """Return the frame of a listener that runs in some thread of this process now."""
     for frame in sys._current_frames().values():
         user = _users_frame(_stack(frame))
         if user is not None and _name(user) == name:

@@ -1,4 +1,4 @@
-"""What a user of the client sends, and what a listener or a check answers."""
+"""The messages of producers, and the results of listeners and checks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,36 +6,36 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
+from dledger.renamed import renamed_fields
 from dledger.short_repr import short_repr
 from dledger_mq.errors import InvalidMessage
 from remoting.message import properties as names
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 
-# What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
+# The largest body that brokers accept by default (RocketMQ's maxMessageSize), as it is sent.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
-# One length byte in the record, signed in Java.
+# The record has one byte for the length, which is signed in Java.
 MAX_TOPIC_CHARACTERS: Final = 127
 
-# RocketMQ's rule for names of topics and groups.
+# RocketMQ's rule for the names of topics and groups.
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 
-# Names that clients and brokers give a meaning of their own; a message that brings one would be
-# taken for a retried, delayed or transactional one. Source: RocketMQ's MessageConst, whose clients
-# refuse them, too.
+# Properties that clients and brokers use themselves: a message with one of them could be taken for
+# a retried, delayed or transactional one. RocketMQ's clients refuse them, too (MessageConst).
 RESERVED_PROPERTIES: Final = frozenset(
     {
         names.KEYS,
         names.TAGS,
         names.WAIT_STORE_MESSAGE_OK,
         names.DELAY_TIME_LEVEL,
-        names.TIMER_DELAY_SECONDS,
-        names.TIMER_DELAY_MILLISECONDS,
-        names.TIMER_DELIVER_MILLISECONDS,
-        names.TIMER_OUT_MILLISECONDS,
+        names.TIMER_DELAY_S,
+        names.TIMER_DELAY_MS,
+        names.TIMER_DELIVER_MS,
+        names.TIMER_OUT_MS,
         names.START_DELIVER_TIME,
         names.UNIQUE_KEY,
         names.SHARDING_KEY,
@@ -71,6 +71,7 @@ RESERVED_PROPERTIES: Final = frozenset(
 )
 
 
+@renamed_fields(delay_milliseconds="delay_ms", deliver_at_milliseconds="deliver_at_ms")
 @dataclass(slots=True)
 class Message:
     """A message to send.
@@ -80,14 +81,15 @@ class Message:
         body: 1 byte to 4 MiB; a bytearray or memoryview is copied when it is sent.
         tags: one tag that consumers may filter by, or an empty text.
         keys: words by which the message can be found; none may hold a space.
-        properties: further names and values of your own; names of RocketMQ's are refused.
+        properties: further names and values of your own; RocketMQ's own names are refused.
         flag: a number of your own, 32 bits.
-        delay_level: RocketMQ's level of delay, 1 to 18; 0 delivers at once.
-        delay_milliseconds: how long after its arrival it is delivered; for RocketMQ 5 and brokers
-            of this project.
-        deliver_at_milliseconds: when it is delivered, milliseconds since 1970; for these, too.
-        sharding_key: messages with the same one go to the same queue (see
-            `dledger_mq.by_key`), or an empty text.
+        delay_level: RocketMQ's delay level, 1 to 18; 0 delivers at once.
+        delay_ms: delivery is this long after the arrival; for RocketMQ 5 and brokers of
+            this project.
+        deliver_at_ms: the time of delivery, milliseconds since 1970; for the same
+            brokers.
+        sharding_key: messages with equal keys go to the same queue (see
+            `dledger_mq.by_sharding_key`), or an empty text.
     """
 
     topic: str
@@ -98,27 +100,27 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     sharding_key: str = ""
-    delay_milliseconds: int = 0
-    deliver_at_milliseconds: int = 0
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
 
     def __repr__(self) -> str:
         return short_repr(self)
 
     @property
     def is_delayed(self) -> bool:
-        """Whether it asks to be delivered later."""
-        return bool(self.delay_level or self.delay_milliseconds or self.deliver_at_milliseconds)
+        """Whether it has any kind of delay."""
+        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
 
 class ConsumeResult(Enum):
-    """What a listener answers."""
+    """The result of a listener."""
 
     SUCCESS = "success"
     RETRY = "retry"
 
 
 class ConsumeFrom(Enum):
-    """Where a group starts in a queue for which it has no stored offset."""
+    """Where a group begins in a queue without a committed offset."""
 
     LAST = "last"
     FIRST = "first"
@@ -134,10 +136,8 @@ class TransactionState(IntEnum):
 
 
 def check_topic(topic: str) -> None:
-    """Check the name of a topic.
-
-    Raises:
-        InvalidMessage: no broker would take it. Source: RocketMQ's TopicValidator.
+    """Check the name of a topic by the rules of RocketMQ's TopicValidator. Raises
+    InvalidMessage.
     """
     if not isinstance(topic, str):
         raise InvalidMessage(str(topic), f"a topic's name is a str, not {_kind(topic)}")
@@ -150,7 +150,7 @@ def check_topic(topic: str) -> None:
 
 
 def checked_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body of a message, before it is compressed.
+    """Return the body of a message, before it is compressed.
 
     Raises:
         InvalidMessage: it is empty, too long, or not made of bytes.
@@ -169,11 +169,11 @@ def checked_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> byte
 
 
 def properties_of(message: Message, unique_key: str) -> bytes:
-    """The run of properties to send with `message`.
+    """Encode the properties of a message.
 
     Raises:
         InvalidMessage: a property is not text, has a name of RocketMQ's own, or holds a separator
-            of the wire; a key holds a space; or all together are over 32767 bytes.
+            of the wire; a key holds a space; or all together exceed 32767 bytes.
     """
     pairs = dict(message.properties)
     if pairs and not RESERVED_PROPERTIES.isdisjoint(pairs):
@@ -192,10 +192,10 @@ def properties_of(message: Message, unique_key: str) -> bytes:
         pairs[names.TAGS] = message.tags
     if message.delay_level:
         pairs[names.DELAY_TIME_LEVEL] = str(message.delay_level)
-    if message.delay_milliseconds:
-        pairs[names.TIMER_DELAY_MILLISECONDS] = str(message.delay_milliseconds)
-    if message.deliver_at_milliseconds:
-        pairs[names.TIMER_DELIVER_MILLISECONDS] = str(message.deliver_at_milliseconds)
+    if message.delay_ms:
+        pairs[names.TIMER_DELAY_MS] = str(message.delay_ms)
+    if message.deliver_at_ms:
+        pairs[names.TIMER_DELIVER_MS] = str(message.deliver_at_ms)
     if message.sharding_key:
         pairs[names.SHARDING_KEY] = message.sharding_key
     pairs[names.UNIQUE_KEY] = unique_key
@@ -214,7 +214,7 @@ def properties_of(message: Message, unique_key: str) -> bytes:
 
 
 def _not_text(pairs: Mapping[str, str]) -> str:
-    """What is wrong with properties of which one is not text."""
+    """Return the text of an error about properties that are not text."""
     for name, value in pairs.items():
         if not isinstance(name, str):
             return f"a property's name is a str, not {_kind(name)}"
@@ -224,5 +224,4 @@ def _not_text(pairs: Mapping[str, str]) -> str:
 
 
 def _kind(value: object) -> str:
-    """How an error names a value of the wrong type."""
     return "None" if value is None else type(value).__name__

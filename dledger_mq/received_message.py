@@ -1,9 +1,9 @@
-"""What a consumer receives: messages cut from the answer to a pull, decoded as far as needed.
+"""The messages that a consumer gets, cut from the answer to a pull.
 
-Most listeners look at the body and little else. So the body is copied out of the answer, whose
-memory is free then, while the properties stay one run of bytes until they are asked for. A
-compressed body is inflated at once: a listener must not be the one who finds that it cannot be. For
-the same reason the CRC of each stored body is compared here.
+Most listeners look at little more than the body. So the body is copied out of the answer, whose
+memory can be freed then, while the properties stay encoded until they are asked for. Compressed
+bodies are inflated, and the CRCs of stored bodies are compared here: listeners must not be the
+first to notice a damaged body.
 """
 
 import struct
@@ -37,7 +37,7 @@ from remoting.message.record import (
     decode_record,
 )
 
-# A record's fixed part up to the body, with IPv4 hosts, as all brokers write it by default.
+# The fixed part of a record before its body, with IPv4 hosts, as all brokers write it by default.
 _FIXED: Final = struct.Struct(">iIiiiqqiq8xq4siiqi")
 _FIXED_BYTES: Final = _FIXED.size  # 88
 _UNUSUAL: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG | COMPRESSED_FLAG
@@ -60,24 +60,24 @@ _PUBLIC: Final = (
 
 
 class BodyCompressed(DeclaredError):
-    """A body is compressed, and was not to be inflated there."""
+    """A body is compressed, and was not to be inflated here."""
 
     _template = "a body is compressed"
 
 
 class ReceivedMessage:
-    """A message as a consumer gets it.
+    """A message that a consumer gets.
 
     Attributes:
-        body: as the producer gave it, inflated.
-        queue: the queue it was read from (a retry topic's for a repeated message).
-        queue_offset: its index in that queue.
+        body: the producer's body, inflated.
+        queue: the queue it was read from, which is a retry topic's for a redelivered message.
+        queue_offset: its offset in that queue.
         physical_offset: its byte position in the broker's log.
         reconsume_times: how often its consumption failed before.
         born_timestamp: when it was made, milliseconds since 1970 by the producer's clock.
         store_timestamp: when it was stored, milliseconds since 1970 by the broker's clock.
         flag: the producer's number.
-        held_bytes: the bytes of body and properties as they came, which a consumer's cache counts.
+        held_bytes: the original bytes of body and properties, which a consumer's cache counts.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class ReceivedMessage:
             self._run = properties
         else:
             self._properties = dict(properties)
-        # Kept, since a listener may change the body while the message is counted.
+        # Kept, since a listener may replace the body while the cache counts the message.
         self.held_bytes = len(body) + len(self._run)
         self.physical_offset = physical_offset
         self.reconsume_times = reconsume_times
@@ -131,7 +131,7 @@ class ReceivedMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties, the system's ones included. They are decoded when first asked for."""
+        """All properties, RocketMQ's own included. They are decoded when first asked for."""
         found = self._properties
         if found is None:
             found = self._properties = decode_properties(self._run)
@@ -140,7 +140,7 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, also when it comes again from a retry topic."""
+        """The topic it was sent to, also if it was redelivered from a retry topic."""
         topic = self.queue.topic
         if topic.startswith(RETRY_TOPIC_PREFIX):
             return self.properties.get(RETRY_TOPIC, topic)
@@ -158,12 +158,12 @@ class ReceivedMessage:
 
     @property
     def message_id(self) -> str:
-        """The producer's id, or the broker's when the producer gave none."""
+        """The producer's id, or the broker's if the producer gave none."""
         return self.properties.get(UNIQUE_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The id with its place in the broker's log, by which operators' tools find it."""
+        """The id with its place in the broker's log, which administrators' tools find it by."""
         return message_id(unpacked_host(self._store_host), self._store_port, self.physical_offset)
 
     def __eq__(self, other: object) -> bool:
@@ -178,7 +178,7 @@ class ReceivedMessage:
 
 
 def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:
-    """A stored record as a consumer of a queue sees it.
+    """Convert a stored record.
 
     Raises:
         MessageMalformed: its body is marked compressed and cannot be inflated.
@@ -203,32 +203,25 @@ def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:
 def cut_messages(
     body: bytes, queue: MessageQueue, *, come_again: bool = False, inflates: bool = True
 ) -> tuple[list[ReceivedMessage], list[MessageRecord]]:
-    """The messages in the answer to a pull.
+    """Decode the messages in the answer to a pull of `queue`.
 
-    Args:
-        body: records, one behind the other.
-        queue: the queue that was asked.
-        come_again: whether the broker gives again what is not acknowledged.
-        inflates: whether compressed bodies are inflated.
-
-    Returns:
-        The messages, and the records whose bodies cannot be inflated; if they come again, those
-        that are damaged, too.
+    Returns the messages, and the records whose bodies cannot be inflated. If messages `come_again`
+    unless they are acknowledged, damaged records are among these, too.
 
     Raises:
-        MessageMalformed: something in it is not a whole record, or the CRC of a stored body is
-            wrong, and it does not come again. No message of such an answer is given out, and none
-            is passed over: another answer, or another leader, may have it whole.
+        MessageMalformed: a record is not whole, or the CRC of a stored body is wrong, and it is not
+            redelivered. No message of such an answer is delivered, and none is skipped: another
+            answer, or another leader, may have it whole.
         CompressionMissing: a body needs a library that is not installed. It is no dead letter:
             other members, or this one with the library, can read it.
-        BodyCompressed: a body is compressed, and is not to be inflated.
+        BodyCompressed: a body is compressed, and `inflates` is false.
     """
     messages: list[ReceivedMessage] = []
     unreadable: list[MessageRecord] = []
     add = messages.append
     unpack, crc32 = _FIXED.unpack_from, zlib.crc32
     topic, queue_id = queue.topic.encode(), queue.queue_id
-    # What stands between body and properties of each record of this queue.
+    # The bytes between body and properties of each record of this queue.
     middle = bytes((len(topic),)) + topic
     middle_bytes = len(middle)
     at, end = 0, len(body)
@@ -283,7 +276,7 @@ def cut_messages(
                 )
                 at = next_at
                 continue
-        record, at = decode_record(body, at)  # an unusual one, a damaged one, or none
+        record, at = decode_record(body, at)  # an unusual or damaged record, or no record
         if body_crc(record.body) != record.body_crc:
             if come_again:
                 unreadable.append(record)

@@ -1,4 +1,4 @@
-"""The result of a message that a broker has stored."""
+"""The result of sending a message."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -20,13 +20,13 @@ class SendResult(NamedTuple):
 
     Attributes:
         status: `SendStatus.OK`, or stored with a reservation.
-        message_id: the id the producer gave the message (property ``UNIQ_KEY``).
-        offset_message_id: the broker's id, from its address and the place in its log; of a batch,
-            one for each message with commas between.
-        queue: where it lies.
-        queue_offset: its index there; of a batch, that of the first message.
-        attempts: how many times it was sent; 1 in quiet times.
-        possibly_duplicated: an earlier attempt may have been stored too.
+        message_id: the id that the producer gave the message (property ``UNIQ_KEY``).
+        offset_message_id: the broker's id, made of its address and the place in its log; of a
+            batch, one for each message with commas between.
+        queue: the queue that it is stored in.
+        queue_offset: its offset in the queue; of a batch, that of the first message.
+        attempts: how often it was sent; normally 1.
+        possibly_duplicated: an earlier attempt may have been stored, too.
         recall_handle: of a delayed message, for `Producer.recall`; empty if its broker gave none.
     """
 

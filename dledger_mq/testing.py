@@ -5,7 +5,7 @@
             await cluster.kill()  # the leader
             await producer.send(Message("T", b"sent to the next one"))
 
-With pytest, a test need only name the fixture `mq_cluster` (plain calls) or `trio_mq_cluster`.
+With pytest, a test uses the fixture `mq_cluster` (plain calls) or `trio_mq_cluster`.
 """
 
 from dledger_mq.clusters.bridged_cluster import BlockingCluster, TrioCluster, blocking_cluster

@@ -1,7 +1,5 @@
 """`python -m dledger_spark`, and the command `dledger-spark`."""
 
-from __future__ import annotations
-
 from dledger_spark.commands.spark_commands import main
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Every error and warning of the package: a line that says what to do, and fields with details."""
 
-from __future__ import annotations
-
 from dledger.declared_error import DeclaredError
 
 
 class DledgerSparkError(DeclaredError):
-    """Root of the tree."""
+    """The base class of all errors of this package."""
 
 
 class LogFolderInvalid(DledgerSparkError):
@@ -18,7 +16,7 @@ class LogFolderInvalid(DledgerSparkError):
 
 
 class FolderNotShared(DledgerSparkError):
-    """A task does not see the folder that its driver has planned with."""
+    """A task does not see the folder that its driver has found."""
 
     path: str
     host: str
@@ -62,7 +60,7 @@ class LogDamaged(DledgerSparkError):
 
 
 class DataLost(DledgerSparkError):
-    """Wanted entries are in no file, and failOnDataLoss is on."""
+    """Entries of the range are in no file, and failOnDataLoss is on."""
 
     problem: str
     first: int
@@ -75,14 +73,14 @@ class DataLost(DledgerSparkError):
 
 
 class SegmentGone(DledgerSparkError):
-    """A file was removed between planning and reading: retention was faster."""
+    """Retention removed a file between planning and reading."""
 
     path: str
     _template = "{path} was removed while it was to be read: start the job again"
 
 
 class OptionInvalid(DledgerSparkError):
-    """An option or argument cannot be understood."""
+    """An option or argument is not legal."""
 
     option: str
     value: str
@@ -101,7 +99,7 @@ class OffsetUnreadable(DledgerSparkError):
 
 
 class GroupUnavailable(DledgerSparkError):
-    """No member of the group gave an answer over the network."""
+    """No member of the group answered over the network."""
 
     group: str
     addresses: str
@@ -113,7 +111,7 @@ class GroupUnavailable(DledgerSparkError):
 
 
 class LogBehind(DledgerSparkError):
-    """The nodes that can be read do not have all entries of a batch that has begun."""
+    """The nodes that can be read do not have all entries of a batch that a query has begun."""
 
     name: str
     last: int
@@ -125,7 +123,7 @@ class LogBehind(DledgerSparkError):
 
 
 class LogReplaced(DledgerSparkError):
-    """The log is not the one that a checkpoint belongs to."""
+    """The log is not the one of the checkpoint."""
 
     name: str
     index: int
@@ -139,7 +137,7 @@ class LogReplaced(DledgerSparkError):
 
 
 class OutputInvalid(DledgerSparkError):
-    """The output folder cannot take this replay."""
+    """The output folder cannot be used for this replay."""
 
     path: str
     problem: str
@@ -165,7 +163,7 @@ class RunReplaced(DledgerSparkError):
 
 
 class JavaMissing(DledgerSparkError):
-    """No Java that Spark runs on was found."""
+    """There is no Java that Spark runs on."""
 
     looked_at: list[str]
 
@@ -177,7 +175,7 @@ class JavaMissing(DledgerSparkError):
 
 
 class SparkFailed(DledgerSparkError):
-    """Spark did not begin."""
+    """Spark did not start."""
 
     java: str
     reason: str
@@ -196,7 +194,7 @@ class PackageMissing(DledgerSparkError):
 
 
 class SparkTooOld(DledgerSparkError):
-    """The pyspark that is installed lacks what is asked for."""
+    """The installed pyspark lacks a feature."""
 
     what: str
     least: str
@@ -208,7 +206,7 @@ class SparkTooOld(DledgerSparkError):
 
 
 class TablesInvalid(DledgerSparkError):
-    """A folder of tables cannot be read, or not be continued with this log."""
+    """A folder of tables cannot be read, or cannot be continued with this log."""
 
     path: str
     problem: str
@@ -225,8 +223,8 @@ class QueryFailed(DledgerSparkError):
 class UnrecordedEntries(DeclaredError, UserWarning):
     """A query leaves out entries of a folder because they are not recorded as committed yet.
 
-    The text begins alike for all, so that PYTHONWARNINGS can name it: Python reads that variable
-    before it finds packages, and knows only its own categories then.
+    All texts begin with the same words, so that PYTHONWARNINGS can name them: Python reads that
+    variable before it finds packages, and knows only its own categories then.
     """
 
     name: str

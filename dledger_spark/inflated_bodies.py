@@ -1,11 +1,9 @@
-"""Bodies of messages as their producers gave them, within bounds. Pure.
+"""Inflates the bodies of messages, within bounds. Pure.
 
-A producer compresses large bodies, by zlib, LZ4 or ZSTD, and says so in the system flag. A body
-that cannot be inflated, or would be too long, becomes null, and a column tells why: one message of
+Producers compress large bodies by zlib, LZ4 or ZSTD, and set a bit of the system flag. A body that
+cannot be inflated, or would be too long, becomes null, and a column has the reason: one message of
 a broken producer must not end a query over all others.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,7 +18,7 @@ from remoting.message.record import COMPRESSED_FLAG, MAX_BODY_BYTES, MessageReco
 BODY_PROBLEM: Final = "body_problem"
 # The columns of the table of messages that `inflated` needs.
 COLUMNS: Final = ("body", "system_flag")
-# Inflated bodies that are held at once, beside one of MAX_BODY_BYTES.
+# The inflated bodies in memory, besides one of MAX_BODY_BYTES.
 BATCH_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -30,11 +28,11 @@ def inflated(
     max_body_bytes: int = MAX_BODY_BYTES,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages with inflated bodies, and a column "body_problem", null where there is none.
+    """Yield the messages with inflated bodies, and a column "body_problem", null if there is none.
 
     Args:
         messages: rows with the columns COLUMNS.
-        max_body_bytes: a body may not become longer.
+        max_body_bytes: the longest inflated body.
         batch_bytes: a batch ends with the body that exceeds this.
 
     Raises:
@@ -68,7 +66,7 @@ def inflated(
 def _with(
     messages: pa.RecordBatch, start: int, found: dict[int, bytes | None], problems: dict[int, str]
 ) -> pa.RecordBatch:
-    """Rows from number `start` on, with these bodies."""
+    """Return rows, numbered from `start`, with other bodies and with problems."""
     rows = len(messages)
     bodies = messages.column("body")
     if found:

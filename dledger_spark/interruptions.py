@@ -1,6 +1,4 @@
-"""What runs now and can be interrupted from another thread, such as a query of DuckDB."""
-
-from __future__ import annotations
+"""Running work that another thread can interrupt, such as a query of DuckDB."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +18,7 @@ def interrupted_by(interrupt: Callable[[], object]) -> Iterator[None]:
 
 
 def interrupt_all() -> bool:
-    """Interrupt all that runs. Returns whether anything does."""
+    """Interrupt all running work; return whether there is any."""
     running = tuple(_interrupts)
     for interrupt in running:
         interrupt()

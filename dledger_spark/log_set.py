@@ -1,11 +1,9 @@
-"""The logs behind one path: for each group, the copy of the node that is furthest ahead.
+"""The logs below one path: for each group, the copy of the node that is furthest ahead.
 
 A path may be a node's folder, the folder above it, or a folder above the folders of several nodes,
 of one group or of several, such as the directory of `dledger-mq up`. All nodes of a group have
-equal committed entries, so one of them stands for its group.
+equal committed entries, so one of them is enough.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -17,9 +15,9 @@ from dledger_spark.errors import LogFolderInvalid
 from dledger_spark.local_path import local_path, require_folder
 from dledger_spark.log.log_folder import NODE_PREFIX, LogFolder, open_log, read_record
 
-# DIR/<group>/<node>/dledger-<id>: the folders that hold nodes are at most so far below a path.
+# DIR/<group>/<node>/dledger-<id>: the depth of folders that hold nodes.
 MAX_DEPTH: Final = 2
-# A path with more folders is not one that groups were started in, and looking at all takes long.
+# Groups were not started in a path with more folders, and searching all of them takes long.
 MAX_FOLDERS: Final = 4096
 
 
@@ -28,8 +26,8 @@ class LogSet:
     """The logs of one or several groups at one moment.
 
     Attributes:
-        path: the path as it was given, absolute.
-        logs: one log for each group, by the groups' names; at least one.
+        path: the given path, absolute.
+        logs: one log for each group, in the order of their names; at least one.
     """
 
     path: str
@@ -37,15 +35,11 @@ class LogSet:
 
     @property
     def groups(self) -> tuple[str | None, ...]:
-        """The groups' names; (None,) for a log of Java's, which does not name its group."""
+        """The groups' names; (None,) for a log of Java's, which has no name."""
         return tuple(log.group for log in self.logs)
 
     def of(self, group: str | None) -> LogFolder:
-        """The log of one group.
-
-        Raises:
-            LogFolderInvalid: there is none.
-        """
+        """Return the log of one group. Raises LogFolderInvalid: there is none."""
         for log in self.logs:
             if log.group == group:
                 return log
@@ -57,11 +51,11 @@ class LogSet:
 def open_logs(path: str) -> LogSet:
     """Open the logs below a path for reading.
 
-    Of a group's nodes it takes the one with the highest commit index on record; among equals, the
+    Of a group's nodes, the one with the highest recorded commit index is taken; among equals, the
     one whose log begins first.
 
     Raises:
-        LogFolderInvalid: there is no log, or it is not clear which of them belong together.
+        LogFolderInvalid: there is no log, or it is unclear which logs belong together.
         LogDamaged: a node's hard-state record cannot be read.
     """
     path = local_path("path", path)
@@ -86,7 +80,7 @@ def _rank(record: StoreRecord | None) -> tuple[int, int]:
 
 
 def _node_folders(path: str) -> list[str]:
-    """The folders of nodes at or below `path`, in the order of their names."""
+    """Return the folders of nodes at or below `path`, in the order of their names."""
     require_folder(path, "point at the folder of a node, or above it")
     if _holds_log(path):
         return [path]
@@ -107,7 +101,7 @@ def _node_folders(path: str) -> list[str]:
                 if name.startswith(NODE_PREFIX) and _holds_log(f"{folder}/{name}")
             ]
             found += nodes
-            # What else lies beside a node belongs to that node.
+            # Other folders beside a node belong to that node.
             if not nodes and depth < MAX_DEPTH:
                 below += [f"{folder}/{name}" for name in inside]
         level = below

@@ -1,9 +1,7 @@
 """The entries of a log, or the messages in them, as Arrow batches.
 
-No Spark is needed, no lock taken, and nothing written.
+This needs no Spark, takes no lock, and writes nothing.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +27,7 @@ def arrow_batches(
     checksums: bool = True,
     fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The entries first..last, or the messages in them.
+    """Yield the entries first..last, or the messages in them.
 
     Args:
         path: the folder of a log, or the result of `log_folder.open_log`.
@@ -37,14 +35,14 @@ def arrow_batches(
         last: the last entry; None for the commit index, "end" for all, committed or not.
         table: "entries" or "messages" (see `dledger_spark.schema` for the columns).
         columns: names of the wanted columns, in their order; by default all.
-        batch_bytes: how much of the log goes into a batch.
+        batch_bytes: the bytes of the log that go into a batch.
         checksums: whether to check the two sums of each entry. Headers are always compared with
             their place and with one another.
-        fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise the
-            iterator goes on behind them.
+        fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise these
+            are skipped.
 
-    Warns of `UnrecordedEntries` if no last entry is named, and the folder holds entries behind the
-    commit index on record.
+    Warns of `UnrecordedEntries` if `last` is not given, and the folder holds entries behind the
+    recorded commit index.
 
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. All earlier batches are right.
@@ -69,15 +67,10 @@ def table_batches(
     batch_bytes: int,
     checksums: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range that `ReadableLog.parts` returned; judging begins with its first entry.
+    """Yield the rows of a range that `ReadableLog.parts` returned.
 
-    Args:
-        log: the log.
-        entries: the range.
-        table: "entries" or "messages".
-        names: of the columns.
-        batch_bytes: see `arrow_batches`.
-        checksums: likewise.
+    Judging begins with its first entry. `names` are the wanted columns; for the others see
+    `arrow_batches`.
     """
     # The topics of a log of Java's brokers are not in it: its records are not judged.
     acceptance = None if log.group is None else acceptance_from(log, entries.start)

@@ -1,11 +1,9 @@
 """The columns of the two tables, as Arrow types.
 
 Spark has no unsigned integers, so sums of 32 bits are 64-bit columns. For Spark every column may be
-null, so that it fits a schema that a user types by hand; comments name the columns that really can
-be null. Times are instants in UTC.
+null, so that it fits a schema that a user types; comments name the columns that really can be null.
+Times are instants in UTC.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +20,7 @@ TIME: Final = pa.timestamp("us", tz="UTC")
 
 ENTRY_SCHEMA: Final = pa.schema(
     [
-        ("raft_group", pa.string()),  # null: a log of Java's, which does not name it
+        ("raft_group", pa.string()),  # null: a log of Java's, which has no name
         ("index", pa.int64()),  # dense, from 0
         ("term", pa.int64()),
         ("pos", pa.int64()),  # byte offset in the log's address space
@@ -48,7 +46,7 @@ MESSAGE_SCHEMA: Final = pa.schema(
         ("keys", pa.string()),  # null: none; several are separated by spaces
         ("tags", pa.string()),  # null: none
         ("born_time", TIME),  # null: not within the years 1 to 9999
-        ("store_time", TIME),  # null: likewise
+        ("store_time", TIME),  # null: not within the years 1 to 9999
         ("born_host", pa.string()),
         ("born_port", pa.int32()),
         ("store_host", pa.string()),
@@ -68,7 +66,7 @@ SCHEMAS: Final = {ENTRIES: ENTRY_SCHEMA, MESSAGES: MESSAGE_SCHEMA}
 
 
 def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
-    """The names of the wanted columns.
+    """Return the names of the wanted columns.
 
     Raises:
         OptionInvalid: there is no such table, or it has no such column.

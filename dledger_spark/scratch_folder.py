@@ -1,6 +1,4 @@
-"""A temporary folder that is removed with its owner, or by the next owner after a kill."""
-
-from __future__ import annotations
+"""A temporary folder that is removed by its owner, or by the next owner if that was killed."""
 
 import fcntl
 import os
@@ -16,7 +14,7 @@ _LOCK: Final = "lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """A new folder among the temporary ones, removed at the end.
+    """Yield a new temporary folder, which is removed at the end.
 
     A killed process leaves its folder behind, so this first removes folders whose owner is gone. A
     living owner holds a lock in its folder, which the system releases with the process.
@@ -26,7 +24,7 @@ def scratch_folder() -> Iterator[str]:
         if name.startswith(PREFIX):
             _remove_if_left(f"{parent}/{name}")
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-    # The file gets its name after it is locked, so no other process can find it unlocked.
+    # The file is renamed after it is locked, so no other process can find it unlocked.
     descriptor = os.open(f"{folder}/.{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

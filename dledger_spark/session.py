@@ -1,7 +1,5 @@
 """A local Spark for jobs over one log: quiet, in UTC, and without files left behind."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -17,10 +15,10 @@ from dledger_spark.errors import OptionInvalid, PackageMissing, SparkFailed
 from dledger_spark.java import Java, find_java, make_java_home
 from dledger_spark.scratch_folder import scratch_folder
 
-# Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
+# Spark's default of 200 costs seconds for each query on a laptop; jobs here group by a few topics.
 SHUFFLE_PARTITIONS: Final = 2
 # Java usually ends in well under a second; after this time it is killed.
-JAVA_EXIT_SECONDS: Final = 20
+JAVA_EXIT_S: Final = 20
 
 # Where Spark logs queries that it cannot analyse.
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -53,13 +51,13 @@ def local_session(
     java: str | None = None,
     python_warnings: str | None = None,
 ) -> Iterator[Any]:
-    """A Spark session with the source "dledger" registered; stopped with its Java at the end.
+    """Yield a Spark session with the source "dledger" registered; stop it with its Java at the end.
 
     Only one can exist in a process at a time. Its temporary files are in a folder of its own.
 
     Args:
         name: Spark's name of the application.
-        cores: number of tasks that run at once; by default all cores.
+        cores: the number of tasks that run at once; by default all cores.
         java: see `dledger_spark.java.find_java`.
         python_warnings: PYTHONWARNINGS of Spark's Python processes; by default this process's.
 
@@ -67,7 +65,7 @@ def local_session(
         OptionInvalid: the folder of temporary files has a comma in its path.
         JavaMissing: no Java 17 or later was found.
         PackageMissing: pyspark is not installed.
-        SparkFailed: Spark did not begin with this Java.
+        SparkFailed: Spark did not start with this Java.
         SparkTooOld: pyspark is older than 4.0.
     """
     try:
@@ -104,7 +102,7 @@ def local_session(
                 _kill(session)
                 raise
             except BaseException as error:
-                if signals.raised is not None:  # Spark failed on its way out of the call
+                if signals.raised is not None:  # Spark replaced the error of the signal
                     _kill(session)
                     raise signals.raised from error
                 _stop(session)
@@ -114,22 +112,21 @@ def local_session(
 
 
 def _begun(builder: Any, java: Java) -> Any:
-    """The session, once Java has begun. Raises SparkFailed."""
+    """Start the session. Raises SparkFailed."""
     from py4j.protocol import Py4JError  # noqa: PLC0415  # it is loaded by now
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        told = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # Py4J's first line names its call; Java's error stands behind ": ".
-        reason = next((line[2:] for line in told if line.startswith(": ")), *told[:1])
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # Py4J's first line names its call; Java's error begins with ": ".
+        reason = next((line[2:] for line in lines if line.startswith(": ")), *lines[:1])
         raise SparkFailed(f"Java {java.version} at {java.executable}", reason) from None
 
 
 @contextmanager
 def _variables(**values: str) -> Iterator[None]:
-    """Set variables of the environment, which Spark reads, during the block."""
     saved = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -143,13 +140,9 @@ def _variables(**values: str) -> Iterator[None]:
 
 
 class _Signals:
-    """How Ctrl-C and SIGTERM are handled while a session runs: as before it, and quietly.
+    """Handles Ctrl-C and SIGTERM while a session runs: as before it, and without output of Spark's.
 
-    Args:
-        before: the handlers before the session.
-
-    Attributes:
-        raised: what one of them has raised.
+    `before` are the handlers before the session; `raised` is the error of one of them.
     """
 
     def __init__(self, before: Mapping[int, Any]) -> None:
@@ -157,8 +150,8 @@ class _Signals:
         self._before = before
 
     def take(self) -> None:
-        """Handle them from now on, instead of Spark."""
-        if threading.current_thread() is threading.main_thread():  # Spark takes none elsewhere
+        """Handle signals from now on, instead of Spark."""
+        if threading.current_thread() is threading.main_thread():  # else Spark handles none
             for number, handler in self._before.items():
                 signal.signal(number, self._interrupt if callable(handler) else handler)
 
@@ -170,17 +163,17 @@ class _Signals:
         except KeyboardInterrupt as raised:
             self.raised = raised
             raise
-        logging.disable(logged)  # it has raised nothing: the session goes on
+        logging.disable(logged)  # no error: the session goes on
 
 
 @contextmanager
 def _plain_interrupts() -> Iterator[_Signals]:
-    """Let Ctrl-C raise KeyboardInterrupt and nothing else, once it is taken, and SIGTERM likewise.
+    """Let Ctrl-C and SIGTERM only raise their errors, once `take` is called.
 
-    Spark's own handler makes another call through the connection whose answer is waited for. That
-    fails, and py4j logs two tracebacks. Where a signal is ignored it stays so.
+    Spark's own handler makes another call through the connection that waits for an answer. That
+    fails, and py4j logs two tracebacks. An ignored signal stays ignored.
     """
-    # A handler that is not Python's is None: it cannot be set again, and stays.
+    # None is a handler that is not Python's: it cannot be set again, and stays.
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before: dict[int, Any] = {
         number: handler for number, handler in found.items() if handler is not None
@@ -196,7 +189,7 @@ def _plain_interrupts() -> Iterator[_Signals]:
 
 
 def _silence_query_errors() -> None:
-    """Let the exception of a query that is wrong say all; Spark also prints it, as JSON."""
+    """Keep Spark from printing, as JSON, the error of a wrong query, which the exception has."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  # it is loaded by now
 
     for name in QUERY_LOGGERS:
@@ -236,13 +229,13 @@ def _settings(folder: str) -> dict[str, str]:
 
 
 def _quoted(option: str) -> str:
-    """An option of Java's as Spark reads it from a text of several."""
+    """Quote an option of Java's for Spark, which splits a text of several."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _stop(session: Any) -> None:
-    """Stop Spark and its Java, which would otherwise live until this process ends."""
+    """Stop Spark and its Java, which would otherwise run until this process ends."""
     gateway = session.sparkContext._gateway
     session.stop()
     gateway.shutdown()
@@ -250,9 +243,9 @@ def _stop(session: Any) -> None:
 
 
 def _kill(session: Any) -> None:
-    """End Spark's Java at once: the connection to it was left in the middle of an answer."""
+    """End Spark's Java at once: the connection to it is in the middle of an answer."""
     context = session.sparkContext
-    # The server of its workers' counters would print that they are gone.
+    # The server of the workers' counters would print that they are gone.
     context._accumulatorServer.handle_error = lambda _request, _address: None
     context._gateway.proc.kill()
     _forget(context._gateway.proc)
@@ -267,7 +260,7 @@ def _forget(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()  # Spark's Java ends when this closes
     try:
-        process.wait(JAVA_EXIT_SECONDS)
+        process.wait(JAVA_EXIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

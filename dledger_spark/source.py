@@ -4,7 +4,7 @@
     spark.read.format("dledger").option("path", FOLDER).load()
     spark.readStream.format("dledger").option("path", FOLDER).load()
 
-`source_options` names the options. Spark asks a Python source for all columns, whatever a query
+`source_options` has the options. Spark asks a Python source for all columns, whatever a query
 needs, so a query that needs few should name them: `.schema("topic string, offset bigint")`.
 """
 
@@ -29,7 +29,7 @@ from dledger_spark.query.wanted import Wanted
 from dledger_spark.schema import SCHEMAS, check_columns
 from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
 
-if TYPE_CHECKING:  # what earlier versions of pyspark than these readers need does not have
+if TYPE_CHECKING:  # earlier versions of pyspark, without these readers, lack these modules
     from pyspark.sql.datasource import Filter
 
     from dledger_spark.query.stream_source import DledgerStreamReader
@@ -43,19 +43,15 @@ class DledgerDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name after `format`."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of the table.
-
-        Raises:
-            OptionInvalid: an option is unknown or malformed.
-        """
+        """Return the columns of the table. Raises OptionInvalid."""
         return _schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DledgerReader:
-        """A reader of the columns in `schema`."""
+        """Return a reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
         if options.push_filters:
             require_spark(FOR_FILTERS, "pushFilters")
@@ -63,7 +59,7 @@ class DledgerDataSource(DataSource):
         return make(options, _columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
-        """A reader of a stream of the columns in `schema`.
+        """Return a reader of a stream of the columns in `schema`.
 
         Raises:
             SparkTooOld: pyspark is older than 4.2.
@@ -84,7 +80,9 @@ class DledgerReader(DataSourceReader):
         self._wanted = Wanted(topics=options.topics)
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of about equal size. The commit indexes are read here, once for all tasks."""
+        """Return ranges of about equal size. The commit indexes are read here, once for all
+        tasks.
+        """
         options = self._options
         judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         found = list(batch_entries(open_all(options), options, self._wanted))
@@ -96,19 +94,18 @@ class DledgerReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range."""
         return read_piece(partition, self._options, self._columns, self._wanted.topics)
 
 
 class FilteringReader(DledgerReader):
-    """A reader that leaves out entries which the filters of a query would drop.
+    """A reader that skips entries which the filters of a query would drop.
 
     Spark (4.3) refuses it unless `spark.sql.python.filterPushdown.enabled` is true. And it keeps
-    the plan of a DataFrame with the filters of its first query, also for later ones without them.
+    the plan of a DataFrame with the filters of its first query, also for later queries without.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
-        """Take filters over indexes, groups, topics and store times; return the others."""
+        """Apply filters over indexes, groups, topics and store times; return the others."""
         from dledger_spark.query.pushed_filters import take_filters  # noqa: PLC0415
 
         self._wanted, left = take_filters(self._wanted, filters, self._options.table)
@@ -125,7 +122,7 @@ def _schema(options: SourceOptions) -> StructType:
 
 
 def _columns(schema: StructType, options: SourceOptions) -> list[str]:
-    """The columns of a schema, which may have some of the table's columns in any order."""
+    """Return the columns of a schema, which may have some of the table's columns in any order."""
     made = {BODY_PROBLEM} if options.decompress else set()
     check_columns(options.table, [name for name in schema.names if name not in made])
     names = list(schema.names)

@@ -1,6 +1,4 @@
-"""What this package needs of pyspark. Batches work since 4.0, streams since 4.2."""
-
-from __future__ import annotations
+"""The versions of pyspark that this package needs. Batches work since 4.0, streams since 4.2."""
 
 import re
 from typing import Final
@@ -11,22 +9,14 @@ from dledger_spark.errors import SparkTooOld
 
 # Data sources in Python, with Arrow batches.
 FOR_BATCHES: Final = (4, 0)
-# Filters that are pushed into them.
+# Filters that are pushed into data sources.
 FOR_FILTERS: Final = (4, 1)
-# Limits and availableNow for streams of them.
+# Limits and availableNow for streams of data sources.
 FOR_STREAMS: Final = (4, 2)
 
 
 def require_spark(least: tuple[int, int], what: str) -> None:
-    """Refuse a pyspark that is too old for something.
-
-    Args:
-        least: the first version that has it.
-        what: that something, as the subject of the error.
-
-    Raises:
-        SparkTooOld: pyspark is older.
-    """
+    """Raises SparkTooOld: pyspark is older than `least`; `what` is the subject of the error."""
     found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
     if found is None or (int(found[1]), int(found[2])) < least:
         raise SparkTooOld(what, ".".join(map(str, least)), pyspark.__version__)

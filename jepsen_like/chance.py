@@ -17,9 +17,9 @@ class Chance(Random):
         super().__init__(f"{seed}/{purpose}")
 
     def happens(self, probability: float) -> bool:
-        """Whether something of this probability happens now."""
+        """Return whether an event of this probability happens now."""
         return self.random() < probability
 
     def wait_s(self, mean_s: float) -> float:
-        """Seconds until an event that comes every `mean_s` seconds on the average."""
+        """Draw the seconds until an event that comes every `mean_s` seconds on the average."""
         return self.expovariate(1.0 / mean_s)

@@ -28,7 +28,7 @@ PROBLEMS_SHOWN_MAX = 8
 
 
 class CheckExit(IntEnum):
-    """How the command ends. Of several files the first of these that holds for one counts."""
+    """Exit statuses, the worst first: the worst of all files counts."""
 
     INVALID = 1
     UNREADABLE = 3
@@ -98,6 +98,7 @@ Examples:
 )
 @option(
     "--time-limit-seconds",
+    "time_limit_s",
     "For each file; its verdict is unknown if this is over.",
     default=60.0,
     type=click.FloatRange(min=0.0, min_open=True),
@@ -110,7 +111,7 @@ def check(
     format_name: str | None,
     keyed: bool,
     allow: tuple[str, ...],
-    time_limit_seconds: float,
+    time_limit_s: float,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -121,7 +122,7 @@ def check(
     histories are checked: files that end in .jsonl, .json, .edn, .log or .txt.
     """
     format_ = HistoryFormat(format_name) if format_name is not None else None
-    plan = Plan(model, format_, keyed, time_limit_seconds, allow)
+    plan = Plan(model, format_, keyed, time_limit_s, allow)
     if model is not None and USERS_MODEL_MARK in model:
         find_users_modules()  # models lie beside the histories
     paths = list(files_of(files))
@@ -165,7 +166,7 @@ def _tell_one(one: Checked) -> None:
         return
     click.echo(f"{one.file}: {one.verdict}: {one.report.summary}")
     tell_details(one.report)
-    click.echo(f"model {one.model}, {one.operations} operations, {one.seconds:.2f} s")
+    click.echo(f"model {one.model}, {one.operations} operations, {one.took_s:.2f} s")
 
 
 def tell_details(report: Report) -> None:
@@ -192,7 +193,7 @@ def _tell_many(results: Sequence[Checked]) -> None:
 
 def _row(one: Checked) -> list[str]:
     what = one.unreadable if one.report is None else one.report.summary
-    figures = [str(one.operations), f"{one.seconds:.2f}"]
+    figures = [str(one.operations), f"{one.took_s:.2f}"]
     return [one.file, one.verdict, one.model or "", *figures, what or ""]
 
 
@@ -202,7 +203,7 @@ def _as_dict(one: Checked) -> dict[str, object]:
         "verdict": one.verdict,
         "model": one.model,
         "operations": one.operations,
-        "seconds": round(one.seconds, 3),
+        "seconds": round(one.took_s, 3),
     }
     if one.report is None:
         return {**told, "error": one.unreadable}

@@ -20,13 +20,13 @@ from jepsen_like.history.reading import HistoryFormat, read_history
 from jepsen_like.users_modules import find_users_modules
 from jepsen_like.workers import workers
 
-# What a folder's files are taken as histories by; others beside them, such as notes, are not.
+# Suffixes of histories in a folder; other files, such as notes, are left out.
 SUFFIXES = frozenset({".edn", ".json", ".jsonl", ".log", ".txt"})
 USERS_MODEL_MARK = ":"
 
 
 class Plan(NamedTuple):
-    """How each file is checked. `model` None: as its header or its functions say."""
+    """How each file is checked. If `model` is None, its header or its functions name the model."""
 
     model: str | None = None
     format: HistoryFormat | None = None
@@ -41,7 +41,7 @@ class Checked(NamedTuple):
     file: str
     model: str | None
     operations: int
-    seconds: float
+    took_s: float
     report: Report | None
     unreadable: str | None
 
@@ -52,7 +52,7 @@ class Checked(NamedTuple):
 
 
 def files_of(paths: Sequence[Path]) -> Iterator[Path]:
-    """The files that are named, and the histories in the folders that are."""
+    """Yield the named files, and the histories in the named folders."""
     for path in paths:
         if path.is_dir():
             inside = sorted(path.rglob("*"))
@@ -62,7 +62,6 @@ def files_of(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def check_file(path: Path, plan: Plan) -> Checked:
-    """Read and check one file, in this process."""
     begin_s = time.monotonic()
     end_s = begin_s + plan.time_limit_s
     model, operations = plan.model, 0
@@ -80,8 +79,8 @@ def check_file(path: Path, plan: Plan) -> Checked:
         unreadable = f"{path}: {error}"
     except MemoryError:
         report = Report(Verdict.UNKNOWN, "the memory of this machine is over")
-    seconds = time.monotonic() - begin_s
-    return Checked(str(path), model, operations, seconds, report, unreadable)
+    took_s = time.monotonic() - begin_s
+    return Checked(str(path), model, operations, took_s, report, unreadable)
 
 
 def _check(history: History, model: str | None) -> Check:
@@ -98,12 +97,9 @@ def _check(history: History, model: str | None) -> Check:
 
 
 def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> Iterator[Checked]:
-    """Check files; yield each in its turn as soon as it is done.
+    """Check files, and yield each result in its turn as soon as it is known.
 
-    Args:
-        paths: the files.
-        plan: how each is checked.
-        jobs: processes; one a core unless given.
+    There is one process for each core unless `jobs` is given.
     """
     if plan.model is not None and USERS_MODEL_MARK in plan.model:
         find_users_modules()  # models lie beside the histories

@@ -1,8 +1,8 @@
 """Compares states of machines by their content: equal states give equal texts, in any process.
 
-The order of a dictionary or a set is no part of a state, nor are lists different from tuples (a
-state that went through JSON or msgpack is the same). Functions, locks, loggers, files and other
-objects without content that can be seen count by their type, and so does what is nested too deep.
+The order of a dictionary or a set is no part of a state, nor do lists differ from tuples (a state
+that went through JSON or msgpack is the same). Functions, locks, loggers, files and other objects
+without visible content count by their type, and so do parts that are nested too deep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hashlib import blake2b
 SHOWN_CHARACTERS_MAX = 160
 # Deeper parts of a state are not compared: each level takes some of Python's stack.
 LEVELS_MAX = 60
-# Objects of these modules are no state.
+# Objects of these modules are not part of a state.
 _MACHINERY = frozenset(
     {"_io", "_thread", "asyncio", "concurrent", "logging", "queue", "socket", "threading", "trio"}
 )
@@ -25,26 +25,26 @@ _DIGEST_BYTES = 8
 
 
 def told(value: object) -> str:
-    """A value as a text."""
+    """Return the content of a value as a text."""
     return _told(value, ())
 
 
 def digest(value: object) -> bytes:
-    """A short sum of `told`."""
+    """Return a short sum of `told`."""
     return blake2b(
         told(value).encode("utf-8", "backslashreplace"), digest_size=_DIGEST_BYTES
     ).digest()
 
 
 def shortened(text: str) -> str:
-    """A text that fits in a message."""
+    """Cut a text so that it fits in a message."""
     if len(text) <= SHOWN_CHARACTERS_MAX:
         return text
     return text[: SHOWN_CHARACTERS_MAX - 4] + " ..."
 
 
 def difference(here: object, there: object) -> str:
-    """Where two values differ, in words; empty if they do not."""
+    """Return where two values differ, in words; empty if they do not."""
     return _difference(here, there, "", 0)
 
 
@@ -82,7 +82,7 @@ def _told(value: object, inside: tuple[int, ...]) -> str:
 
 
 def _attributes(value: object) -> dict[str, object] | None:
-    """The attributes of an object of a class that Python code wrote; None for others."""
+    """Return the attributes of an object of a class that Python code wrote; None for others."""
     if not type(value).__flags__ & 1 << 9:  # Py_TPFLAGS_HEAPTYPE: made by a class statement
         return None
     if callable(value) and not hasattr(value, "__dict__"):
@@ -119,7 +119,7 @@ def _difference(here: object, there: object, path: str, depth: int) -> str:
 
 
 def _parts(here: object, there: object) -> list[tuple[str, object, object]] | None:
-    """The parts of two values of one shape, side by side."""
+    """Return the parts of two values of one shape, side by side; None if their shapes differ."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
         if told(set(here)) != told(set(there)):
             return None

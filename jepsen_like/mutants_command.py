@@ -45,7 +45,7 @@ Examples:
 
 
 def known_mutants() -> list[Mutant]:
-    """The mistakes that the harness must find, by area; tests alone look for the others."""
+    """Return the mistakes that the harness must find, by area; tests alone look for the others."""
     return sorted(
         [mutant for mutant in all_mutants().values() if mutant.area is not None],
         key=lambda mutant: AREAS.index(mutant.area),
@@ -133,7 +133,7 @@ def mutants(
 
 
 def _chosen(only: Sequence[str], areas: Sequence[str]) -> list[Mutant]:
-    """The mistakes to try. Raises UsageError for a name that no mistake has."""
+    """Return the mistakes to try. Raises UsageError for an unknown name."""
     known = known_mutants()
     unknown = set(only) - {mutant.name for mutant in known}
     if unknown:
@@ -146,7 +146,7 @@ def _chosen(only: Sequence[str], areas: Sequence[str]) -> list[Mutant]:
 
 
 def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Trial]:
-    """The trials of these mistakes. Raises TrialFailed, KeyboardInterrupt."""
+    """Yield the trials of these mistakes. Raises TrialFailed, KeyboardInterrupt."""
     simulated = [mutant for mutant in chosen if mutant.area != SERVICES]
     if jobs > 1 and len(simulated) > 1:
         with workers(min(jobs, len(simulated))) as pool:
@@ -161,8 +161,6 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
 
 
 def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
-    """The trials, with progress on standard error."""
-
     def plain(done: int) -> str | None:
         return None if done % MUTANTS_A_PLAIN_LINE else f"{done} of {count} mistakes tried"
 
@@ -184,7 +182,7 @@ def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
                 "oracle": trial.oracle,
                 "seed": trial.seed,
                 "runs": trial.runs,
-                "seconds": round(trial.seconds, 1),
+                "seconds": round(trial.took_s, 1),
             }
             for trial in trials
         ]
@@ -208,5 +206,5 @@ def _texts(trial: Trial) -> tuple[str, ...]:
         trial.oracle or "-",
         "-" if trial.seed is None else str(trial.seed),
         str(trial.runs),
-        f"{trial.seconds:.1f}",
+        f"{trial.took_s:.1f}",
     )

@@ -117,7 +117,13 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
 )
 @flag("--grown", "The group begins with one member; it adds the others.")
-@option("--check-limit-seconds", "For the checker.", default=120.0, type=click.FloatRange(1.0))
+@option(
+    "--check-limit-seconds",
+    "check_limit_s",
+    "For the checker.",
+    default=120.0,
+    type=click.FloatRange(1.0),
+)
 def run(
     workload: str | None,
     service: str | None,
@@ -133,7 +139,7 @@ def run(
     system: str | None,
     client: str,
     grown: bool,
-    check_limit_seconds: float,
+    check_limit_s: float,
 ) -> None:
     """Break a group of real processes on purpose, and check what clients saw.
 
@@ -186,7 +192,7 @@ def run(
         _tell_failure(group)
         write_run_file(folder, run_file(plan, command, one.schedule, one.result))
         sys.exit(RunExit.HARNESS_FAILED)
-    verdict = judge(one, check_limit_seconds)
+    verdict = judge(one, check_limit_s)
     write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
     told = told_run(plan, command, one.result, verdict, verdict.operations, versions())
     (folder / "report.html").write_text(page(told), encoding="utf-8")
@@ -195,7 +201,7 @@ def run(
 
 
 def _check_dirty(service: Described, dirty: str | None) -> None:
-    """Refuse a mistake that a user's service cannot be made to make."""
+    """Refuse a mistake that a user's service cannot make."""
     if dirty == EARLY_ACK and USERS_SERVICE_MARK in service.name and service.reads_results:
         raise click.UsageError(
             f"--dirty {EARLY_ACK} acknowledges before there is a result, and answered() of "
@@ -206,7 +212,7 @@ def _check_dirty(service: Described, dirty: str | None) -> None:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package of its name
+    except ModuleNotFoundError:  # a package in the name is missing
         return False
 
 
@@ -233,7 +239,7 @@ def _tell_failure(group: BaseExceptionGroup) -> None:
 
 
 class _Drawing:
-    """Shows the progress: one line in a terminal that changes, a line now and then in a pipe."""
+    """Shows the progress: a line that changes in a terminal, a line now and then in a pipe."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -254,7 +260,6 @@ class _Drawing:
             self._live.stop()
 
     def tell(self, now: Progress) -> None:
-        """Show how far the run is."""
         counts = ", ".join(f"{now.counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
         broken = "; ".join(now.broken) or "-"
         line = f"{now.phase} {now.now_s:5.1f}/{now.until_s:.0f} s  {counts}  broken: {broken}"
@@ -294,7 +299,6 @@ def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
 
 
 def _tell_gaps(rows: Sequence[GapRow]) -> None:
-    """The longest time without an answer, by fault."""
     names = ("fault", "clients", "times", "gaps", "median s", "p95 s", "max s", "cut off")
     cells = [
         (

@@ -13,6 +13,7 @@ import click
 
 from dledger.command_line.options import FILE, flag, json_option, option
 from dledger.command_line.progress import counted
+from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import (
@@ -67,10 +68,13 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @option("--seeds", "How many.", default=300, type=click.IntRange(1))
 @option("--seed", "The first one.", default=0, type=click.IntRange(0))
 @option("--nodes", "Members, or hosts; else as each seed decides.", type=click.IntRange(1, 9))
-@option("--seconds", "Virtual seconds with faults.", type=click.FloatRange(0.1))
-@option("--time-budget", "Begin no seed after so many seconds.", type=click.FloatRange(0.1))
+@option("--seconds", "fault_s", "Virtual seconds with faults.", type=click.FloatRange(0.1))
+@option(
+    "--time-budget", "budget_s", "Begin no seed after so many seconds.", type=click.FloatRange(0.1)
+)
 @option(
     "--shrink-seconds",
+    "shrink_s",
     "With --service: how long a failing run may be shortened.",
     default=30.0,
     type=click.FloatRange(0.0),
@@ -107,9 +111,9 @@ def simulate(
     seeds: int,
     seed: int,
     nodes: int | None,
-    seconds: float | None,
-    time_budget: float | None,
-    shrink_seconds: float,
+    fault_s: float | None,
+    budget_s: float | None,
+    shrink_s: float,
     jobs: int | None,
     trace: Path | None,
     diagram: Path | None,
@@ -128,14 +132,14 @@ def simulate(
         raise click.UsageError("--diagram draws runs of --service")
     if service is not None:
         _check_service(service, tier, seeded_bug)
-    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
+    plan = Plan(seed, seeds, nodes, fault_s, seeded_bug, tier, aimed, service, budget_s)
     result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
         shown = failed.seed if failed is not None else seed
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
-    short = _shrunk_failure(plan, result, shrink_seconds)
+    short = _shrunk_failure(plan, result, shrink_s)
     if diagram is not None and not (failed is not None and failed.before_run):
         _write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
@@ -168,26 +172,26 @@ def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
 
 
 def _seeds_a_minute(result: CampaignResult) -> float:
-    return result.seeds / max(result.real_seconds, 1e-9) * 60.0
+    return result.seeds / max(result.real_s, 1e-9) * 60.0
 
 
 def _speed(result: CampaignResult) -> str:
-    """How fast the seeds went: of all processes together."""
-    real_s = max(result.real_seconds, 1e-9)
+    """Return how fast the seeds went, in all processes together."""
+    real_s = max(result.real_s, 1e-9)
     events = result.coverage.counts().get("events", 0)
     per_event = f", {events / real_s:,.0f} events a second" if events else ""
-    return f"{result.virtual_seconds / real_s:.0f} times real time{per_event}"
+    return f"{result.virtual_s / real_s:.0f} times real time{per_event}"
 
 
 def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
-    hours = result.virtual_seconds / SECONDS_AN_HOUR
+    hours = result.virtual_s / SECONDS_AN_HOUR
     click.echo(
-        f"{result.seeds} seeds in {result.real_seconds:.1f} s "
+        f"{result.seeds} seeds in {result.real_s:.1f} s "
         f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours, {_speed(result)}"
     )
     for name, count in result.coverage.counts().items():
         if plan.service is not None and not count:
-            continue  # of a kind of fault that is not simulated there
+            continue  # such faults are not simulated there
         click.echo(f"  {count:>10}  {name}")
     missing = result.coverage.missing(_expected(plan))
     if plan.service is not None:
@@ -215,7 +219,7 @@ def _expected(plan: Plan) -> Sequence[str]:
 
 
 def rerun_command(plan: Plan, seed: int) -> str:
-    """The command that shows one seed of a plan again."""
+    """Return the command that runs one seed of a plan again."""
     words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
     if plan.service is not None:
         words += ["--service", plan.service]
@@ -223,8 +227,8 @@ def rerun_command(plan: Plan, seed: int) -> str:
         words += ["--tier", plan.tier]
     if plan.nodes is not None:
         words += ["--nodes", str(plan.nodes)]
-    if plan.fault_seconds is not None:
-        words += ["--seconds", str(plan.fault_seconds)]
+    if plan.fault_s is not None:
+        words += ["--seconds", str(plan.fault_s)]
     if plan.seeded_bug is not None:
         words += ["--seeded-bug", plan.seeded_bug, *["--aimed"] * plan.aimed]
     if plan.service is not None:
@@ -240,9 +244,9 @@ def _as_dict(plan: Plan, result: CampaignResult, short: Shrunk | None) -> dict[s
         "seeds": result.seeds,
         "seeds_per_minute": round(_seeds_a_minute(result), 1),
         "events_per_second": round(
-            result.coverage.counts().get("events", 0) / max(result.real_seconds, 1e-9)
+            result.coverage.counts().get("events", 0) / max(result.real_s, 1e-9)
         ),
-        "simulated_hours": result.virtual_seconds / SECONDS_AN_HOUR,
+        "simulated_hours": result.virtual_s / SECONDS_AN_HOUR,
         "coverage": result.coverage.counts(),
         "never_reached": result.coverage.missing(expected),
         "failure": None
@@ -260,13 +264,14 @@ STEPS_SHOWN_MAX = 12
 
 
 def _shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
-    """The short schedule of the seed that failed; None if none did, or it does not fail again.
+    """Return the short schedule of the seed that failed.
 
-    None as well if the seed has no schedule, since the code that says what clients do raised.
+    None if none failed, if it does not fail again, or if it has no schedule because the user's code
+    that draws clients' calls raised.
     """
     if plan.service is None or result.broken is None or result.broken.before_run:
         return None
-    return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_seconds, budget_s)
+    return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_s, budget_s)
 
 
 def _report_checks(plan: Plan) -> None:
@@ -278,7 +283,6 @@ def _report_checks(plan: Plan) -> None:
 
 
 def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
-    """Print what broke, the short schedule, and the test."""
     broken = result.broken
     assert broken is not None
     assert plan.service is not None
@@ -295,8 +299,8 @@ def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) ->
     click.echo("")
     click.echo(
         f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
-        f"{_counted(operations, 'operation')}, {_counted(schedule.faults, 'fault')}, "
-        f"{_counted(schedule.nodes, 'member')}, {schedule.seconds:.3f} virtual seconds"
+        f"{in_words(operations, 'operation')}, {in_words(schedule.faults, 'fault')}, "
+        f"{in_words(schedule.nodes, 'member')}, {schedule.length_s:.3f} virtual seconds"
     )
     for step in schedule.steps:
         click.echo(f"  {step}")
@@ -314,10 +318,11 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
         schedule = short.schedule
     else:
         service = loaded(plan.service).service
-        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_seconds)
+        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_s)
     world = recorded(plan.service, schedule)
     journal, failure = world.journal, world.failure
     assert journal is not None
+    left_out = len(schedule.steps) - STEPS_SHOWN_MAX
     page = space_time_page(
         SpaceTime(
             title=f"{plan.service}, seed {schedule.seed}",
@@ -326,9 +331,9 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
             events=list(journal.events),
             idle=IDLE,
             facts=[
-                f"{schedule.nodes} members, {schedule.seconds:.3f} virtual seconds with faults",
+                f"{schedule.nodes} members, {schedule.length_s:.3f} virtual seconds with faults",
                 *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
-                *_more(len(schedule.steps) - STEPS_SHOWN_MAX),
+                *([f"and {left_out} more steps"] if left_out > 0 else []),
             ],
             test=pasted_test(plan.service, schedule, failure) if failure is not None else "",
         )
@@ -336,24 +341,15 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
     path.write_text(page, encoding="utf-8")
 
 
-def _more(number: int) -> list[str]:
-    return [f"and {number} more steps"] if number > 0 else []
-
-
 def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:
-    """The shrunk failure for a program."""
     if short is None or plan.service is None:
         return None
     return {
         "steps": [str(step) for step in short.schedule.steps],
         "nodes": short.schedule.nodes,
-        "seconds": short.schedule.seconds,
+        "seconds": short.schedule.length_s,
         "promise": short.failure.promise,
         "how": short.failure.how,
         "runs": short.runs,
         "test": pasted_test(plan.service, short.schedule, short.failure),
     }
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

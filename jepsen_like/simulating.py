@@ -1,4 +1,4 @@
-"""What `jepsen_like` exports: all that a simulated group needs in a test."""
+"""The exports of `jepsen_like`: all that a test needs of a simulated group."""
 
 from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure

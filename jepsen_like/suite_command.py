@@ -1,4 +1,4 @@
-"""`jepsen-like suite`: many runs one after another, and a table of what came of them."""
+"""`jepsen-like suite`: many runs one after another, and a table of their results."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
 from jepsen_like.chaos.suites.suite_folder import OtherSuite, SuiteFolder, SuitePlan
 from jepsen_like.chaos.watcher.watched import watched
+from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.report.suite_page import SuiteRun, suite_page
 from jepsen_like.report.told_run import RunExit
 
@@ -37,7 +38,7 @@ NAMES = (
     "max s",
 )
 TEXTS = ("run", "workload", "nemeses", "verdict", "longest gap of writes, after")
-# The worst comes first: what a suite with such a run ends with.
+# The worst first: a suite with such a run ends with its status.
 WORST_FIRST = (RunExit.VIOLATION, RunExit.HARNESS_FAILED, RunExit.UNDECIDED)
 
 EPILOG = """\b
@@ -124,9 +125,9 @@ def suite(
         _write(folder, plan, command, series.runs)
 
     series = Series(folder, plan, _tell_begin, ended)
-    seconds = float("inf") if hours is None else hours * SECONDS_AN_HOUR
+    budget_s = float("inf") if hours is None else hours * SECONDS_AN_HOUR
     with watched():
-        trio.run(_made, series, planned(names, seed, rounds), seconds)
+        trio.run(_made, series, planned(names, seed, rounds), budget_s)
     _write(folder, plan, command, series.runs)
     _tell_table(series.runs)
     _tell_findings(series.runs)
@@ -134,8 +135,8 @@ def suite(
     sys.exit(_exit_of(series.runs, stopped=series.stopped))
 
 
-async def _made(series: Series, runs: Iterable[Planned], seconds: float) -> None:
-    await series.make(runs, trio.current_time() + seconds)
+async def _made(series: Series, runs: Iterable[Planned], budget_s: float) -> None:
+    await series.make(runs, trio.current_time() + budget_s)
 
 
 def _again(plan: SuitePlan, folder: SuiteFolder, rounds: int | None) -> str:
@@ -174,11 +175,11 @@ def _write(folder: SuiteFolder, plan: SuitePlan, command: str, runs: Sequence[Ma
     ]
     outcome = _exit_of(runs, stopped=False)
     title = f"Suite of {', '.join(plan.suites)}"
-    folder.replace(INDEX_FILE, suite_page(title, command, outcome, rows))
+    write_whole(folder.path / INDEX_FILE, suite_page(title, command, outcome, rows))
 
 
 def _page_of(folder: SuiteFolder, run: MadeRun) -> str:
-    """The report of a run, or its output if it came to none."""
+    """Return the report of a run, or its output if it has no report."""
     report = f"{run.name}/report.html"
     return report if (folder.path / report).exists() else f"{run.name}.txt"
 

@@ -1,4 +1,4 @@
-"""Code of users, which is found by `module:name`, and its errors, each in one line."""
+"""The code of users, which is found by `module:name`, and its errors, each in one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import traceback
 from collections.abc import Callable
 from types import ModuleType
 
-# The folder of the library's own code: a user's error is told by the last line outside of it.
+# The folder of the library's own code: an error is located by the last line outside of it.
 _OURS = __file__.rsplit("/", 2)[0]
 _PACKAGES = tuple(f"{_OURS}/{name}/" for name in ("dledger", "jepsen_like"))
 
 
 def raised_in(error: BaseException) -> str:
-    """The type and text of an error, and the user's line that it comes from."""
+    """Return the type and text of an error, and the user's line that it comes from."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith(_PACKAGES)]
     shown = theirs or list(frames)
@@ -29,7 +29,6 @@ def raised_in(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """The type and text of an error."""
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 

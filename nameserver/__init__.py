@@ -1,5 +1,5 @@
-"""The name server: tells clients where topics live, from what brokers last told it.
+"""The name server: tells clients which brokers serve a topic, from the brokers' registrations.
 
-It keeps nothing on disk and knows no other name server. Brokers register with all of them every 30
-seconds and on every change; clients ask any.
+It keeps no routes on disk and knows no other name server. Brokers register with all name servers
+every 30 seconds and on every change; clients ask any.
 """

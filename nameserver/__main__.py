@@ -1,4 +1,4 @@
-"""`python -m nameserver`: `command_entry` loads the command, and says what fails then."""
+"""`python -m nameserver`: `command_entry` loads the command, and reports a failure to load."""
 
 import command_entry
 

@@ -1,4 +1,4 @@
-"""Errors of the name server. The asker gets their text as the remark of its reply."""
+"""Errors of the name server. The client gets their text as the remark of its reply."""
 
 from remoting.wire.errors import RemotingError
 
@@ -7,11 +7,11 @@ class StaleMaster(RemotingError):
     """A broker registers as master while a newer master of its name is known.
 
     Attributes:
-        broker_name: the name both have.
+        broker_name: the name of both.
         address: the broker that registered.
         state_version: its term.
-        master_address: the master that is known.
-        master_state_version: that one's term.
+        master_address: the known master.
+        master_state_version: the master's term.
     """
 
     broker_name: str
@@ -26,12 +26,7 @@ class StaleMaster(RemotingError):
 
 
 class TableFull(RemotingError):
-    """A table of the name server has reached its limit; what is in it stays.
-
-    Attributes:
-        table: which table.
-        limit: how many entries it may have.
-    """
+    """A table of the name server has reached its limit; its entries stay."""
 
     table: str
     limit: int
@@ -39,7 +34,7 @@ class TableFull(RemotingError):
 
 
 class RegistrationRefused(RemotingError):
-    """A registration that cannot be meant as it is.
+    """A registration with impossible values.
 
     Attributes:
         reason: what is wrong and what to do.
@@ -49,11 +44,7 @@ class RegistrationRefused(RemotingError):
 
 
 class BrokerAlive(RemotingError):
-    """A connection speaks for a broker that lives on a connection from another host.
-
-    Attributes:
-        address: the broker.
-    """
+    """A request changes a broker that is registered by another host, whose connection is open."""
 
     address: str
     _template = (
@@ -67,24 +58,19 @@ class NameHeld(RemotingError):
 
     Attributes:
         broker_name: the name.
-        seconds: how long the proof is required yet, if no broker registers with it meanwhile.
+        required_s: how long the proof remains required, if no broker registers with it meanwhile.
     """
 
     broker_name: str
-    seconds: float
+    required_s: float
     _template = (
         "broker name {broker_name:.80} is held by another group: choose another name, or end that "
-        "group and wait {seconds:.0f} s"
+        "group and wait {required_s:.0f} s"
     )
 
 
 class SettingFileUnreadable(RemotingError):
-    """The file of settings cannot be used.
-
-    Attributes:
-        path: the file.
-        reason: what is wrong with it.
-    """
+    """The file of settings cannot be used."""
 
     path: str
     reason: str
@@ -92,12 +78,7 @@ class SettingFileUnreadable(RemotingError):
 
 
 class SettingNotKept(RemotingError):
-    """A setting could not be written to its file, and is not in force.
-
-    Attributes:
-        path: the file.
-        reason: what the disk said.
-    """
+    """A setting could not be written to its file, and is not in force."""
 
     path: str
     reason: str

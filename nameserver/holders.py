@@ -1,4 +1,4 @@
-"""Which groups hold broker names by a proof, and which did."""
+"""The groups that hold broker names by a proof, and those that held them before."""
 
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -7,11 +7,11 @@ from typing import Final
 from nameserver import limits
 from nameserver.errors import NameHeld, TableFull
 
-# How long a group's proof is required after its last broker has gone: until the next leader has
-# registered.
-PROOF_KEPT_SECONDS: Final = 10.0
+# A group's proof stays required for this time after its last broker has gone, so that the next
+# leader can register.
+PROOF_KEPT_S: Final = 10.0
 
-# Groups that held a name before others: as many as may hold one. They are no more than 300 bytes.
+# The most former holders: as many as there are holders. Each takes at most 300 bytes.
 MAX_FORMER: Final = limits.MAX_BROKERS
 
 
@@ -20,10 +20,10 @@ class _Holder:
     """A group that holds a name.
 
     Attributes:
-        proof: what its members share.
+        proof: the shared proof of its members.
         since: its first registration.
         last: its last one.
-        until: when its proof is no more required.
+        until: when its proof is no longer required.
     """
 
     proof: str
@@ -34,17 +34,17 @@ class _Holder:
 
 @dataclass(slots=True)
 class _Former:
-    """A group that has held a name, and how many seconds in all."""
+    """A group that held a name before, and for how many seconds."""
 
     proof: str
-    seconds: float
+    held_s: float
 
 
 class Holders:
-    """By broker name; times are seconds on the caller's clock.
+    """The holders by broker name; times are seconds on the caller's clock.
 
-    While a group is away, another one may take its name: it may be its successor. But a stranger
-    may, too. So the one that has held the name longer takes it back as soon as it returns.
+    While a group is away, another one may take its name, such as its successor. But a stranger may
+    take it, too. So the group that has held the name longer takes it back when it returns.
     """
 
     def __init__(self) -> None:
@@ -60,73 +60,77 @@ class Holders:
         Raises:
             NameHeld: another group holds the name, and has held it longer than this one.
             TableFull: too many names are held.
-            RegistrationRefused: no such proof can be meant.
+            RegistrationRefused: the proof is too long or unprintable.
         """
         if proof:
             limits.check_text("groupProof", proof, limits.MAX_PROOF_CHARACTERS)
         held = self._holders.get(broker_name)
         if held is not None and now >= held.until:
-            self._leave(broker_name)
+            self._drop(broker_name)
             held = None
         if held is None:
             if proof and len(self._holders) >= limits.MAX_BROKERS:
                 raise TableFull("proofs of groups", limits.MAX_BROKERS)
-        elif not (_is_same(held.proof, proof) or self._returns(broker_name, proof, held)):
+        elif not (_is_same(held.proof, proof) or self._was_here_longer(broker_name, proof, held)):
             raise NameHeld(broker_name, held.until - now)
 
     def is_new(self, broker_name: str, proof: str) -> bool:
-        """Whether a registration that was checked takes the name from others."""
+        """Return whether a checked registration takes the name from others."""
         held = self._holders.get(broker_name)
         return bool(proof) and (held is None or not _is_same(held.proof, proof))
 
     def hold(self, broker_name: str, proof: str, until: float, now: float) -> None:
-        """A group has registered. Its proof is required until then, and some seconds longer."""
+        """Note a registration. The proof stays required until then, and PROOF_KEPT_S
+        longer.
+        """
         if self.is_new(broker_name, proof):
-            taken_from = self._leave(broker_name)
+            taken_from = self._drop(broker_name)
             former = self._former.get(broker_name)
-            seconds = 0.0
+            held_s = 0.0
             if former is not None and _is_same(former.proof, proof):
-                seconds = former.seconds
+                held_s = former.held_s
                 del self._former[broker_name]
                 if taken_from is not None:
                     self._remember(broker_name, taken_from)
-            self._holders[broker_name] = _Holder(proof, now - seconds, now, 0.0)
+            self._holders[broker_name] = _Holder(proof, now - held_s, now, 0.0)
         held = self._holders[broker_name]
-        held.last, held.until = now, until + PROOF_KEPT_SECONDS
+        held.last, held.until = now, until + PROOF_KEPT_S
 
     def has_gone(self, broker_name: str, now: float) -> None:
-        """The last broker of a name has gone."""
+        """Note that the last broker of a name has gone."""
         if (held := self._holders.get(broker_name)) is not None:
-            held.until = min(held.until, now + PROOF_KEPT_SECONDS)
+            held.until = min(held.until, now + PROOF_KEPT_S)
 
     def expire(self, now: float) -> None:
-        """Require no more what is over."""
+        """Drop holders whose time is over."""
         for name in [name for name, held in self._holders.items() if held.until <= now]:
-            self._leave(name)
+            self._drop(name)
 
-    def _returns(self, broker_name: str, proof: str, held: _Holder) -> bool:
-        """Whether the group with this proof has held the name longer than its present holder."""
+    def _was_here_longer(self, broker_name: str, proof: str, held: _Holder) -> bool:
+        """Return whether the group with this proof has held the name longer than its present
+        holder.
+        """
         former = self._former.get(broker_name)
         if former is None or not _is_same(former.proof, proof):
             return False
-        return former.seconds > held.last - held.since
+        return former.held_s > held.last - held.since
 
-    def _leave(self, broker_name: str) -> _Former | None:
-        """The holder holds the name no more."""
+    def _drop(self, broker_name: str) -> _Former | None:
+        """Drop the holder of a name; remember and return it as a former one."""
         held = self._holders.pop(broker_name, None)
         if held is None:
             return None
         left = _Former(held.proof, held.last - held.since)
         former = self._former.get(broker_name)
-        if former is None or former.seconds < left.seconds:
+        if former is None or former.held_s < left.held_s:
             self._remember(broker_name, left)
         return left
 
     def _remember(self, broker_name: str, left: _Former) -> None:
-        """Remember who held a name; if there are too many, those who did so longest."""
+        """Remember a former holder; with too many, keep those that held a name longest."""
         self._former[broker_name] = left
         if len(self._former) > MAX_FORMER:
-            del self._former[min(self._former, key=lambda name: self._former[name].seconds)]
+            del self._former[min(self._former, key=lambda name: self._former[name].held_s)]
 
 
 def _is_same(held: str, shown: str) -> bool:

@@ -1,7 +1,7 @@
 """Every limit of the name server, with its reason.
 
 RocketMQ's own limits are 127 characters for a topic and 255 for a group. The totals bound what all
-brokers and operators together can make a name server hold, since any connection may speak as both.
+brokers and operators together can store in a name server, since any connection may speak as both.
 """
 
 from typing import Final
@@ -33,14 +33,14 @@ MAX_CLUSTER_CHARACTERS: Final = 255
 # The longest host name in brackets, and a port.
 MAX_ADDRESS_CHARACTERS: Final = 262
 
-# Class filter servers are a thing of the past; a broker had a few of them.
+# Class filter servers are obsolete; a broker had a few of them.
 MAX_FILTER_SERVERS: Final = 16
 
-# Clients make a list of as many queues. RocketMQ's benchmark topic has 1024.
+# Clients make a list of all queues of a topic. RocketMQ's benchmark topic has 1024.
 MAX_QUEUES: Final = 16_384
 
-# Permissions and system flags are an int of Java. RocketMQ's brokers take any from their clients:
-# to refuse some would refuse a broker with all of its topics.
+# Permissions and system flags are ints of Java. RocketMQ's brokers accept any from their clients:
+# refusing one would refuse a broker with all its topics.
 MIN_FLAGS: Final = -(1 << 31)
 MAX_FLAGS: Final = (1 << 31) - 1
 
@@ -51,29 +51,25 @@ MAX_BROKER_ID: Final = (1 << 63) - 1
 # hundred years. A number that no election can reach would keep each later leader out.
 MAX_STATE_VERSION: Final = 1 << 42
 
-# While a master of the name lives, another may say at most this many elections more than it: a
-# thousand a second for a quarter of an hour, in which it would have expired.
+# While a master of the name lives, another one may be at most this many elections ahead: a thousand
+# a second for a quarter of an hour, in which the first would have expired.
 MAX_STATE_VERSION_STEP: Final = 1 << 20
 
 # The body of a request that adds a topic's queues: 4096 broker names.
 MAX_ADDED_ROUTE_BYTES: Final = 1024 * 1024
 
-# Three numbers.
+# A data version is three numbers.
 MAX_DATA_VERSION_BYTES: Final = 4096
 
-# An operator types them. Together they must fit into the reply to a registration when they are
-# order configurations, also when each character is written as twelve bytes.
+# Operators type settings. If they are order configurations, they must all fit into the reply to a
+# registration, even with twelve bytes for each character.
 MAX_SETTINGS: Final = 4096
 MAX_VALUE_CHARACTERS: Final = 16 * 1024
 MAX_SETTINGS_CHARACTERS: Final = 1024 * 1024
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic whose name RocketMQ would not take.
-
-    Raises:
-        RegistrationRefused: it is empty, too long or has characters that cannot be printed.
-    """
+    """Refuse a topic whose name is empty, too long or not printable. Raises RegistrationRefused."""
     if len(topic) <= MAX_TOPIC_CHARACTERS and topic and topic.isprintable():
         return
     limit = MAX_TOPIC_CHARACTERS
@@ -84,11 +80,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_text(field: str, text: str, max_characters: int) -> None:
-    """Refuse a text that no table may hold.
-
-    Raises:
-        RegistrationRefused: it is empty, too long or has characters that cannot be printed.
-    """
+    """Refuse a text that is empty, too long or not printable. Raises RegistrationRefused."""
     if len(text) > max_characters:
         raise RegistrationRefused(
             f"{field} {text[:40]!r}... has {len(text)} characters, at most {max_characters} are "
@@ -97,4 +89,21 @@ def check_text(field: str, text: str, max_characters: int) -> None:
     if not text or not text.isprintable():
         raise RegistrationRefused(
             f"{field} {text[:60]!r} is empty or cannot be printed: give it a name"
+        )
+
+
+def check_queues(topic: str, read: int, write: int, permission: int, system_flag: int) -> None:
+    """Refuse numbers of a topic that would make clients hold too many queues.
+
+    Raises RegistrationRefused.
+    """
+    if not (
+        0 <= read <= MAX_QUEUES
+        and 0 <= write <= MAX_QUEUES
+        and MIN_FLAGS <= permission <= MAX_FLAGS
+        and MIN_FLAGS <= system_flag <= MAX_FLAGS
+    ):
+        raise RegistrationRefused(
+            f"topic {topic:.127}: {read} and {write} queues, permission {permission}, system flag "
+            f"{system_flag}: send 0 to {MAX_QUEUES} queues and flags of 32 bits"
         )

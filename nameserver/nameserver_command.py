@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# What keeps it from serving; told in one line.
+# Errors of the start, reported in one line.
 _PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
 
@@ -87,7 +87,7 @@ def main(
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
-    """Read "10.0.0.0/8,127.0.0.1"; None: all there are."""
+    """Parse "10.0.0.0/8,127.0.0.1"; None stands for all networks."""
     if text is None:
         return None
     try:
@@ -97,7 +97,6 @@ def _networks(text: str | None) -> tuple[Network, ...] | None:
 
 
 def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
-    """Whether a host is in one of the networks."""
     if networks is None:
         return True
     address = ipaddress.ip_address(host.partition("%")[0])
@@ -107,7 +106,6 @@ def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
 async def _serve(
     address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
 ) -> None:
-    """Serve until a signal, or the end of standard input."""
     with (
         watched_loop(),
         ending_signals() as signals,
@@ -125,6 +123,6 @@ async def _serve(
 
 
 async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
-    """SIGHUP asks for a reload, and ends nothing: all that changes is told by requests."""
+    """Log SIGHUP, which asks for a reload: routes and settings change only by requests."""
     async for _ in hangups:
         _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")

@@ -1,4 +1,4 @@
-"""What the name server answers to each request."""
+"""The name server's answers to requests."""
 
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.errors import RegistrationRefused
 from nameserver.limits import MAX_ADDED_ROUTE_BYTES, MAX_DATA_VERSION_BYTES
-from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable, Speaker
+from nameserver.routes import BROKER_TIMEOUT_S, RouteTable
 from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
@@ -41,7 +42,7 @@ from remoting.wire.loose_json import compact_json
 _UNIT: Final = 1
 _UNIT_SUBSCRIPTION: Final = 2
 
-# Lists kept at once; all but those of clusters are five.
+# Lists kept at once; besides the lists of clusters there are five.
 _MAX_LISTS: Final = 8
 
 _TOPICS_A_STEP: Final = 512
@@ -49,7 +50,7 @@ _TOPICS_A_STEP: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Where a request came from, and when.
+    """The origin of a request, and its time.
 
     Attributes:
         connection: identifies the connection.
@@ -63,14 +64,13 @@ class Asker:
 
     @property
     def speaker(self) -> Speaker:
-        """The asker as the route table knows it."""
         return Speaker(self.connection, self.host)
 
 
 class _Lists:
     """Bodies that list topics or brokers, made once for each change of the routes.
 
-    A list of 200 000 topics takes a tenth of a second in all; a client may ask for it without end.
+    A list of 200 000 topics takes a tenth of a second; a client may request it repeatedly.
     """
 
     def __init__(self, routes: RouteTable) -> None:
@@ -81,7 +81,7 @@ class _Lists:
     def body(
         self, what: Hashable, steps: Generator[None, None, bytes]
     ) -> Generator[None, None, bytes]:
-        """The body of `what`, which `steps` return, unless it is known."""
+        """Return the body of `what`, made by `steps` unless it is known."""
         body = self._known(what)
         if body is None:
             changes = self._routes.changes
@@ -93,7 +93,7 @@ class _Lists:
     def topics(
         self, what: Hashable, steps: Generator[None, None, list[str]]
     ) -> Generator[None, None, bytes]:
-        """The body of `what`, a list of the topics that `steps` return, unless it is known."""
+        """Return the body of `what`, a list of the topics from `steps`, unless it is known."""
         return self.body(what, _topic_list(steps))
 
     def _known(self, what: Hashable) -> bytes | None:
@@ -115,9 +115,9 @@ class Processors:
     """Answers requests from a route table and a table of settings.
 
     Args:
-        routes: what brokers told.
-        settings: what operators stored.
-        may_change: whether a host may register brokers and change what is told of them.
+        routes: the registrations of brokers.
+        settings: the settings of operators.
+        may_change: returns whether a host may register brokers and change routes and settings.
     """
 
     def __init__(
@@ -168,9 +168,7 @@ class Processors:
         asker: Asker,
         command: Command,
     ) -> Command | Steps | None:
-        """Answer what changes routes or settings, or keeps a broker alive: to brokers and operators
-        alone, where it is said who they are.
-        """
+        """Answer a request that changes routes or settings, or refuse its host."""
         if self._may_change(asker.host):
             return function(asker, command)
         return command.reply(
@@ -183,7 +181,7 @@ class Processors:
 
     def _route(self, _asker: Asker, command: Command) -> Command | Steps:
         topic = command.text("topic")
-        if self._routes.is_long(topic):
+        if self._routes.places.is_long(topic):
             return self._long_route(command, topic)
         route = self._routes.route(topic)
         if route is None:
@@ -218,10 +216,11 @@ class Processors:
         return command.reply(body=body)
 
     def _system_topics(self, _asker: Asker, command: Command) -> Steps:
-        """The names of clusters and brokers: brokers make topics of these names for tools' probes.
+        """List the names of clusters and brokers: brokers make topics of these names for tools'
+        probes.
 
-        A name that is not a topic, since no topic may be called so, is left out: tools take the
-        whole list for topics.
+        A name without a topic, because its characters are not allowed in topics, is left out: tools
+        take the whole list for topics.
         """
         info = yield from self._routes.cluster_info_in_steps()
         address = next((data.master for data in info.brokers.values() if data.master), None)
@@ -266,7 +265,7 @@ class Processors:
             ha_address=command.fields.get("haServerAddr", ""),
             direct_address=command.fields.get("directAddr", ""),
             proof=command.fields.get("groupProof", ""),
-            timeout_seconds=_timeout_seconds(command, "heartbeatTimeoutMillis"),
+            timeout_s=_timeout_s(command, "heartbeatTimeoutMillis"),
         )
         fields = {}
         if master is not None:
@@ -279,12 +278,12 @@ class Processors:
         return command.reply()
 
     def _data_version(self, asker: Asker, command: Command) -> Command:
-        """Whether a broker must register again; when it need not, this is its sign of life."""
+        """Answer whether a broker must register again; if not, this is its sign of life."""
         told = DataVersion.from_json(
             JsonObject.parse("data version", command.body, MAX_DATA_VERSION_BYTES)
         )
         identity = _identity(command)
-        live = self._routes.live(identity.address)
+        live = self._routes.brokers.by_address.get(identity.address)
         is_known = live is not None and live.identity == identity
         changed = live is None or not is_known or live.data_version != told
         if not changed:
@@ -342,7 +341,7 @@ class Processors:
         return command.reply(body=encode_table(table))
 
     def _configuration(self, _asker: Asker, command: Command) -> Command:
-        text = {"brokerTimeoutSeconds": f"{BROKER_TIMEOUT_SECONDS:.0f}"}
+        text = {"brokerTimeoutSeconds": f"{BROKER_TIMEOUT_S:.0f}"}
         return command.reply(body=encode_properties_text(text))
 
     def _refuse_configuration(self, _asker: Asker, command: Command) -> Command:
@@ -353,7 +352,6 @@ class Processors:
 
 
 def _identity(command: Command) -> BrokerIdentity:
-    """The identity that a broker's request states."""
     return BrokerIdentity(
         command.text("clusterName"),
         command.text("brokerName"),
@@ -362,7 +360,7 @@ def _identity(command: Command) -> BrokerIdentity:
     )
 
 
-def _timeout_seconds(command: Command, name: str) -> float:
-    """A timeout in milliseconds from the field `name`, or RocketMQ's."""
-    milliseconds = command.integer(name, 0)
-    return milliseconds / 1000 if milliseconds > 0 else BROKER_TIMEOUT_SECONDS
+def _timeout_s(command: Command, name: str) -> float:
+    """Return a timeout in milliseconds from the field `name`, or RocketMQ's."""
+    asked_ms = command.integer(name, 0)
+    return asked_ms / 1000 if asked_ms > 0 else BROKER_TIMEOUT_S

@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 # RocketMQ's port.
 NAMESERVER_PORT: Final = 9876
 
-# The longest wait between two looks at expired brokers; with a broker that is to expire sooner,
-# the look comes when that is due.
-SCAN_SECONDS: Final = 10.0
+# The longest wait between two checks for expired brokers. A broker that expires sooner is dropped
+# in time.
+SCAN_S: Final = 10.0
 
 
 async def serve_nameserver(
@@ -45,11 +45,11 @@ async def serve_nameserver(
     Args:
         host: the address to listen on.
         port: 0 takes a free one.
-        task_status: told the address listened on.
-        limits: what is taken; the defaults when None.
-        tls: how TLS is taken; only plain connections when None.
-        settings_file: where settings (100-102) are kept; only in memory when None.
-        may_change: whether a host may register brokers and change what is told of them.
+        task_status: gets the address listened on.
+        limits: the defaults if None.
+        tls: only plain connections if None.
+        settings_file: where settings (100-102) are kept; only in memory if None.
+        may_change: returns whether a host may register brokers and change routes and settings.
 
     Raises:
         SettingFileUnreadable: the file of settings cannot be used.
@@ -67,7 +67,7 @@ async def serve_nameserver(
 
 
 def _settings(path: Path | None) -> SettingTable:
-    """The settings as they were kept; each change is kept before it is answered."""
+    """Load the settings; each change is written to the file before it is answered."""
     settings = SettingTable()
     if path is not None:
         file = SettingFile(path)
@@ -84,42 +84,37 @@ def _settings(path: Path | None) -> SettingTable:
 
 
 async def _scan(routes: RouteTable) -> None:
-    """Drop brokers when their time comes."""
     while True:
         now = trio.current_time()
         expiry = routes.next_expiry()
-        await trio.sleep_until(
-            now + SCAN_SECONDS if expiry is None else min(expiry, now + SCAN_SECONDS)
-        )
+        await trio.sleep_until(now + SCAN_S if expiry is None else min(expiry, now + SCAN_S))
         for live in routes.expire(trio.current_time()):
             _log.warning(
                 "broker %s (%s, id %d) was silent for %.0f s and is dropped",
                 quoted(live.identity.address),
                 quoted(live.identity.broker_name),
                 live.identity.broker_id,
-                live.timeout_seconds,
+                live.timeout_s,
             )
 
 
 async def _forget(routes: RouteTable) -> None:
-    """Forget the topics of brokers that are gone, between other work."""
+    """Forget the topics of brokers that are gone, in steps."""
     while True:
         leaving = trio.Event()
-        routes.on_leaving = leaving.set
+        routes.places.on_leaving = leaving.set
         await leaving.wait()
-        while routes.forget_some():
+        while routes.places.forget_some():
             await trio.lowlevel.checkpoint()
 
 
 class _Handler:
-    """Answers requests; drops brokers whose connection closes."""
-
     def __init__(self, routes: RouteTable, processors: Processors) -> None:
         self._routes = routes
         self._table = processors.table
 
     def on_open(self, connection: Connection) -> None:
-        """A connection is a broker's only once it registers."""
+        pass
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
         return answer_each(connection, commands, self._answer)

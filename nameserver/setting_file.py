@@ -1,4 +1,4 @@
-"""The settings that operators stored, in a file of RocketMQ's format (its kvConfig.json)."""
+"""The file of the settings of operators, in RocketMQ's format (its kvConfig.json)."""
 
 import os
 from pathlib import Path
@@ -10,26 +10,18 @@ from remoting.bodies.json_object import JsonObject
 from remoting.wire.errors import RemotingError
 from remoting.wire.loose_json import compact_json
 
-# All settings, each character as twelve bytes, and names.
+# All settings, with twelve bytes for each character, and names.
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 class SettingFile:
-    """Keeps settings over restarts.
-
-    Args:
-        path: of the file; it need not exist.
-    """
+    """Keeps settings over restarts. The file at `path` need not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def load(self, settings: SettingTable) -> None:
-        """Take over what the file has.
-
-        Raises:
-            SettingFileUnreadable: it cannot be read, or is no such file.
-        """
+        """Put the settings of the file into the table. Raises SettingFileUnreadable."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -46,7 +38,7 @@ class SettingFile:
             raise SettingFileUnreadable(str(self._path), str(error)) from None
 
     def save(self, settings: SettingTable) -> None:
-        """Replace the file; durable when this returns. Raises OSError."""
+        """Replace the file; it is durable when this returns. Raises OSError."""
         body = compact_json({"configTable": settings.everything()}).encode()
         beside = self._path.with_name(self._path.name + ".new")
         with beside.open("wb") as file:

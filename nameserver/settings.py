@@ -15,14 +15,12 @@ from nameserver.limits import (
 )
 from remoting.bodies.order_conf import read_order_conf
 
-# The namespace of static queue lists: topic -> "brokerName:count;...". It goes into routes.
+# The namespace of static queue lists: topic -> "brokerName:count;...". Routes include them.
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 
 class SettingTable:
-    """Values by namespace and key."""
-
-    # Called after each change; a change that it raises for is undone.
+    # Called after each change; if it raises, the change is undone.
     keep: Callable[[], None] | None = None
 
     def __init__(self) -> None:
@@ -36,9 +34,9 @@ class SettingTable:
         Raises:
             TableFull: there are too many, the setting is over 16384 characters, or all of them
                 are over 1048576.
-            RegistrationRefused, BodyMalformed: it is an order configuration, and its topic or its
-                value cannot be one; clients would fail at it.
-            SettingNotKept: see `keep`.
+            RegistrationRefused, BodyMalformed: the topic or the value of an order configuration is
+                invalid; clients would fail at it.
+            SettingNotKept: from `keep`.
         """
         if namespace == ORDER_TOPIC_NAMESPACE and len(value) <= MAX_VALUE_CHARACTERS:
             check_topic(key)
@@ -59,11 +57,10 @@ class SettingTable:
         self._keep(namespace, key, before)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """A value, or None."""
         return self._namespaces.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Remove a value; false when there was none. Raises SettingNotKept: see `keep`."""
+        """Remove a value; return False if there was none. Raises SettingNotKept."""
         before = self.get(namespace, key)
         if before is None:
             return False
@@ -72,15 +69,12 @@ class SettingTable:
         return True
 
     def all_of(self, namespace: str) -> dict[str, str]:
-        """Every value of a namespace by key."""
         return dict(self._namespaces.get(namespace, {}))
 
     def everything(self) -> Mapping[str, Mapping[str, str]]:
-        """Every value by namespace and key."""
         return self._namespaces
 
     def _set(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value; None removes it."""
         known = self._namespaces.setdefault(namespace, {})
         before = known.pop(key, None)
         if before is not None:
@@ -94,7 +88,7 @@ class SettingTable:
             del self._namespaces[namespace]
 
     def _keep(self, namespace: str, key: str, before: str | None) -> None:
-        """Have a change kept, or undo it."""
+        """Have `keep` write a change, or undo it."""
         if self.keep is None:
             return
         try:
@@ -105,5 +99,4 @@ class SettingTable:
 
 
 def _characters(namespace: str, key: str, value: str) -> int:
-    """The size of one setting."""
     return len(namespace) + len(key) + len(value)

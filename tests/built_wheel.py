@@ -9,7 +9,7 @@ from typing import Final
 
 PROJECT: Final = Path(__file__).parents[1]
 # Generous for a busy machine with two cores: it takes two seconds alone.
-BUILD_SECONDS_MAX: Final = 300
+BUILD_MAX_S: Final = 300
 
 
 def build_wheel(folder: Path) -> Path:
@@ -20,7 +20,7 @@ def build_wheel(folder: Path) -> Path:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=BUILD_SECONDS_MAX,
+        timeout=BUILD_MAX_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -46,7 +46,6 @@ class Asking:
         self._socket.close()
 
     def ask(self, command: Command) -> Command:
-        """Send a request; return its reply."""
         return self._ask([command])[0]
 
     def ask_all(self, commands: Sequence[Command]) -> Iterable[Command]:
@@ -71,21 +70,21 @@ class Asking:
 
 
 def route(nameserver: str, topic: str) -> TopicRoute | None:
-    """Where a topic is; None if the name server does not know it. Raises NotAnswered."""
+    """Return the route of a topic; None if the name server does not know it. Raises NotAnswered."""
     with Asking(nameserver) as asking:
         reply = asking.ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
     return decode_route(reply.body) if reply.code == ResponseCode.SUCCESS else None
 
 
 def leader_address(nameserver: str) -> str | None:
-    """The broker that name servers call the master. Raises NotAnswered."""
+    """Return the address that name servers call the master. Raises NotAnswered."""
     found = route(nameserver, TEMPLATE)
     masters = [one.master for one in found.brokers] if found is not None else []
     return next((master for master in masters if master), None)
 
 
 def send_one(address: str, topic: str) -> bool:
-    """Store one message; whether the broker has taken it. Raises NotAnswered."""
+    """Store one message; return whether the broker took it. Raises NotAnswered."""
     fields = {
         "producerGroup": "bench",
         "topic": topic,
@@ -106,7 +105,7 @@ def send_one(address: str, topic: str) -> bool:
 
 
 def make_topics(address: str, names: Sequence[str], queues: int) -> None:
-    """Make topics. Raises NotAnswered when one is refused."""
+    """Raises NotAnswered when one is refused."""
     requests = [
         Command(
             RequestCode.UPDATE_AND_CREATE_TOPIC,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import time
@@ -18,7 +17,13 @@ from bench.brokers.ours import OURS
 from bench.brokers.rocketmq import Load, load_program, rocketmq
 from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
 from bench.one_run import RunFailed
-from bench.options import build_option, folder_option, json_option, markdown_option
+from bench.options import (
+    build_option,
+    chosen_keys,
+    folder_option,
+    json_option,
+    markdown_option,
+)
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.toolchain import Toolchain, Unavailable
@@ -36,19 +41,16 @@ _KEYS = [row.key for row in ROWS]
 
 
 class Results:
-    """All figures, by kind of brokers."""
-
     def __init__(self) -> None:
         self.figures: dict[str, dict[str, list[Figure]]] = {}
 
     def add(self, brokers: Brokers, figures: Sequence[Figure]) -> None:
-        """Add what was measured in one round."""
         mine = self.figures.setdefault(brokers.key, {})
         for figure in figures:
             mine.setdefault(figure.name, []).append(figure)
 
     def table(self, kinds: Sequence[Brokers]) -> Rows:
-        """One row a figure: medians over the rounds, and how many times better ours are."""
+        """One row a figure: medians over the rounds, and our ratio to the other brokers."""
         names = dict.fromkeys(name for mine in self.figures.values() for name in mine)
         compared = {each.key: _COMPARED.get(each.key, ("ratio", ratio)) for each in kinds[1:]}
         columns = ["what", *(each.name for each in kinds), *(one for one, _ in compared.values())]
@@ -61,13 +63,11 @@ class Results:
             cells.append(row)
         return Rows("Brokers", columns, cells)
 
-    def to_json(self, notes: Sequence[str]) -> str:
-        """Every figure of every round."""
-        content = {
+    def values(self) -> dict[str, dict[str, list[float]]]:
+        return {
             key: {name: [one.value for one in figures] for name, figures in mine.items()}
             for key, mine in self.figures.items()
         }
-        return json.dumps({"figures": content, "notes": list(notes)}, indent=1) + "\n"
 
     def _median(self, brokers: Brokers, name: str) -> Figure | None:
         found = self.figures.get(brokers.key, {}).get(name)
@@ -77,13 +77,13 @@ class Results:
 
 
 def in_words(figure: Figure) -> str:
-    """A value with its unit: `14,500 a second`, `4.20 ms`."""
+    """Return a value with its unit: `14,500 a second`, `4.20 ms`."""
     digits = 0 if figure.value >= 100 else 1 if figure.value >= 10 else 2
     return f"{figure.value:,.{digits}f} {figure.unit}"
 
 
 def ratio(ours: Figure | None, theirs: Figure | None) -> str:
-    """How many times better ours is."""
+    """Return how many times better our figure is."""
     if ours is None or theirs is None or not ours.value or not theirs.value:
         return ""
     better = ours.value / theirs.value
@@ -91,7 +91,7 @@ def ratio(ours: Figure | None, theirs: Figure | None) -> str:
 
 
 def share(ours: Figure | None, most: Figure | None) -> str:
-    """How much ours is of what the load can do at most. Only of rates."""
+    """Return our share of the highest rate that the load reaches; empty for other figures."""
     if ours is None or most is None or not most.value or not ours.more_is_better:
         return ""
     return f"{ours.value / most.value:.0%}"
@@ -100,24 +100,6 @@ def share(ours: Figure | None, most: Figure | None) -> str:
 _COMPARED: dict[str, tuple[str, Callable[[Figure | None, Figure | None], str]]] = {
     NULL: ("share", share)
 }
-
-
-def chosen_peers(text: str) -> list[str]:
-    """`none`, or keys with commas. Raises click.UsageError."""
-    wanted = [] if text == "none" else text.split(",")
-    for key in wanted:
-        if key not in _PEERS:
-            raise click.UsageError(f"--peers {key!r}: give none, or of {', '.join(_PEERS)}")
-    return [key for key in _PEERS if key in wanted]
-
-
-def chosen_rows(text: str) -> list[Row]:
-    """`all`, or keys with commas; the group is started for any. Raises click.UsageError."""
-    wanted = _KEYS if text == "all" else text.split(",")
-    for key in wanted:
-        if key not in _KEYS:
-            raise click.UsageError(f"--rows {key!r}: give all, or of {', '.join(_KEYS)}")
-    return [row for row in ROWS if row.key in wanted]
 
 
 def measure(
@@ -129,7 +111,7 @@ def measure(
     results: Results,
     report: Report,
 ) -> None:
-    """Start a group, measure all rows, end it. What fails becomes a note."""
+    """Start a group, measure all rows, end it. A failure becomes a note."""
     is_ours = brokers.key == OURS.key
     try:
         with BrokerGroup(brokers, folder / brokers.key) as group:
@@ -159,7 +141,7 @@ def measure(
     default="java,null",
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@option("--seconds", "Of each rate.", default=Scale().seconds)
+@option("--seconds", "measured_s", "Of each rate.", default=Scale().measured_s)
 @option("--rate", "Of the rows that travel.", default=Scale().rate)
 @click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
@@ -181,8 +163,10 @@ def broker(
     **scale: float,
 ) -> None:
     """Measure our brokers beside RocketMQ's."""
-    wanted, at_scale = chosen_rows(rows), Scale(**scale)  # type: ignore[arg-type]
-    beside = chosen_peers(peers)
+    keys = chosen_keys("--rows", rows, _KEYS, "all")
+    wanted = [row for row in ROWS if row.key in keys]
+    beside = chosen_keys("--peers", peers, _PEERS, "none")
+    at_scale = Scale(**scale)  # type: ignore[arg-type]
     report, results = Report(folder), Results()
     toolchain = Toolchain(build, building=lambda what: tell(f"building {what}"))
     began = time.strftime("%Y-%m-%d %H:%M")
@@ -206,8 +190,7 @@ def broker(
             # Take turns at going first: one kind may leave the disk busy for the next.
             for brokers in kinds if number % 2 == 0 else kinds[::-1]:
                 measure(brokers, wanted, load, at_scale, base, results, report)
-                if kept is not None:
-                    kept.write_text(results.to_json(report.notes))
+                report.keep(kept, {"figures": results.values(), "notes": report.notes})
     table = results.table(kinds)
     ran = f"{', '.join(each.version for each in kinds)}; medians of {rounds} rounds, in turn."
     if table.cells:

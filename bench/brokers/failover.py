@@ -19,8 +19,9 @@ _CALM_S = 2.0
 
 
 def outage_ms(nameserver: str, kill: Callable[[], object], patience_s: float) -> float:
-    """Send all the time while `kill` takes the leader away; from just before that until the first
-    message is stored whose sending began after it. Raises RunFailed.
+    """Send while `kill` kills the leader; return the outage. Raises RunFailed.
+
+    It lasts from just before the kill to the first message whose sending began after the kill.
     """
     return trio.run(_outage_ms, nameserver, kill, patience_s)
 

@@ -1,11 +1,19 @@
-"""Frames of RocketMQ's protocol, cut from a stream without a look at what they hold."""
+"""Frames of RocketMQ's protocol, cut from a stream without decoding them."""
 
 from __future__ import annotations
 
 import re
+import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bench.one_run import RunFailed
+from remoting.net.address import parse_address
+
+# A pull that finds no message is answered within 20 seconds; then something is missing.
+_TIMEOUT_S = 30.0
+_RECEIVED_BYTES = 256 * 1024
 
 _PREFIX = struct.Struct(">II")  # length of all that follows; of the header
 
@@ -15,13 +23,11 @@ NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
 
 
 class Frames:
-    """What a connection has received."""
-
     def __init__(self) -> None:
         self._received = bytearray()
 
     def take(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Header and body of each frame that is whole now."""
+        """Return header and body of each complete frame."""
         found: list[tuple[bytes, bytes]] = []
         received, at = self._received, 0
         received += data
@@ -38,13 +44,32 @@ class Frames:
         return found
 
 
+@contextmanager
+def connected(address: str) -> Iterator[socket.socket]:
+    """Connect to a broker. Raises RunFailed when the block raises OSError."""
+    at = parse_address(address)
+    try:
+        with socket.create_connection((at.host, at.port), _TIMEOUT_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield connection
+    except OSError as error:
+        raise RunFailed(f"the connection to {address}: {error}") from None
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return some bytes. Raises RunFailed at the end of the stream."""
+    data = connection.recv(_RECEIVED_BYTES)
+    if not data:
+        raise RunFailed("the broker has closed the connection")
+    return data
+
+
 def frame(header: bytes, body: bytes = b"") -> bytes:
-    """A request with a header in JSON."""
     return _PREFIX.pack(4 + len(header) + len(body), len(header)) + header + body
 
 
 def number(pattern: re.Pattern[bytes], header: bytes) -> int:
-    """A number of a header. Raises RunFailed if it is not there."""
+    """Return a number of a header. Raises RunFailed if it is missing."""
     found = pattern.search(header)
     if found is None:
         raise RunFailed(f"an answer without {pattern.pattern!r}: {header!r:.300}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 
 NAMESERVER = "nameserver"
 
@@ -21,7 +21,7 @@ _PAUSE_S = 0.005
 
 
 class Addresses(NamedTuple):
-    """Where a group is: a folder, its name server, and two addresses for each member."""
+    """A folder, the address of a name server, and two addresses for each member."""
 
     folder: Path
     nameserver: str
@@ -30,15 +30,17 @@ class Addresses(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A process, and what its environment has besides ours."""
+    """A command, and additional variables of its environment."""
 
     command: list[str]
     environment: dict[str, str]
 
 
 class Brokers(NamedTuple):
-    """One kind of brokers. `addresses` makes a place for a group in a folder; `programs` starts it:
-    by name, the name server and the members.
+    """One kind of brokers.
+
+    `addresses` chooses addresses for a group in a folder; `programs` returns the name server and
+    the members by name.
     """
 
     key: str
@@ -49,11 +51,11 @@ class Brokers(NamedTuple):
 
 
 class BrokerGroup:
-    """A group that runs. A context manager that ends all of it.
+    """A running group. A context manager that ends all its processes.
 
     Attributes:
         nameserver: its address.
-        ready_s: how long it took from the first start to the first stored message.
+        ready_s: the time from the first start to the first stored message.
     """
 
     def __init__(self, brokers: Brokers, folder: Path) -> None:
@@ -68,10 +70,10 @@ class BrokerGroup:
     def __enter__(self) -> BrokerGroup:
         self._errors = self._complaints.open("ab")
         try:
-            self._start(NAMESERVER)
+            self.start(NAMESERVER)
             began = time.monotonic()
             for name in self._addresses.members:
-                self._start(name)
+                self.start(name)
             self._wait_ready()
             self.ready_s = time.monotonic() - began
         except BaseException:
@@ -83,42 +85,34 @@ class BrokerGroup:
         self._end()
 
     def leader(self) -> str:
-        """The member that name servers call the master. Raises RunFailed after a while."""
+        """Wait for the member that name servers call the master. Raises RunFailed."""
         return self._until(self._leader, "no member leads")
 
     def leader_address(self) -> str:
-        """Where it serves."""
         return self._addresses.members[self.leader()]
 
     def kill(self, name: str) -> None:
-        """Kill a member, without a chance to say goodbye."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
         end([process])  # closes its pipe
 
-    def restart(self, name: str) -> None:
-        """Start a killed member again."""
-        self._start(name)
-
     def memory_mib(self) -> float:
-        """Resident memory of the largest member."""
+        """Return the resident memory of the largest member."""
         return max(memory(self._running[name].pid).resident for name in self._addresses.members)
 
     def leader_memory_mib(self) -> float:
-        """Resident memory of the leader."""
         return memory(self._running[self.leader()].pid).resident
 
     def processor_s(self) -> float:
-        """Processor time that its members have used since they were started."""
+        """Return the processor time of all members since their start."""
         members = [self._running[name] for name in self._addresses.members]
-        return sum([processor_seconds(process.pid) for process in members])
+        return sum([processor_s(process.pid) for process in members])
 
     def last_complaint(self) -> str:
-        """What its processes said last, as the end of a sentence."""
         return last_complaint(self._complaints)
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
         program = self._programs[name]
         self._running[name] = subprocess.Popen(
             program.command,
@@ -135,8 +129,8 @@ class BrokerGroup:
 
     def _leader(self) -> str | None:
         address = leader_address(self.nameserver)
-        found = [name for name, member in self._addresses.members.items() if member == address]
-        return found[0] if found and found[0] in self._running else None
+        members = self._addresses.members.items()
+        return next((name for name, at in members if at == address and name in self._running), None)
 
     def _wait_ready(self) -> None:
         def stored() -> str | None:

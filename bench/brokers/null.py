@@ -1,4 +1,4 @@
-"""A broker that answers and does nothing: what the load can do at most on this machine."""
+"""A broker that only answers: it shows the highest rate of the load on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.toolchain import ROCKETMQ, Toolchain
 from dledger.free_ports import free_addresses
 from remoting.message.record import MessageRecord, encode_record
 
-# What every pull is answered with, as the rows that pull have it.
+# The answer to every pull, as in the rows that pull.
 PULLED_MESSAGES = 32
 PULLED_BYTES = 256
 
@@ -20,9 +20,9 @@ _TOPIC = "Pulled"
 
 
 def null_broker(toolchain: Toolchain) -> Brokers:
-    """A program in C that is name server and broker, built. Raises Unavailable.
+    """Build a program in C that is name server and broker. Raises Unavailable.
 
-    It takes every message for stored at once, keeps nothing, and has a message at every offset.
+    It acknowledges every message at once, keeps none, and has a message at every offset.
     """
     program = toolchain.c_program(ROCKETMQ / "null_broker" / "null_broker.c")
 
@@ -39,7 +39,7 @@ def null_broker(toolchain: Toolchain) -> Brokers:
 
 
 def pulled_messages() -> bytes:
-    """Records as an answer to a pull has them. The program fills in queue and offset."""
+    """Return records for the answer to a pull. The program fills in queue and offset."""
     return encode_record(MessageRecord(_TOPIC, bytes(PULLED_BYTES))) * PULLED_MESSAGES
 
 

@@ -21,7 +21,7 @@ def _addresses(folder: Path) -> Addresses:
 
 
 def _programs(at: Addresses) -> dict[str, Program]:
-    # They end with this process, whatever becomes of it.
+    # They end when this process ends in any way.
     shared = ["--exit-with-stdin"]
     # Compiled modules, as an installation has them.
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(at.folder.parent / "pyc")}

@@ -10,10 +10,18 @@ from __future__ import annotations
 import socket
 import time
 
-from bench.brokers.frames import CODE, NEXT_OFFSET, OPAQUE, Frames, frame, number
+from bench.brokers.frames import (
+    CODE,
+    NEXT_OFFSET,
+    OPAQUE,
+    Frames,
+    connected,
+    frame,
+    number,
+    received,
+)
 from bench.one_run import RunFailed
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
-from remoting.net.address import parse_address
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.frame import encode_command
@@ -28,48 +36,33 @@ _PULL = (
 _COMMIT_AND_WAIT = 3
 _WAIT = 2
 
-# A pull that finds no message is answered within 20 seconds; then something is missing.
-_TIMEOUT_S = 30.0
-_RECEIVED_BYTES = 256 * 1024
-
-# The answer to it is told from those to pulls, which have the number of their queue.
+# Answers to pulls have the number of their queue instead.
 HEARTBEAT_OPAQUE = 1_000_000
 
 
 def pull_all(address: str, topic: str, queues: int, count: int) -> float:
-    """Pull `count` messages of a topic as a new group; return how long it took, in seconds.
-
-    Raises RunFailed.
-    """
-    at = parse_address(address)
+    """Pull `count` messages of a topic as a new group; return the seconds. Raises RunFailed."""
     group = f"bench_puller_{time.monotonic_ns()}"
-    try:
-        with socket.create_connection((at.host, at.port), _TIMEOUT_S) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(heartbeat(group, topic))
-            began = time.monotonic()
-            _Puller(connection, group, topic, queues).run(count)
-            return time.monotonic() - began
-    except OSError as error:
-        raise RunFailed(f"pulling from {address}: {error}") from None
+    with connected(address) as connection:
+        connection.sendall(heartbeat(group, topic))
+        began = time.monotonic()
+        _Puller(connection, group, topic, queues).run(count)
+        return time.monotonic() - began
 
 
 def heartbeat(group: str, topic: str) -> bytes:
-    """The heartbeat of a consumer of a topic."""
     data = ConsumerData(group, subscriptions=[SubscriptionData(topic)])
     body = encode_heartbeat(Heartbeat("127.0.0.1@puller", [], [data]))
     return encode_command(Command(RequestCode.HEART_BEAT, {}, body, opaque=HEARTBEAT_OPAQUE))
 
 
 def pull_header(group: str, topic: str, queue: int, offset: int) -> bytes:
-    """The header of a pull of 32 messages, which commits the offset and waits for messages."""
+    """Return the header of a pull of 32 messages, which commits the offset and waits."""
     flag = _COMMIT_AND_WAIT if offset else _WAIT
     return _PULL.format(queue=queue, flag=flag, offset=offset, topic=topic, group=group).encode()
 
 
 class _Puller:
-    """Pulls on one connection."""
-
     def __init__(self, connection: socket.socket, group: str, topic: str, queues: int) -> None:
         self._connection = connection
         self._group = group
@@ -78,7 +71,7 @@ class _Puller:
         self._frames = Frames()
 
     def run(self, count: int) -> None:
-        """Pull until there were so many messages. Raises OSError, RunFailed."""
+        """Pull at least `count` messages. Raises OSError, RunFailed."""
         self._await_heartbeat()
         self._connection.sendall(b"".join(map(self._pull, range(len(self._offsets)))))
         while sum(self._offsets) < count:
@@ -104,11 +97,9 @@ class _Puller:
         return self._pull(queue)
 
     def _headers(self) -> list[bytes]:
-        """The headers of the next answers; at least one."""
+        """Return the headers of the next answers; at least one."""
         headers: list[bytes] = []
         while not headers:
-            data = self._connection.recv(_RECEIVED_BYTES)
-            if not data:
-                raise RunFailed("the broker has closed the connection")
-            headers += [header for header, _ in self._frames.take(data)]
+            found = self._frames.take(received(self._connection))
+            headers += [header for header, _ in found]
         return headers

@@ -18,7 +18,7 @@ SERVER_VERSION, CLIENT_VERSION = "4.9.7", "4.9.8"
 _GROUP = "bench"
 _PACKAGE = "org.apache.rocketmq"
 
-# A Java that RocketMQ's servers can use: from 16 on it hides what they reach for.
+# RocketMQ's servers use packages that Java hides from 16 on.
 _OPENS = [
     *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "java.lang")),
     *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("sun.nio.ch", "jdk.internal.ref")),
@@ -41,7 +41,7 @@ class Load:
     def run(
         self, work: str, nameserver: str, folder: Path, within_s: float, **options: object
     ) -> dict[str, float]:
-        """Do some work at brokers; what it has measured."""
+        """Run a task of the load program; return its figures."""
         given = [f"{name}={value}" for name, value in options.items()]
         command = [*self._command, work, f"nameserver={nameserver}", *given]
         complaints = folder / "load-complaints"
@@ -69,7 +69,7 @@ class Load:
 
 
 def load_program(toolchain: Toolchain, folder: Path) -> Load:
-    """The load program, built. Raises Unavailable."""
+    """Raises Unavailable."""
     class_path = toolchain.class_path(ROCKETMQ / "client", "RocketMQ's client")
     java = toolchain.find("java", "install a JDK, 11 or later")
     settings = ["-Drocketmq.client.logLevel=ERROR", f"-Drocketmq.client.logRoot={folder}"]
@@ -77,7 +77,7 @@ def load_program(toolchain: Toolchain, folder: Path) -> Load:
 
 
 def rocketmq(toolchain: Toolchain) -> Brokers:
-    """RocketMQ's brokers, built. Raises Unavailable."""
+    """Build RocketMQ's brokers. Raises Unavailable."""
     class_path = toolchain.class_path(ROCKETMQ / "server", "RocketMQ")
     preloaded = toolchain.shared_library(ROCKETMQ / "loopback" / "loopback.c")
     java = toolchain.find("java", "install a JDK, 11 or later")
@@ -140,7 +140,7 @@ def _addresses(folder: Path) -> Addresses:
 
 
 def _spacious_port() -> int:
-    """A broker of RocketMQ also listens two ports below its own, and one above."""
+    """RocketMQ's brokers also listen two ports below their own, and one above."""
     while True:
         ports = free_ports(4)
         if ports[-1] - ports[0] == len(ports) - 1:

@@ -1,4 +1,4 @@
-"""What is measured of a group of brokers."""
+"""The measurements of a group of brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
-from bench.process_figures import children_processor_seconds
+from bench.process_figures import children_processor_s
 
 # How long a Java virtual machine takes to start and to end, at most.
 _AROUND_S = 30.0
@@ -29,8 +29,6 @@ _TRAVEL_QUEUES = 4
 
 
 class Figure(NamedTuple):
-    """One thing that was measured. `more_is_better`: else less is."""
-
     name: str
     unit: str
     value: float
@@ -38,9 +36,9 @@ class Figure(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """How much is done. Times are in seconds; `rate` is that of the rows that travel."""
+    """Amounts of work. Times are in seconds; `rate` is that of the rows that travel."""
 
-    seconds: float = 8.0
+    measured_s: float = 8.0
     rate: int = 2000
     backlog: int = 500_000
     delayed: int = 1_000_000
@@ -50,8 +48,6 @@ class Scale(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """A group under test."""
-
     group: BrokerGroup
     load: Load | None
     scale: Scale
@@ -59,7 +55,7 @@ class Bench(NamedTuple):
     is_ours: bool
 
     def run(self, work: str, about_s: float, **options: object) -> dict[str, float]:
-        """Have the load program work for so long, at most. Raises RunFailed."""
+        """Run a task of the load program, for `about_s` at most. Raises RunFailed."""
         if self.load is None:
             raise RunFailed("there is no load program")
         within_s = about_s + _AROUND_S
@@ -68,14 +64,14 @@ class Bench(NamedTuple):
     def measured(
         self, name: str, work: str, about_s: float, **options: object
     ) -> tuple[dict[str, float], list[Figure]]:
-        """As `run`; also what each message costs all brokers together, and the load program.
+        """Run a task; also return the processor time of brokers and load for each message.
 
-        It moves less with what else the machine does than any rate. Raises RunFailed.
+        It depends less on other programs than a rate does. Raises RunFailed.
         """
-        before_s, load_before_s = self.group.processor_s(), children_processor_seconds()
+        before_s, load_before_s = self.group.processor_s(), children_processor_s()
         found = self.run(work, about_s, **options)
         brokers_s = self.group.processor_s() - before_s
-        load_s = children_processor_seconds() - load_before_s
+        load_s = children_processor_s() - load_before_s
         each = 1e6 / max(1, found["messages"])
         return found, [
             Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
@@ -83,16 +79,11 @@ class Bench(NamedTuple):
         ]
 
     @property
-    def seconds(self) -> int:
-        """The measured time of a rate."""
-        return int(max(1, self.scale.seconds))
-
-    def sending(self, topic: str, threads: int, batch: int) -> dict[str, object]:
-        """Options for senders of bodies of 1 KB."""
-        return {"topic": topic, "threads": threads, "batch": batch, "seconds": self.seconds}
+    def measured_s(self) -> int:
+        return int(max(1, self.scale.measured_s))
 
     def make_topics(self, names: list[str], queues: int = _TOPIC_QUEUES) -> None:
-        """Make topics. Raises RunFailed."""
+        """Raises RunFailed."""
         try:
             make_topics(self.group.leader_address(), names, queues)
         except NotAnswered as error:
@@ -102,8 +93,8 @@ class Bench(NamedTuple):
 class Row(NamedTuple):
     """Something to measure.
 
-    `only_ours`: of RocketMQ it would take too long, or says nothing. `needs_load`: the load program
-    works for it. `load_alone`: a broker that does nothing shows what the load can do at most.
+    `only_ours`: RocketMQ would take too long, or the figure says nothing of it. `needs_load`: the
+    load program is used. `load_alone`: the null broker shows the limit of the load.
     """
 
     key: str
@@ -120,8 +111,13 @@ def _ready(bench: Bench) -> list[Figure]:
 
 def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench], list[Figure]]:
     def measure(bench: Bench) -> list[Figure]:
-        options = bench.sending(topic, threads, batch)
-        found, cost = bench.measured(name, "send", bench.seconds, **options)
+        options = {
+            "topic": topic,
+            "threads": threads,
+            "batch": batch,
+            "seconds": bench.measured_s,
+        }
+        found, cost = bench.measured(name, "send", bench.measured_s, **options)
         return [
             Figure(name, "a second", found["a_second"], more_is_better=True),
             Figure(f"{name}: median", "ms", found["p50_ms"]),
@@ -130,6 +126,10 @@ def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench],
         ]
 
     return measure
+
+
+def _sending_row(key: str, topic: str, threads: int, batch: int, name: str) -> Row:
+    return Row(key, name, _sends(topic, threads, batch, name), load_alone=True)
 
 
 def _catch_up(bench: Bench) -> list[Figure]:
@@ -159,8 +159,8 @@ def _pulls(bench: Bench) -> list[Figure]:
 def _travel(bench: Bench) -> list[Figure]:
     rate = bench.scale.rate
     name = f"end to end at {rate:,}/s"
-    options = {"topic": "Travel", "seconds": bench.seconds, "rate": rate}
-    found, cost = bench.measured(name, "travel", bench.seconds + 20, **options)
+    options = {"topic": "Travel", "seconds": bench.measured_s, "rate": rate}
+    found, cost = bench.measured(name, "travel", bench.measured_s + 20, **options)
     return [
         Figure(f"{name}: median", "ms", found["p50_ms"]),
         Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
@@ -173,7 +173,7 @@ def _travel_light(bench: Bench) -> list[Figure]:
     name = f"end to end at {rate:,}/s, light clients"
     bench.make_topics([topic], _TRAVEL_QUEUES)
     before_s = bench.group.processor_s()
-    found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.seconds)
+    found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.measured_s)
     each_us = (bench.group.processor_s() - before_s) * 1e6 / found.messages
     return [
         Figure(f"{name}: median", "ms", found.percentile_ms(50)),
@@ -189,24 +189,24 @@ def _memory(bench: Bench) -> list[Figure]:
 def _failover(bench: Bench) -> list[Figure]:
     # RocketMQ's group takes ten seconds for each.
     kills = bench.scale.kills if bench.is_ours else 1
-    took: list[float] = []
+    took_ms: list[float] = []
     for _ in range(kills):
         leader = bench.group.leader()
 
         def kill(name: str = leader) -> None:
             bench.group.kill(name)
 
-        took.append(outage_ms(bench.group.nameserver, kill, patience_s=60.0))
-        bench.group.restart(leader)
+        took_ms.append(outage_ms(bench.group.nameserver, kill, patience_s=60.0))
+        bench.group.start(leader)
         time.sleep(2.0)  # it catches up
     return [
-        Figure("leader killed, our client: median", "ms", statistics.median(took)),
-        Figure("leader killed, our client: worst", "ms", max(took)),
+        Figure("leader killed, our client: median", "ms", statistics.median(took_ms)),
+        Figure("leader killed, our client: worst", "ms", max(took_ms)),
     ]
 
 
 def _beside(bench: Bench, what: str, name: str, make: Callable[[], None]) -> list[Figure]:
-    """Sends before and after `make`."""
+    """Send before and after `make`."""
     topic = f"Beside{what}"
     bench.make_topics([topic])
     figures = _sends(topic, 64, 1, f"64 senders before {name}")(bench)
@@ -259,24 +259,9 @@ def _need_descriptors(count: int) -> None:
 
 ROWS = (
     Row("ready", "time to ready", _ready, needs_load=False),
-    Row(
-        "senders",
-        "64 senders of 1 KB",
-        _sends("Senders", 64, 1, "64 senders of 1 KB"),
-        load_alone=True,
-    ),
-    Row(
-        "sender",
-        "one sender of 1 KB",
-        _sends("Sender", 1, 1, "one sender of 1 KB"),
-        load_alone=True,
-    ),
-    Row(
-        "batches",
-        "batches of 32 from 16 senders",
-        _sends("Batches", 16, 32, "16 senders, batches of 32 x 1 KB"),
-        load_alone=True,
-    ),
+    _sending_row("senders", "Senders", 64, 1, "64 senders of 1 KB"),
+    _sending_row("sender", "Sender", 1, 1, "one sender of 1 KB"),
+    _sending_row("batches", "Batches", 16, 32, "16 senders, batches of 32 x 1 KB"),
     Row("catch-up", "catch-up", _catch_up, load_alone=True),
     Row("pulls", "catch-up of a light client", _pulls, load_alone=True),
     Row("travel", "end to end at a rate", _travel),

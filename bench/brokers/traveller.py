@@ -13,10 +13,18 @@ import struct
 import time
 from typing import NamedTuple
 
-from bench.brokers.frames import CODE, NEXT_OFFSET, OPAQUE, Frames, frame, number
+from bench.brokers.frames import (
+    CODE,
+    NEXT_OFFSET,
+    OPAQUE,
+    Frames,
+    connected,
+    frame,
+    number,
+    received,
+)
 from bench.brokers.puller import HEARTBEAT_OPAQUE, heartbeat, pull_header
 from bench.one_run import RunFailed
-from remoting.net.address import parse_address
 from remoting.wire.codes import RequestCode, ResponseCode
 
 _SEND = (
@@ -30,24 +38,21 @@ _NOT_THERE_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATE
 _WARM_UP_S = 3.0
 # How long after the last send messages may come.
 _GRACE_S = 10.0
-_TIMEOUT_S = 30.0
-_RECEIVED_BYTES = 256 * 1024
 
 # In a stored message: the size of the whole, and the body's; source: `remoting.message.record`.
 _SIZE = struct.Struct(">i")
 _BODY_SIZE_AT = 84
 _BODY_AT = 88
-_PLANNED = struct.Struct(">q")  # ns; what a body begins with
+_PLANNED = struct.Struct(">q")  # ns; a body begins with it
 
 
 class Travel(NamedTuple):
-    """Times of all measured messages, sorted, in milliseconds; and how many were sent in all."""
+    """Sorted times of all measured messages, in ms, and the number of all sent messages."""
 
     times_ms: list[float]
     messages: int
 
     def percentile_ms(self, percent: float) -> float:
-        """The time that so many of a hundred messages do not exceed."""
         return self.times_ms[min(len(self.times_ms) - 1, int(len(self.times_ms) * percent / 100))]
 
 
@@ -56,41 +61,33 @@ def travel(
     topic: str,
     queues: int,
     rate: int,
-    seconds: float,
+    measured_s: float,
     body_bytes: int = 1024,
     warm_up_s: float = _WARM_UP_S,
 ) -> Travel:
-    """Send so many messages a second through a topic, and consume them as a new group.
-
-    Raises RunFailed.
-    """
-    at = parse_address(address)
-    try:
-        with (
-            socket.create_connection((at.host, at.port), _TIMEOUT_S) as sending,
-            socket.create_connection((at.host, at.port), _TIMEOUT_S) as pulling,
-            selectors.DefaultSelector() as selector,
-        ):
-            consumer = _Consumer(pulling, topic, queues)
-            producer = _Producer(sending, topic, queues, rate, bytes(body_bytes))
-            for each in (consumer, producer):
-                each.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                selector.register(each.connection, selectors.EVENT_READ, each)
-            consumer.begin()
-            return _run(selector, producer, consumer, seconds, warm_up_s)
-    except OSError as error:
-        raise RunFailed(f"travelling by {address}: {error}") from None
+    """Send `rate` messages a second, and consume them as a new group. Raises RunFailed."""
+    with (
+        connected(address) as sending,
+        connected(address) as pulling,
+        selectors.DefaultSelector() as selector,
+    ):
+        consumer = _Consumer(pulling, topic, queues)
+        producer = _Producer(sending, topic, queues, rate, bytes(body_bytes))
+        for each in (consumer, producer):
+            selector.register(each.connection, selectors.EVENT_READ, each)
+        consumer.begin()
+        return _run(selector, producer, consumer, measured_s, warm_up_s)
 
 
 def _run(
     selector: selectors.BaseSelector,
     producer: _Producer,
     consumer: _Consumer,
-    seconds: float,
+    measured_s: float,
     warm_up_s: float,
 ) -> Travel:
     began_ns = time.monotonic_ns()
-    end_ns = began_ns + int((warm_up_s + seconds) * 1e9)
+    end_ns = began_ns + int((warm_up_s + measured_s) * 1e9)
     last_ns = end_ns + int(_GRACE_S * 1e9)
     while True:
         now_ns = time.monotonic_ns()
@@ -113,8 +110,6 @@ def _run(
 
 
 class _Producer:
-    """Sends at a rate, round the queues."""
-
     def __init__(
         self, connection: socket.socket, topic: str, queues: int, rate: int, body: bytes
     ) -> None:
@@ -127,7 +122,7 @@ class _Producer:
         self._frames = Frames()
 
     def send_due(self, began_ns: int, now_ns: int) -> int:
-        """Send what was planned until now; return when the next is planned."""
+        """Send the messages that are due; return when the next one is."""
         due = []
         planned_ns = began_ns + self.sent * self._pause_ns
         while planned_ns < now_ns:
@@ -145,14 +140,14 @@ class _Producer:
         return planned_ns
 
     def receive(self) -> None:
-        """Take answers. Raises RunFailed when a message was refused."""
-        for header, _ in self._frames.take(_received(self.connection)):
+        """Raises RunFailed when a message was refused."""
+        for header, _ in self._frames.take(received(self.connection)):
             if number(CODE, header) != ResponseCode.SUCCESS:
                 raise RunFailed(f"a send was answered with {header!r:.300}")
 
 
 class _Consumer:
-    """Keeps a pull under way for each queue.
+    """Keeps one pull in flight for each queue.
 
     Attributes:
         times: when each message was planned, and when it came; in nanoseconds.
@@ -168,16 +163,15 @@ class _Consumer:
 
     @property
     def received(self) -> int:
-        """How many messages have come."""
         return len(self.times)
 
     def begin(self) -> None:
-        """Join as a new group. The first pulls follow when the broker knows it."""
+        """Join as a new group. The first pulls follow the answer."""
         self.connection.sendall(heartbeat(self._group, self._topic))
 
     def receive(self) -> None:
-        """Take messages, and pull again. Raises RunFailed."""
-        answers = self._frames.take(_received(self.connection))
+        """Raises RunFailed."""
+        answers = self._frames.take(received(self.connection))
         now_ns = time.monotonic_ns()
         again = [self._take(header, body, now_ns) for header, body in answers]
         if any(again):
@@ -202,10 +196,3 @@ class _Consumer:
 
     def _pull(self, queue: int) -> bytes:
         return frame(pull_header(self._group, self._topic, queue, self._offsets[queue]))
-
-
-def _received(connection: socket.socket) -> bytes:
-    data = connection.recv(_RECEIVED_BYTES)
-    if not data:
-        raise RunFailed("the broker has closed the connection")
-    return data

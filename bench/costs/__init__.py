@@ -1,1 +1,1 @@
-"""What each request costs at its dearest: with the state at its limits, and the dearest input."""
+"""The cost of each request with the state at its limits and the costliest input."""

@@ -14,15 +14,14 @@ from remoting.wire.frame import encode_command
 
 
 class Asker:
-    """Takes replies as a connection does: each becomes a frame. Implements `Origin`.
+    """A connection that encodes replies and drops them. Implements `Origin`.
 
     Args:
-        number: makes its address one of its own.
+        number: makes its address unique.
 
     Attributes:
-        peer: its address.
-        replies: how many came.
-        last: the newest.
+        replies: number of replies.
+        last: the newest reply.
     """
 
     is_closed = False
@@ -36,43 +35,36 @@ class Asker:
         self._replied = trio.Event()
 
     def send(self, command: Command) -> None:
-        """Make a frame of a reply."""
         encode_command(command)
         self.replies += 1
         self.last = command
         self._replied.set()
 
     def send_all(self, commands: Sequence[Command]) -> None:
-        """As `send`."""
         for command in commands:
             self.send(command)
 
-    def gather(self) -> None:
-        """Nothing is written."""
+    def gather(self) -> None: ...
 
-    def write_gathered(self) -> None:
-        """Nothing is written."""
+    def write_gathered(self) -> None: ...
 
     def when_taken(self, then: Callable[[], None]) -> None:
-        """It takes all at once."""
         then()
 
     def go_on(self, steps: Iterator[object]) -> None:
-        """Take each step by itself, so that each is seen by itself."""
+        """Run each step in a step of the loop of its own, so that each is measured alone."""
         trio.lowlevel.spawn_system_task(_take, steps)
 
     def send_oneway(self, command: Command) -> None:
-        """Make a frame of a notice."""
         encode_command(command)
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
-        """Make a frame of a request, which is not answered."""
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> int | None:
+        """Encode a request, and fail it at once."""
         encode_command(command)
         settle(ConnectionClosed(str(self.peer), "it answers nothing", outcome_unknown=False))
         return None
 
     async def until(self, replies: int) -> None:
-        """Wait until so many replies have come."""
         while self.replies < replies:
             self._replied = trio.Event()
             await self._replied.wait()

@@ -1,8 +1,7 @@
-"""`python -m bench request-costs`: the table of what requests cost."""
+"""`python -m bench request-costs`: the table of the costs of requests."""
 
 from __future__ import annotations
 
-import gc
 import json
 import tempfile
 import time
@@ -17,9 +16,9 @@ from bench.costs.dearest import dearest_requests
 from bench.costs.full_broker import FullBroker
 from bench.costs.full_nameserver import FullNameServer, Routes, dearest_of_nameserver
 from bench.costs.fullness import Fullness
-from bench.costs.loop_holds import watched
+from bench.costs.loop_holds import watched, without_collections
 from broker.config import BrokerConfig
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
@@ -28,7 +27,7 @@ from remoting.wire.codes import request_name
 from remoting.wire.command import Command
 from remoting.wire.frame import encode_command
 
-# No request takes longer than this in all; one that waits for nothing is answered sooner.
+# Longer than any request takes; only requests that wait take seconds.
 _PATIENCE_S = 20.0
 
 Holds = dict[str, float]
@@ -63,17 +62,11 @@ async def _of_broker() -> Holds:
             broker = await nursery.start(_run, Path(folder))
             full = FullBroker(broker, Fullness())
             await full.fill()
-            gc.collect()
-            gc.freeze()
-            gc.disable()  # a collection is nobody's request
-            try:
+            with without_collections():
                 for code, requests in dearest_requests(full).items():
                     for what, command in requests.items():
                         name = f"broker {int(code):6} {request_name(code)}: {what}"
                         holds[name] = await _longest_ms(broker, command)
-            finally:
-                gc.enable()
-                gc.unfreeze()
             nursery.cancel_scope.cancel()
     return holds
 
@@ -88,15 +81,13 @@ async def _run(folder: Path, task_status: trio.TaskStatus[Broker]) -> None:
         directory=folder,
     )
     async with trio.open_nursery() as nursery:
-        run = partial(
-            run_broker,
-            config,
+        surroundings = Surroundings(
             wall_clock_ms=lambda: 1_700_000_000_000,
             process_id=1,
-            report=lambda _line: None,
             hour_of=lambda _time_ms: 12,
             used_percent=lambda _directory: 10.0,
         )
+        run = partial(run_broker, config, surroundings, lambda _line: None)
         broker: Broker = await nursery.start(run)
         async for change in broker.node.role_changes():
             if change.ready:
@@ -120,22 +111,18 @@ async def _longest_ms(broker: Broker, command: Command) -> float:
 def _of_nameserver() -> Holds:
     holds: Holds = {}
     full = FullNameServer(Routes())
-    gc.collect()
-    gc.freeze()
-    gc.disable()  # as above
-    for code, requests in dearest_of_nameserver(full).items():
-        for what, command in requests.items():
-            name = f"name server {int(code):6} {request_name(code)}: {what}"
-            holds[name] = _longest_step_ms(full, command)
-    began = time.thread_time()
-    full.table.connection_closed(full.asker.connection, 0.0)
-    holds["name server: all brokers close"] = 1000 * (time.thread_time() - began)
-    gc.enable()
+    with without_collections():
+        for code, requests in dearest_of_nameserver(full).items():
+            for what, command in requests.items():
+                name = f"name server {int(code):6} {request_name(code)}: {what}"
+                holds[name] = _longest_step_ms(full, command)
+        began = time.thread_time()
+        full.table.connection_closed(full.asker.connection, 0.0)
+        holds["name server: all brokers close"] = 1000 * (time.thread_time() - began)
     return holds
 
 
 def _longest_step_ms(full: FullNameServer, command: Command) -> float:
-    """The longest step of an answer by the name server's table."""
     began = time.thread_time()
     longest = 0.0
     answer = full.processors.table.handle(full.asker, command)

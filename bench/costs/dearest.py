@@ -1,4 +1,4 @@
-"""The dearest requests of each code that a broker answers, by what is dear about them."""
+"""The costliest requests of each code that a broker answers, by the reason of their cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LONG_RUN: Final = "".join(f"p{number}\x01v\x02" for number in range(3000))
 
 
 def dearest_requests(full: FullBroker) -> dict[int, dict[str, Command]]:
-    """Of every code, in an order in which none changes much for those that follow."""
+    """Return the costliest requests of each code; none affects the next ones much."""
     return by_code(
         [
             *_lists(),
@@ -141,7 +141,7 @@ def _client(number: int) -> str:
 
 
 def _listed(part: str, count: int) -> str:
-    """`count` parts with different numbers for `%d`."""
+    """Return `count` parts with different numbers for `%d`."""
     return ",".join([part % number for number in range(count)])
 
 

@@ -46,7 +46,7 @@ CLIENT: Final = "c"
 # When the large messages are due: far from now.
 DUE_MS: Final = 1_702_000_000_000
 
-# The longest property that fits, and of conditions that nearly meet it the dearest.
+# The longest property that fits, and the costliest condition that nearly matches it.
 TEXT_BYTES: Final = 32_000
 _TERM: Final = "a CONTAINS 'zyyyyyyy'"
 DEAR_CONDITION: Final = " OR ".join([_TERM] * (MAX_CONDITION_CHARACTERS // (len(_TERM) + 4)))
@@ -81,7 +81,6 @@ class FullBroker:
         self.popped: dict[str, str] = {}
 
     async def fill(self) -> None:
-        """Fill all of it."""
         await self._put_topics_and_groups()
         await self._put_offsets()
         await self._put_locks()
@@ -93,7 +92,6 @@ class FullBroker:
         await self._hold()
 
     async def ask(self, command: Command, asker: Asker | None = None) -> Command:
-        """The reply to one request."""
         asker = asker or Asker()
         self.broker.requests.on_commands(asker, [command])  # type: ignore[arg-type]
         await asker.until(1)
@@ -186,7 +184,7 @@ class FullBroker:
         )
 
     async def _send(self, commands: Iterable[Command]) -> Command:
-        """Ask for all of them; the last reply."""
+        """Send all; return the last reply."""
         last = Command(0)
         for part in _parts(commands):
             room = max(1, _BYTES_AT_ONCE // (1 + max(len(one.body) for one in part)))
@@ -247,21 +245,20 @@ def _parts(of: Iterable[T]) -> Iterator[list[T]]:
 
 
 def _position_of(sent: Command) -> int:
-    """Where the first message of a send lies, as its reply says."""
+    """Return the position of a send's first message, from the reply."""
     message_id = bytes.fromhex(sent.fields["msgId"].partition(",")[0])
     (position,) = struct.unpack_from(">q", message_id, 8)
     return int(position)
 
 
 def recall_handle(topic: str, due_ms: int, key: str) -> str:
-    """A handle that does not say where its message lies, as clients make it."""
+    """Return a handle of RocketMQ's form, without the position of its message."""
     return base64.urlsafe_b64encode(f"v1 {topic} broker-a {due_ms} {key}".encode()).decode()
 
 
 def send(
     topic: str, body: bytes, properties: Mapping[str, str] = NO_PROPERTIES, queue_id: int = 0
 ) -> Command:
-    """A send (310)."""
     fields: dict[str, Any] = {
         **{"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0, "g": 1},
         **{"h": 0, "i": encode_properties({"UNIQ_KEY": "u", **properties}).decode()},
@@ -272,7 +269,6 @@ def send(
 
 
 def pull_fields(topic: str, offset: int = 0) -> dict[str, str]:
-    """Of a pull (11)."""
     return {
         **{"consumerGroup": GROUP, "topic": topic, "queueId": "0", "queueOffset": str(offset)},
         **{"maxMsgNums": "800", "sysFlag": "4", "commitOffset": "0", "subVersion": "0"},
@@ -281,7 +277,7 @@ def pull_fields(topic: str, offset: int = 0) -> dict[str, str]:
 
 
 def pop_fields(topic: str) -> dict[str, str]:
-    """Of a pop (200050) of any queue that does not wait."""
+    """Return the fields of a pop of any queue that does not wait."""
     return {
         **{"consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32"},
         **{"invisibleTime": "60000", "pollTime": "0", "bornTime": "1", "initMode": "0"},

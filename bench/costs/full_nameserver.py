@@ -1,4 +1,4 @@
-"""A name server with as much as it may have, and the dearest requests of each of its codes."""
+"""A name server at its limits, and the costliest requests of each of its codes."""
 
 from __future__ import annotations
 
@@ -50,16 +50,7 @@ class Routes:
 
 
 class FullNameServer:
-    """What a name server knows.
-
-    Args:
-        routes: how much that is.
-
-    Attributes:
-        table: the routes.
-        processors: what answers.
-        asker: who asks.
-    """
+    """A name server at its limits."""
 
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
@@ -86,7 +77,6 @@ def _topics(broker: int, count: int) -> list[str]:
 
 
 def identity(number: int) -> dict[str, str]:
-    """Of a broker."""
     return {
         **{"brokerName": f"b{number}", "clusterName": CLUSTER, "brokerId": "0"},
         "brokerAddr": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:10911",
@@ -94,7 +84,7 @@ def identity(number: int) -> dict[str, str]:
 
 
 def register(number: int, topics: Iterable[str], version: int = 1) -> Command:
-    """A registration as our brokers make it."""
+    """Return a registration in the form of our brokers."""
     configs = {topic: TopicConfig(topic, 4, 4) for topic in topics}
     body = encode_registration(BrokerRegistration(configs, DataVersion(version, 5, 1)))
     return Command(CODE.REGISTER_BROKER, identity(number) | {"completeTopics": "true"}, body)
@@ -113,7 +103,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 def dearest_of_nameserver(full: FullNameServer) -> dict[int, dict[str, Command]]:
-    """By code, and by what is dear about it; those that forget most are last."""
+    """Return the costliest requests by code and description; the largest removals are last."""
     count = full.routes.topics_of_broker
     setting = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "b:4"}
     queues = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSynFlag": 0}

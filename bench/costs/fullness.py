@@ -10,7 +10,7 @@ from broker.pop.limits import MAX_IN_FLIGHT_PER_QUEUE
 
 _LIMITS: Final = BrokerLimits()
 
-# For what a broker has by itself, and for what requests make.
+# Room for the broker's own topics and groups, and for those that requests make.
 _ROOM: Final = 2_000
 
 
@@ -55,7 +55,7 @@ class Fullness:
 
 
 def evenly_full(count: int) -> Fullness:
-    """As many of each, for tests that count instructions; inputs are always the same."""
+    """Equal numbers of each, for tests that count instructions; inputs are always the same."""
     return Fullness(
         topics=count,
         queues=300,

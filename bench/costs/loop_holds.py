@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -39,11 +40,9 @@ class LoopHolds(trio.abc.Instrument):
         self.task = ""
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """As trio says."""
         self._began = self._measure()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """As trio says."""
         held = self._measure() - self._began
         if task.name.endswith(_BY_TIME):
             self.by_time = max(self.by_time, held)
@@ -55,7 +54,7 @@ class LoopHolds(trio.abc.Instrument):
 
 @contextmanager
 def watched(measure: Callable[[], float] = time.thread_time) -> Iterator[LoopHolds]:
-    """Watch the loop; begin and end with a checkpoint, so that a step begins and ends there."""
+    """Watch the loop. Begin and end the block with a checkpoint, which ends a step."""
     holds = LoopHolds(measure)
     trio.lowlevel.add_instrument(holds)
     try:
@@ -64,13 +63,23 @@ def watched(measure: Callable[[], float] = time.thread_time) -> Iterator[LoopHol
         trio.lowlevel.remove_instrument(holds)
 
 
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect no garbage during a block: its cost belongs to no request or entry."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 class Instructions:
-    """Counts the instructions of Python that this thread carries out: the same in every run.
+    """Counts Python's instructions of this thread: the same in every run.
 
-    Work of C functions is not in it: what they read and write has to be counted apart.
-
-    Attributes:
-        count: how many.
+    Work of C functions is not counted: count their bytes separately.
     """
 
     def __init__(self) -> None:
@@ -81,7 +90,7 @@ class Instructions:
 
         @contextmanager
         def counting(self) -> Iterator[None]:
-            """Count what is called from here on; only functions that begin, or go on, meanwhile."""
+            """Count the instructions of functions that begin, or go on, within the block."""
             monitoring, tool = sys.monitoring, sys.monitoring.PROFILER_ID
             thread = threading.get_ident()
 
@@ -103,7 +112,7 @@ class Instructions:
 
         @contextmanager
         def counting(self) -> Iterator[None]:
-            """Count what is called from here on; only functions that begin, or go on, meanwhile."""
+            """Count the instructions of functions that begin, or go on, within the block."""
             before = sys.gettrace()
             sys.settrace(self._called)
             try:

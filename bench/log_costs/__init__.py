@@ -1,1 +1,1 @@
-"""What each command of the broker's log costs a member whose state is as full as it may be."""
+"""The cost of each command of the broker's log for a member whose state is at its limits."""

@@ -1,8 +1,7 @@
-"""`python -m bench log-costs`: the table of what commands of the broker's log cost."""
+"""`python -m bench log-costs`: the table of the costs of commands in the broker's log."""
 
 from __future__ import annotations
 
-import gc
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bench.costs.loop_holds import without_collections
 from bench.log_costs.dearest import dearest
 from bench.log_costs.full_log import FullLog, Sizes
 from dledger.command_line.options import option
@@ -28,14 +28,10 @@ def log_costs(only: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         full = FullLog(Path(folder), Sizes())
         full.fill()
-        gc.collect()
-        gc.freeze()
-        gc.disable()  # a collection is no entry's cost
         try:
-            _measure(full, only)
+            with without_collections():
+                _measure(full, only)
         finally:
-            gc.enable()
-            gc.unfreeze()
             full.machine.close()
 
 
@@ -43,17 +39,17 @@ def _measure(full: FullLog, only: str) -> None:
     def snapshot() -> object:
         return full.machine.snapshot()
 
-    # Deletions come last, because the others need what they take away.
+    # Deletions come last, because the others need the deleted rows.
     cases = sorted(dearest(), key=lambda case: case[0].startswith("Delete"))
     if only in "a snapshot begins":
         _print("a snapshot begins", [_ms(snapshot) for _ in range(_TIMES)])
     for name, make in cases:
         if only in name:
-            took: list[float] = []
+            took_ms: list[float] = []
             for number in range(_TIMES):
                 entry = make(full, number)
-                took.append(_ms(lambda entry=entry: full.machine.apply([entry])))  # type: ignore[misc]
-            _print(name, took)
+                took_ms.append(_ms(lambda entry=entry: full.machine.apply([entry])))  # type: ignore[misc]
+            _print(name, took_ms)
 
 
 def _ms(call: Callable[[], object]) -> float:
@@ -62,5 +58,5 @@ def _ms(call: Callable[[], object]) -> float:
     return 1000 * (time.thread_time() - began)
 
 
-def _print(name: str, took: list[float]) -> None:
-    click.echo(f"{name:60} {max(took):8.2f} {sorted(took)[len(took) // 2]:8.2f} ms")
+def _print(name: str, took_ms: list[float]) -> None:
+    click.echo(f"{name:60} {max(took_ms):8.2f} {sorted(took_ms)[len(took_ms) // 2]:8.2f} ms")

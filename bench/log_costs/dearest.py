@@ -1,4 +1,4 @@
-"""The dearest entries of each kind of command, and of message records."""
+"""The costliest entries of each kind of command, and of message records."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from remoting.bodies.pop import MAX_ACKS
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.batch import MAX_BATCH_MESSAGES
 
-# Makes one entry, for a number that is new each time; it is applied before the next one is made.
+# Makes an entry, from a number that is new each time; the entry is applied before the next call.
 Dearest: TypeAlias = Callable[[FullLog, int], Entry]
 
-_LARGE: Final = 1 << 30  # a limit that is not reached
+_LARGE: Final = 1 << 30  # a limit that no command reaches
 
-# About as much as the shortest messages take.
+# About the size of the shortest messages.
 _SMALL_RECORD_BYTES: Final = 96
 
 
@@ -80,7 +80,7 @@ def _checked(full: FullLog, _number: int) -> Entry:
 
 
 def _popped(full: FullLog, number: int) -> Entry:
-    # 32 messages, the most that a pop gives, behind many that are out
+    # 32 messages, the most of a pop, behind many in flight
     first = full.sizes.flying + 32 * number
     offsets = tuple(range(first, first + 32))
     times = AT_MS, DUE_MS
@@ -117,12 +117,12 @@ def _reset(full: FullLog, _number: int) -> Entry:
 
 
 def _keep(full: FullLog, number: int) -> Entry:
-    # Something is waited for: it is refused as late as can be.
+    # Messages wait, so the command is refused after all its work.
     return full.command(KeepLogFrom(full.next_index, full.end, AT_MS))
 
 
 def _redriven(full: FullLog, number: int) -> Entry:
-    # Every second one: each is a run of its own.
+    # Every second offset, so that each is a run of its own.
     offset = 2 * number
     return full.record(TOPIC, 0, Redrive(DEAD, 0, offset, full.dead[0] + 1, 0))
 
@@ -230,7 +230,7 @@ RECORDS: Final[Mapping[str, Dearest]] = {
 
 
 def dearest() -> Iterator[tuple[str, Dearest]]:
-    """Every entry of the table, with its name."""
+    """Yield every entry of the table with its name."""
     for command, cases in DEAREST.items():
         for what, make in cases.items():
             yield (f"{command.__name__}: {what}" if what else command.__name__), make

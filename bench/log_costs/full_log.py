@@ -35,11 +35,11 @@ from dledger.entry import Magic
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
 
-# Names that the dearest commands have.
+# Names in the costliest commands.
 TOPIC: Final = "t0"  # all groups have something in it
 GROUP: Final = "g0"  # it has something in all topics
 WIDE: Final = "wide"  # it has the most queues, each with a message
-EMPTY: Final = "empty"  # it has as many, and none with a message
+EMPTY: Final = "empty"  # it has as many queues, without messages
 DEAD: Final = dead_letter_topic(GROUP)
 
 AT_MS: Final = 1_700_000_000_000
@@ -71,7 +71,7 @@ class Sizes:
 
     @classmethod
     def times(cls, count: int) -> Sizes:
-        """As many of each, but for what a topic and a queue have."""
+        """Multiply all numbers except those of one topic or queue."""
         return cls(
             topics=count,
             groups=count,
@@ -113,46 +113,39 @@ class FullLog:
         self._ends: dict[tuple[str, int], int] = {}
 
     def entry(self, body: bytes) -> Entry:
-        """The next entry."""
         entry = Entry(self._index, 1, self._pos, Magic.NORMAL, body)
         self._index += 1
         self._pos += HEADER_BYTES + len(body)
         return entry
 
     def record(self, topic: str, queue_id: int, attached: LogCommand | None = None) -> Entry:
-        """The next entry: one message, and a command behind it."""
+        """Return the next entry: one message with a command."""
         behind = b"" if attached is None else encode_log_command(attached)
         return self.entry(self._record(topic, queue_id, 0) + behind)
 
     def records(self, topic: str, queue_ids: Iterable[int]) -> Entry:
-        """The next entry: messages of these queues."""
         body = bytearray()
         for queue_id in queue_ids:
             body += self._record(topic, queue_id, len(body))
         return self.entry(bytes(body))
 
     def command(self, command: LogCommand) -> Entry:
-        """The next entry: a command."""
         return self.entry(encode_log_command(command))
 
     @property
     def end(self) -> int:
-        """Where the next entry begins."""
         return self._pos
 
     @property
     def next_index(self) -> int:
-        """The index of the next entry."""
         return self._index
 
     def apply(self, entries: Sequence[Entry]) -> None:
-        """Apply a run that is not refused."""
         refused = [one for one in self.machine.apply(entries) if isinstance(one, EntryRefused)]
         if refused:
             raise AssertionError(refused[0].reason)
 
     def fill(self) -> None:
-        """Fold all of it."""
         for part in _parts(self._all(), _ROWS):
             self.apply(part)
         passed_over = min(MAX_PASSED_OVER_ENTRIES, 2 * self.sizes.transactions)
@@ -211,7 +204,7 @@ class FullLog:
         )
 
     def _pairs(self, count: int) -> Iterator[tuple[str, str]]:
-        """Pairs of group and topic: half of them have TOPIC, the other half GROUP."""
+        """Yield pairs of group and topic: half of them have TOPIC, the other half GROUP."""
         sizes = self.sizes
         crowd = min(count // 2, sizes.groups)
         yield from ((f"g{number}", TOPIC) for number in range(crowd))

@@ -15,7 +15,7 @@ _QUOTA_BYTES = 8 * 1024 * 1024 * 1024
 
 
 def served(toolchain: Toolchain) -> Served:
-    """Find etcd, and build its clients. Raises Unavailable."""
+    """Raises Unavailable."""
     program = toolchain.find("etcd", ADVICE)
     clients = toolchain.go_program("etcd", "./etcd")
     version = run([program, "--version"]).splitlines()[0].replace("etcd Version:", "etcd")
@@ -23,7 +23,6 @@ def served(toolchain: Toolchain) -> Served:
 
 
 def server(program: str, place: Place, node_id: str) -> Command:
-    """One member."""
     client, peer = f"http://{place.peers[node_id]}", f"http://{place.inner[node_id]}"
     cluster = ",".join(f"{each}=http://{address}" for each, address in place.inner.items())
     return [

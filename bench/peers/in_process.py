@@ -16,7 +16,6 @@ JAVA_WARM_UP_S = 15.0
 
 
 def members(program: Command, place: Place, workload: Workload) -> list[Command]:
-    """The command lines of three members, with the workload at the end."""
     return [[*program, *member_words(place, each), workload.to_json()] for each in place.peers]
 
 
@@ -67,7 +66,7 @@ _APPEND_MANY = Contender(
 
 
 def _apart(key: str, contender: Contender) -> Contender:
-    """The contender dledger with TLS, beside dledger without: the cost of certificates."""
+    """Return a contender with TLS, compared with the same without."""
     name = f"{contender.name}, with TLS"
     return contender._replace(key=key, name=name, ours=False, apart=True)
 

@@ -14,7 +14,7 @@ SERVER = "github.com/nats-io/nats-server/v2"
 
 
 def served(toolchain: Toolchain, syncs: bool) -> Served:
-    """Build the server, and its clients. Raises Unavailable."""
+    """Raises Unavailable."""
     program = str(toolchain.go_program("nats-server", SERVER))
     clients = toolchain.go_program("nats", "./nats")
     version = f"NATS {go_version(SERVER)}"
@@ -22,7 +22,7 @@ def served(toolchain: Toolchain, syncs: bool) -> Served:
 
 
 def settings(place: Place, node_id: str, syncs: bool) -> str:
-    """The settings file of one server. Its default is to sync every two minutes."""
+    """NATS's default is to sync every two minutes."""
     routes = ", ".join(f"nats://{address}" for address in place.inner.values())
     folder = json.dumps(str(place.folder / node_id))
     lines = [
@@ -42,7 +42,7 @@ def settings(place: Place, node_id: str, syncs: bool) -> str:
 
 
 def server(program: str, place: Place, node_id: str, syncs: bool) -> Command:
-    """One member; writes its settings file."""
+    """Write the settings file of a member, and return its command."""
     path = place.folder / f"{node_id}.conf"
     path.write_text(settings(place, node_id, syncs))
     return [program, "--config", str(path)]

@@ -21,7 +21,7 @@ JAVA_SETTLED_S = 15.0
 
 
 class Watching(NamedTuple):
-    """All programs are there. `in_files`: its log is read back from the members' own files."""
+    """`in_files`: acknowledged entries are looked for in the members' own files."""
 
     version: str
     member: Callable[[Place, str], Command]

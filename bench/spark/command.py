@@ -1,4 +1,4 @@
-"""`python -m bench spark`."""
+"""`make bench-spark`: the log in Spark, beside Spark reading the same rows from Parquet."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from rich.console import Console
 
 from bench.one_run import RunFailed
 from bench.options import json_option
-from bench.process_figures import tree_processor_seconds
+from bench.process_figures import tree_processor_s
+from bench.report import show_tables
 from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
+from bench.summary import Rows
 from dledger.command_line.options import flag, given, option
 from dledger_spark.commands.tables_command import memory_option
 
@@ -31,14 +33,14 @@ STREAM_S: Final = 10.0
 
 
 class Took(NamedTuple):
-    """Seconds by the clock, and of processors: this process, Spark's Java and its workers."""
+    """Seconds on the clock, and of processors: this process, Spark's Java and its workers."""
 
     clock_s: float
     processor_s: float
 
 
 class Row(NamedTuple):
-    """A query over the log, and the same over Parquet; medians. None: it was not run."""
+    """A query over the log, and the same over Parquet; medians. None if it was not run."""
 
     what: str
     cores: int
@@ -47,12 +49,10 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long the log took, by the clock."""
         return None if self.parquet is None else self.log.clock_s / self.parquet.clock_s
 
     @property
     def processor_ratio(self) -> float | None:
-        """How many times as much of the processors the log took."""
         return None if self.parquet is None else self.log.processor_s / self.parquet.processor_s
 
 
@@ -104,49 +104,50 @@ def spark(
             _print_peaks(log, home, kept)
             return
         rows = list(_measured(home, log, rounds, console))
-        _print_rows(rows)
+        show_tables([_table_of_queries(rows)])
         failure = None
         try:
             streams += _streams(home, rate, console) if rate else ()
         except RunFailed as error:
             failure = click.ClickException(f"streams: {error}")
-    if kept is not None:
-        figures: list[dict[str, object]] = [{**row._asdict(), "ratio": row.ratio} for row in rows]
-        figures += [row._asdict() for row in streams]
-        kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    _print_streams(streams)
+    queries = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+    _keep(kept, [*queries, *(row._asdict() for row in streams)])
+    if streams:
+        show_tables([_table_of_streams(streams)])
     if failure is not None:
         raise failure
 
 
-def _print_rows(rows: list[Row]) -> None:
-    names = ("log s", "log CPU s", "Parquet s", "Parquet CPU s", "ratio", "CPU ratio", "x 1 core")
-    click.echo("\t".join(("what", "cores", *names)))
+def _table_of_queries(rows: list[Row]) -> Rows:
+    columns = ["what", "cores", "log s", "log CPU s", "Parquet s", "Parquet CPU s"]
     one_core = {row.what: row.log.clock_s for row in rows if row.cores == 1}
+    cells = []
     for row in rows:
-        words = [row.what, str(row.cores), *_seconds(row.log)]
-        words += ["-"] * 4 if row.parquet is None else _seconds(row.parquet)
+        compared = ["-"] * 4
         if row.parquet is not None:
-            words += [f"{row.ratio:.1f}", f"{row.processor_ratio:.1f}"]
-        before_s = one_core.get(row.what)
-        is_more = before_s is not None and row.cores > 1
-        words.append(f"{before_s / row.log.clock_s:.1f}" if before_s and is_more else "-")
-        click.echo("\t".join(words))
+            ratios = [f"{row.ratio:.1f}", f"{row.processor_ratio:.1f}"]
+            compared = [*_all_s(row.parquet), *ratios]
+        before_s = one_core.get(row.what) if row.cores > 1 else None
+        gain = "-" if before_s is None else f"{before_s / row.log.clock_s:.1f}"
+        cells.append([row.what, str(row.cores), *_all_s(row.log), *compared, gain])
+    return Rows("queries", [*columns, "ratio", "CPU ratio", "x 1 core"], cells)
 
 
-def _seconds(took: Took) -> list[str]:
+def _all_s(took: Took) -> list[str]:
     return [f"{took.clock_s:.2f}", f"{took.processor_s:.2f}"]
 
 
-def _print_streams(rows: list[StreamRow]) -> None:
-    if rows:
-        names = ("sends/s alone", "beside it", "median ms alone", "beside it", "lag s", "oldest s")
-        click.echo("\t".join(("stream of", *names)))
-    for row in rows:
-        sends = (f"{row.alone_per_s:.0f}", f"{row.with_per_s:.0f}")
-        medians = (f"{row.alone_ms:.1f}", f"{row.with_ms:.1f}")
-        lags = (f"{row.lag_s:.2f}", f"{row.oldest_s:.2f}")
-        click.echo("\t".join((row.source, *sends, *medians, *lags)))
+def _table_of_streams(rows: list[StreamRow]) -> Rows:
+    columns = ["what", "sends/s alone", "beside it", "median ms alone", "beside it"]
+    cells = [
+        [
+            *(row.source, f"{row.alone_per_s:.0f}", f"{row.with_per_s:.0f}"),
+            *(f"{row.alone_ms:.1f}", f"{row.with_ms:.1f}"),
+            *(f"{row.lag_s:.2f}", f"{row.oldest_s:.2f}"),
+        ]
+        for row in rows
+    ]
+    return Rows("streams", [*columns, "lag s", "oldest s"], cells)
 
 
 def _streams(home: Path, rate: int, console: Console) -> Iterator[StreamRow]:
@@ -161,13 +162,18 @@ def _print_peaks(log: Path, home: Path, kept: Path | None) -> None:
     from bench.spark.peak_memory import peaks  # noqa: PLC0415  # needs the extra
 
     found = peaks(log, home, given("--memory"))
-    if kept is not None:
-        figures = [one._asdict() for one in found]
-        kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    click.echo("what\ts\tCPU s\tMiB of the largest process")
+    _keep(kept, [one._asdict() for one in found])
+    cells = []
     for one in found:
         sizes = ", ".join(f"{name} {mib}" for name, mib in sorted(one.mib.items()))
-        click.echo(f"{one.what}\t{one.clock_s:.0f}\t{one.processor_s:.0f}\t{sizes}")
+        cells.append([one.what, f"{one.clock_s:.0f}", f"{one.processor_s:.0f}", sizes])
+    columns = ["what", "s", "CPU s", "MiB of the largest process"]
+    show_tables([Rows("peak memory", columns, cells)])
+
+
+def _keep(path: Path | None, figures: list[dict[str, object]]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager
@@ -190,8 +196,7 @@ def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[
         with local_session(cores=cores) as session:
             if not parquet.exists():
                 for table in ("entries", "messages"):
-                    frame = _of_log(session, path, table)
-                    frame.write.parquet(str(parquet / table))
+                    _of_log(session, path, table).write.parquet(str(parquet / table))
             for what, over_log, over_parquet in _queries(session, path, str(parquet)):
                 console.print(f"{what}, {cores} cores", style="dim")
                 yield Row(what, cores, _median(over_log, rounds), _median(over_parquet, rounds))
@@ -199,84 +204,67 @@ def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[
     yield Row("all analytics tables, without Spark", most, _tables(path, home, rounds), None)
 
 
-def _of_log(session: Any, path: str, table: str, **options: str) -> Any:
-    return session.read.format("dledger").options(table=table, **options).load(path)
+def _of_log(
+    session: Any, path: str, table: str, schema: str | None = None, **options: object
+) -> Any:
+    reader = session.read.format("dledger").options(table=table, **options)
+    return (reader.schema(schema) if schema else reader).load(path)
 
 
 def _queries(
     session: Any, path: str, parquet: str
 ) -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
-    """What is asked, of the log and of Parquet."""
+    """Yield the name of each query, and its runs over the log and over Parquet."""
+    log = partial(_of_log, session, path)
 
-    def read(table: str) -> Any:
-        return session.read.parquet(f"{parquet}/{table}")
+    def read(table: str, condition: str = "true") -> Any:
+        return session.read.parquet(f"{parquet}/{table}").where(condition)
 
     def drain(frame: Any) -> Any:
         return frame.write.format("noop").mode("overwrite").save()
 
+    def count_topics(frame: Any) -> Any:
+        return frame.groupBy("topic").count().collect()
+
     for table in ("entries", "messages"):
         yield (
             f"all {table}",
-            partial(lambda table: drain(_of_log(session, path, table)), table),
-            partial(lambda table: drain(read(table)), table),
+            lambda table=table: drain(log(table)),  # type: ignore[misc]
+            lambda table=table: drain(read(table)),  # type: ignore[misc]
         )
     for what, checksums in (
         ("messages per topic", "true"),
         ("messages per topic, no sums checked", "false"),
     ):
+        options: dict[str, Any] = {"schema": "topic string", "checksums": checksums}
         yield (
             what,
-            partial(
-                lambda checksums: (
-                    session.read.format("dledger")
-                    .options(table="messages", checksums=checksums)
-                    .schema("topic string")
-                    .load(path)
-                    .groupBy("topic")
-                    .count()
-                    .collect()
-                ),
-                checksums,
-            ),
-            lambda: read("messages").groupBy("topic").count().collect(),
+            lambda options=options: count_topics(log("messages", **options)),  # type: ignore[misc]
+            lambda: count_topics(read("messages")),
         )
     yield (
         "messages of a topic with 1 in 10,000",
-        lambda: drain(_of_log(session, path, "messages", subscribe=RARE_TOPIC)),
-        lambda: drain(read("messages").where(f"topic = '{RARE_TOPIC}'")),
+        lambda: drain(log("messages", subscribe=RARE_TOPIC)),
+        lambda: drain(read("messages", f"topic = '{RARE_TOPIC}'")),
     )
-    middle = session.read.parquet(f"{parquet}/entries").count() // 2
+    middle = read("entries").count() // 2
+    indexes: dict[str, Any] = {"from": middle, "to": middle + 99}
     yield (
         "100 entries by index",
-        lambda: (
-            session.read.format("dledger")
-            .option("from", middle)
-            .option("to", middle + 99)
-            .load(path)
-            .collect()
-        ),
-        lambda: read("entries").where(f"index >= {middle} and index < {middle + 100}").collect(),
+        lambda: log("entries", **indexes).collect(),
+        lambda: read("entries", f"index >= {middle} and index < {middle + 100}").collect(),
     )
-    moment = read("messages").where(f"index = {middle}").select("store_time").first()
+    moment = read("messages", f"index = {middle}").select("store_time").first()
     begin_ms = int(moment["store_time"].timestamp() * 1000) if moment is not None else 0
+    times: dict[str, Any] = {"startingTimestamp": begin_ms, "endingTimestamp": begin_ms + 100}
+    condition = (
+        f"store_time >= timestamp_millis({begin_ms}) "
+        f"and store_time < timestamp_millis({begin_ms + 100})"
+    )
     yield (
         "messages of 100 ms",
-        lambda: (
-            session.read.format("dledger")
-            .option("table", "messages")
-            .option("startingTimestamp", begin_ms)
-            .option("endingTimestamp", begin_ms + 100)
-            .load(path)
-            .collect()
-        ),
-        lambda: (
-            read("messages")
-            .where(
-                f"store_time >= timestamp_millis({begin_ms}) "
-                f"and store_time < timestamp_millis({begin_ms + 100})"
-            )
-            .collect()
-        ),
+        lambda: log("messages", **times).collect(),
+        lambda: read("messages", condition).collect(),
     )
 
 
@@ -306,14 +294,10 @@ def _median(run: Callable[[], Any], rounds: int, *, warm: bool = True) -> Took:
         run()
     took = []
     for _ in range(rounds):
-        clock_s, processor_s = time.perf_counter(), tree_processor_seconds(os.getpid())
+        clock_s, processor_s = time.perf_counter(), tree_processor_s(os.getpid())
         run()
-        took.append(
-            Took(
-                time.perf_counter() - clock_s,
-                tree_processor_seconds(os.getpid()) - processor_s,
-            )
-        )
+        used_s = tree_processor_s(os.getpid()) - processor_s
+        took.append(Took(time.perf_counter() - clock_s, used_s))
     return Took(
         statistics.median(one.clock_s for one in took),
         statistics.median(one.processor_s for one in took),

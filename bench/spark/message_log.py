@@ -1,4 +1,4 @@
-"""A log of a broker, written by the project's own store: what the rows read."""
+"""The log of a broker that the rows read, written by the project's own store."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _SEGMENT_BYTES: Final = 256 * 1024 * 1024
 
 
 def write_message_log(folder: Path, messages: int, on_progress: Callable[[int], None]) -> None:
-    """Write the log and the consume queues of a broker: so many messages of 256 random bytes, in
-    four topics of four queues, and a few in another one; with a group whose progress is 50 messages
-    behind.
+    """Write the log and the consume queues of a broker.
+
+    It has messages of 256 random bytes in four topics of four queues, a few in another topic, and a
+    group whose offsets are 50 messages behind.
     """
     config = StoreConfig(segment_bytes=_SEGMENT_BYTES, spare_segments=0)
     store = open_store(OsDisk(), str(folder), config, "bench", "n0")

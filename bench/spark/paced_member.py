@@ -1,4 +1,4 @@
-"""One member of a group that a stream reads; the leader sends at a steady rate when it is told to.
+"""One member of a group that a stream reads; the leader sends at a steady rate on demand.
 
 Its arguments are ID PEERS FOLDER RATE. It prints "leads" once it leads and is ready. Each line that
 it then gets is a number of seconds to send for, and is answered with the figures, as JSON.
@@ -29,7 +29,6 @@ MAX_IN_FLIGHT: Final = 8000  # entries; a group takes 10,000 at once
 
 
 async def run_member(node_id: str, peers: dict[str, str], folder: Path, rate: int) -> None:
-    """Serve until standard input ends."""
     config = dledger.NodeConfig(
         group=GROUP,
         node_id=node_id,
@@ -48,14 +47,11 @@ async def run_member(node_id: str, peers: dict[str, str], folder: Path, rate: in
             print(json.dumps(await _send(node, rate, float(line))), flush=True)
 
 
-async def _send(node: dledger.Node, rate: int, seconds: float) -> dict[str, float]:
-    """Send for some seconds. A tick for which too much is in flight is left out.
+async def _send(node: dledger.Node, rate: int, measured_s: float) -> dict[str, float]:
+    """Send for some seconds. Skip a tick while too many entries are in flight.
 
-    Times count from the tick, not from when this process came to it: a sender that is held up
-    would otherwise hide that.
-
-    Returns:
-        the fields of `Measured`, and how many "entries" were acknowledged.
+    Times count from the tick, so that a delay of this process shows as well. Returns the fields of
+    `Measured`, and the number of acknowledged "entries".
     """
     batch = max(1, round(rate * TICK_S))
     latencies_s: list[float] = []
@@ -69,7 +65,7 @@ async def _send(node: dledger.Node, rate: int, seconds: float) -> dict[str, floa
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
-        for tick in range(round(seconds / TICK_S)):
+        for tick in range(round(measured_s / TICK_S)):
             due = began + tick * TICK_S
             await trio.sleep_until(due)
             if room.available_tokens:

@@ -10,23 +10,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.process_figures import children_processor_seconds
+from bench.process_figures import children_processor_s
 from dledger_spark.session import local_session
 
-# How often processes are looked at: what lasts shorter than this may be missed.
+# The pause between two looks at the processes; shorter peaks may be missed.
 LOOK_EVERY_S: Final = 0.1
 _MIB: Final = 1 << 20
 _JOB: Final = "job"
 
 
 class Peak(NamedTuple):
-    """What a command took at most.
+    """The peak of a command.
 
     Attributes:
-        what: the command.
-        clock_s: seconds by the clock.
-        processor_s: seconds of processors, of all its processes that it has waited for.
-        mib: resident memory at the worst moment, by the name of the process: the largest one.
+        processor_s: processor time of all its processes that it has waited for.
+        mib: largest resident memory, by the name of the process.
     """
 
     what: str
@@ -48,7 +46,7 @@ def peaks(log: Path, home: Path, memory_mib: int) -> list[Peak]:
 
 
 def _peak(what: str, command: list[str]) -> Peak:
-    clock_s, processor_s = time.perf_counter(), children_processor_seconds()
+    clock_s, processor_s = time.perf_counter(), children_processor_s()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     most: Counter[str] = Counter()
     while process.poll() is None:
@@ -59,13 +57,13 @@ def _peak(what: str, command: list[str]) -> Peak:
     return Peak(
         what,
         time.perf_counter() - clock_s,
-        children_processor_seconds() - processor_s,
+        children_processor_s() - processor_s,
         {name: size // _MIB for name, size in most.items()},
     )
 
 
 def _resident(pid: int) -> Counter[str]:
-    """Bytes of the largest process of each name, among a process and all that it started."""
+    """Return the bytes of the largest process of each name, among a process and its descendants."""
     found: Counter[str] = Counter()
     waiting = [pid]
     while waiting:

@@ -6,15 +6,14 @@ _NS_PER_S = 1e9
 
 
 class RowAges:
-    """The ages of the rows of a stream that were sent since some moment.
+    """The ages of a stream's rows that were sent after some moment.
 
-    Every row counts once, whatever batch brought it: of a small batch and a large one, the rows of
-    the large one are more, and older.
+    Every row counts once, in a batch of any size.
 
     Attributes:
-        batches: how many batches had rows, counted or not.
-        rows: how many rows were counted.
-        since_ns: rows that were sent earlier are not counted, in ns since 1970; None: count none.
+        batches: number of batches with rows, counted or not.
+        rows: number of counted rows.
+        since_ns: earlier rows are not counted, in ns since 1970; None: count none.
         oldest_s: the greatest age of a counted row, in seconds.
     """
 
@@ -27,14 +26,13 @@ class RowAges:
 
     @property
     def mean_s(self) -> float:
-        """The mean age of the counted rows, in seconds."""
         return self._sum_s / self.rows if self.rows else float("nan")
 
     def add(self, rows: int, mean_sent_ns: float, first_sent_ns: float, now_ns: int) -> None:
         """Count the rows of a batch.
 
         Args:
-            rows: how many rows of it were sent since then; 0 if none, and the times do not matter.
+            rows: number of rows to count; if 0, the times do not matter.
             mean_sent_ns: when these rows were sent, on average.
             first_sent_ns: when the first of them was sent.
             now_ns: when the sink had the batch.

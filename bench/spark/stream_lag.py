@@ -20,7 +20,7 @@ from bench.system import member_words, python_module
 # No machine takes longer to elect a leader, or to answer behind the end of a phase.
 PATIENCE_S: Final = 120.0
 WARM_UP_S: Final = 5.0
-# Spark's first batches take seconds, and what gathers meanwhile makes the next ones large.
+# Spark's first batches take seconds, and the entries that gather then make the next ones large.
 SETTLING_BATCHES: Final = 5
 SETTLING_S: Final = 2.0
 POLL_S: Final = 0.1
@@ -31,12 +31,11 @@ class StreamRow(NamedTuple):
     """A stream beside a group that gets entries at a steady rate.
 
     Attributes:
-        source: what the stream reads: the folders of the members, or the members themselves.
+        source: the folders of the members, or the members themselves.
         alone_per_s, with_per_s: entries acknowledged a second without and with the stream.
-        alone_ms, with_ms: median time until an entry was acknowledged, likewise, from the moment at
-            which it was to be sent.
-        lag_s: from the send of an entry to its row in a batch of the sink: the mean of all rows
-            that were sent while the stream was measured, however late they came.
+        alone_ms, with_ms: median time from the planned send of an entry to its acknowledgement.
+        lag_s: mean time from the send of an entry to its row in a batch of the sink, of all rows
+            that were sent while the stream was measured.
         oldest_s: the same for the latest of these rows.
     """
 
@@ -50,16 +49,16 @@ class StreamRow(NamedTuple):
 
 
 class _Leader:
-    """The process that sends."""
+    """The sending process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def send(self, seconds: float) -> dict[str, float]:
-        """Have it send for so long. Raises RunFailed."""
+    def send(self, measured_s: float) -> dict[str, float]:
+        """Send for so many measured_s. Raises RunFailed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.write(f"{measured_s}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -68,29 +67,22 @@ class _Leader:
         return answer
 
 
-def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator[StreamRow]:
+def stream_rows(session: Any, home: Path, rate: int, measured_s: float) -> Iterator[StreamRow]:
     """Measure streams over folders and over the network; each with a group of its own.
 
-    Args:
-        session: a session of Spark.
-        home: a folder for the logs and checkpoints.
-        rate: entries sent a second.
-        seconds: how long each phase is measured.
-
-    Raises:
-        RunFailed: there was no leader, or it did not answer; or the stream did not come to the end.
+    Raises RunFailed if no member leads or answers, or the stream does not reach the end.
     """
     for source in ("folders", "network"):
         place = make_place(home / f"stream-{source}-{time.time_ns()}")
         with _group(place, rate) as leader:
             leader.send(WARM_UP_S)
-            alone = leader.send(seconds)
+            alone = leader.send(measured_s)
             options = {"startingOffsets": "latest", "path": str(place.folder)}
             if source == "network":
                 del options["path"]
                 options |= {"bootstrap": ",".join(place.peers.values()), "group": GROUP}
             with _stream(session, options, place.folder / "checkpoint") as ages:
-                beside = _sends_beside(leader, ages, seconds)
+                beside = _sends_beside(leader, ages, measured_s)
         yield StreamRow(
             source,
             alone["entries_per_s"],
@@ -102,18 +94,15 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
         )
 
 
-def _sends_beside(leader: _Leader, ages: RowAges, seconds: float) -> dict[str, float]:
-    """Send beside a stream that has settled, and wait until it has come to the last row.
-
-    What it had not come to at the end of the sends is what it was latest with. Raises RunFailed.
-    """
+def _sends_beside(leader: _Leader, ages: RowAges, measured_s: float) -> dict[str, float]:
+    """Send beside a stream that has settled, and wait for its last row. Raises RunFailed."""
     deadline = time.monotonic() + PATIENCE_S
     while ages.batches < SETTLING_BATCHES:
         if time.monotonic() > deadline:
             raise RunFailed(f"the stream had {ages.batches} batches in {PATIENCE_S:.0f} s")
         leader.send(SETTLING_S)
     ages.since_ns = time.time_ns()
-    beside = leader.send(seconds)
+    beside = leader.send(measured_s)
     deadline = time.monotonic() + PATIENCE_S
     while ages.rows < beside["entries"]:
         if time.monotonic() > deadline:
@@ -125,7 +114,7 @@ def _sends_beside(leader: _Leader, ages: RowAges, seconds: float) -> dict[str, f
 
 @contextmanager
 def _stream(session: Any, options: dict[str, str], checkpoint: Path) -> Iterator[RowAges]:
-    """A stream, and the ages of its rows."""
+    """Run a stream; yield the ages of its rows."""
     ages = RowAges()
 
     def take(batch: Any, _number: int) -> None:
@@ -157,7 +146,7 @@ def _stream(session: Any, options: dict[str, str], checkpoint: Path) -> Iterator
 
 @contextmanager
 def _group(place: Place, rate: int) -> Iterator[_Leader]:
-    """A group of three for the length of a block. Raises RunFailed."""
+    """Run a group of three during a block. Raises RunFailed."""
     processes = [
         subprocess.Popen(
             [*python_module("spark.paced_member"), *member_words(place, node_id), str(rate)],

@@ -1,1 +1,1 @@
-"""What administrators ask: figures, settings, statistics, single messages."""
+"""Administrators' requests: figures, settings, statistics, single messages."""

@@ -1,4 +1,4 @@
-"""What administrators ask."""
+"""Administrators' requests."""
 
 from functools import partial
 
@@ -12,7 +12,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = AdminProcessor(parts, parts[MEMBER].node.status)
     settings = SettingsProcessor(parts)
     statistics = Statistics(parts)

@@ -1,4 +1,4 @@
-"""Answers administrators: run-time figures, single messages, and how far members are.
+"""Answers administrators: run-time figures, single messages, and the progress of members.
 
 Source: RocketMQ's AdminBrokerProcessor and QueryMessageProcessor.
 """
@@ -16,11 +16,7 @@ from remoting.wire.loose_json import JsonValue, compact_json
 
 
 class AdminProcessor:
-    """What `mqadmin` and `dledger-mq` ask of a broker itself.
-
-    Args:
-        status: of this member, now.
-    """
+    """Answers requests of `mqadmin` and `dledger-mq` about the broker itself."""
 
     def __init__(self, parts: Parts, status: Callable[[], Status]) -> None:
         self._status = status
@@ -29,14 +25,12 @@ class AdminProcessor:
         self._figures = parts.figures
 
     def runtime_info(self, _origin: Origin, command: Command) -> Command:
-        """Run-time figures (28), all as text."""
+        """Return the run-time figures (28), all as text."""
         return command.reply(body=encode_table(self._figures()))
 
     def view_message(self, _origin: Origin, command: Command) -> Command:
-        """The message at a position of the log (33), as it is stored.
-
-        Raises:
-            RequestRefused (1): there is none.
+        """Return the stored message at a log position (33). Raises RequestRefused (1): there is
+        none.
         """
         position = command.integer("offset")
         record = self._reader.record_at(position)
@@ -45,10 +39,10 @@ class AdminProcessor:
         return command.reply(body=record)
 
     def replication(self, _origin: Origin, command: Command) -> Command:
-        """How far the members of the group are (907), as mqadmin's haStatus shows it.
+        """Return the progress of the group's members (907), as mqadmin's haStatus shows it.
 
-        The leader: how far each other member has the log. Another member: whom it follows. Offsets
-        are indexes of entries in the group's log. Source: RocketMQ's HARuntimeInfo.
+        The leader reports the log of each other member, a follower its leader. Offsets are indexes
+        of entries. Source: RocketMQ's HARuntimeInfo.
         """
         status = self._status()
         leads = status.role.lower() == "leader"

@@ -1,6 +1,6 @@
-"""A broker's settings, as RocketMQ's tools show them (26).
+"""A broker's settings as RocketMQ's tools show them (26).
 
-Those that are not listed have no meaning here: they size threads, buffers and files of Java.
+Settings that are not listed have no meaning here: they size threads, buffers and files of Java.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from broker.store.key_file import ENTRIES, SLOTS
 from broker.topics.names import TEMPLATE_TOPIC
 from broker.topics.state import Topics
 
-# What no command line and no operator changes.
+# Neither the command line nor operators change these.
 _FIXED: Final = {
     "aclEnable": "false",
     "brokerFastFailureEnable": "false",
@@ -54,11 +54,11 @@ _FIXED: Final = {
 def shown_settings(
     settings: Settings, changed: ChangedSettings, topics: Topics, *, leads: bool
 ) -> Mapping[str, str]:
-    """The settings in force by name.
+    """Return the settings in force by name.
 
     Args:
         settings: the settings.
-        changed: what operators have changed.
+        changed: the changes of operators.
         topics: the topics, one of which is the template of new ones.
         leads: whether this member leads.
     """
@@ -77,7 +77,7 @@ def shown_settings(
         "dLegerGroup": now.group,
         "dLegerPeers": ";".join(f"{peer}-{at}" for peer, at in now.peers.items()),
         "dLegerSelfId": now.node_id,
-        # Which settings operators have changed: they count more than the command line.
+        # The settings that operators have changed, which override the command line.
         "dledgerChangedSettings": ";".join(sorted(changed.values)),
         "defaultTopicQueueNums": str(template.write_queue_count if template is not None else 0),
         "listenPort": str(now.listen.port),
@@ -95,10 +95,10 @@ def shown_settings(
     return dict(sorted(shown.items()))
 
 
-def _level(milliseconds: int) -> str:
-    """A time as RocketMQ writes it: 30s, 5m, 2h."""
-    seconds = milliseconds // 1000
+def _level(level_ms: int) -> str:
+    """Format a delay as RocketMQ does: 30s, 5m, 2h."""
+    level_s = level_ms // 1000
     for unit, name in ((3600, "h"), (60, "m")):
-        if seconds % unit == 0:
-            return f"{seconds // unit}{name}"
-    return f"{seconds}s"
+        if level_s % unit == 0:
+            return f"{level_s // unit}{name}"
+    return f"{level_s}s"

@@ -1,8 +1,8 @@
 """Shows a broker's settings, and changes them (25, 26).
 
-RocketMQ lets anyone write any setting of one process, also those that name programs and files; that
-made remote execution possible. Here a change is an entry of the log, so that all members obey it,
-and only settings of `CHANGEABLE` can be changed. Source: RocketMQ's AdminBrokerProcessor.
+RocketMQ lets anyone write any setting of one process, even those that name programs and files,
+which made remote execution possible. Here a change is an entry of the log, so that it holds for all
+members, and only settings of `CHANGEABLE` can be changed. Source: RocketMQ's AdminBrokerProcessor.
 """
 
 from collections.abc import Mapping
@@ -24,17 +24,15 @@ from remoting.bodies.topic_config import DataVersion
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# Each setting once, with room for comments.
+# Room for each setting once, with comments.
 MAX_BODY_BYTES: Final = 16 * 1024
 
-# Given as a value, it gives a setting back to the command line. So does an empty value, which some
-# shells' scripts of RocketMQ drop.
+# As a value, it restores a setting to that of the command line. So does an empty value, which some
+# shell scripts of RocketMQ drop.
 BACK: Final = "commandLine"
 
 
 class SettingsProcessor:
-    """Answers operators about settings."""
-
     def __init__(self, parts: Parts) -> None:
         self._changed = parts.state[CHANGED_SETTINGS]
         self._topics = parts.state[TOPICS]
@@ -45,7 +43,6 @@ class SettingsProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def show(self, _origin: Origin, command: Command) -> Command:
-        """The settings in force (26)."""
         leads = self._led_term() is not None
         shown = shown_settings(self._settings, self._changed, self._topics, leads=leads)
         version = DataVersion(self._changed.setting_changes, self._changed.settings_changed_ms)
@@ -53,12 +50,11 @@ class SettingsProcessor:
         return command.reply(fields=fields, body=encode_properties_text(shown))
 
     def change(self, origin: Origin, command: Command) -> None:
-        """Change settings (25): all that are named, or none. The reply comes when the change is in
-        the log and the name servers know of it.
+        """Change settings (25): all that are named, or none. The reply leaves when the change is
+        applied and the name servers know of it.
 
-        Raises:
-            RequestRefused: (16) a setting that cannot be changed, (29) one that is not known, a
-                value that it cannot have, or a text that cannot be read.
+        Raises RequestRefused: (16) a setting that cannot be changed, (29) an unknown setting, an
+        invalid value, or a malformed text.
         """
         values = read_changes(command.body)
         for name, value in values.items():
@@ -96,10 +92,9 @@ class SettingsProcessor:
 
 
 def read_changes(body: bytes) -> Mapping[str, str | None]:
-    """Read "name=value" lines, as Java writes properties; None stands for the command line's value.
+    """Read "name=value" lines, as Java writes properties; None restores the command line's value.
 
-    Raises:
-        RequestRefused (29): a line is none, or there are too many or none at all.
+    Raises RequestRefused (29): a malformed line, or too many or no lines.
     """
     if len(body) > MAX_BODY_BYTES:
         raise _invalid(f"{len(body)} bytes of settings: at most {MAX_BODY_BYTES}")

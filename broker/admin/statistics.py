@@ -1,4 +1,4 @@
-"""Answers how far queues and consumer groups are (202, 208, 317).
+"""Answers requests about the progress of queues and consumer groups (202, 208, 317).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
@@ -24,18 +24,16 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# Queues in one answer about all groups (317): each takes a look at the log, 20 us or so.
+# Queues in one answer about all groups (317): each takes a read of the log, some 20 us.
 MAX_TOLD_QUEUES: Final = 5_000
 
-# Queues in one answer about one group (208): each takes some 200 bytes, and frames end at 16 MiB.
+# Queues in one answer about one group (208): each takes some 200 bytes, and a frame holds 16 MiB.
 MAX_TOLD_QUEUES_OF_GROUP: Final = 40_000
 
 _QUEUES_A_STEP: Final = 32
 
 
 class Statistics:
-    """Counts messages by queue offsets."""
-
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
         self._groups = parts.state[GROUPS]
@@ -48,7 +46,9 @@ class Statistics:
         self._address = str(parts.config.address)
 
     def topic_stats(self, _origin: Origin, command: Command) -> Steps:
-        """The first and last offset of each queue of a topic, and how much it gets (202)."""
+        """Return the first and last offset of each queue of a topic, and its rate of messages
+        (202).
+        """
         config = self._topics.found(command.name("topic"))
         count = max(config.read_queue_count, config.write_queue_count)
         rows: list[str] = []
@@ -69,14 +69,12 @@ class Statistics:
         return command.reply(body=body.encode())
 
     def consume_stats(self, _origin: Origin, command: Command) -> Steps:
-        """How far a group is behind, queue by queue (208): in all its topics, or in those named.
+        """Return a group's lag queue by queue (208): in all its topics, or in those named.
 
         The topics of a group with members are those to which it subscribes now; else those that it
         has consumed.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (2): the queues are too many for one answer.
+        Raises RequestRefused (2): too many queues for one answer.
         """
         name = command.name("consumerGroup")
         listed = [one for one in command.fields.get("topicList", "").split(";") if one]
@@ -103,10 +101,9 @@ class Statistics:
         return command.reply(body=body.encode())
 
     def all_consume_stats(self, _origin: Origin, command: Command) -> Steps:
-        """How far all groups are behind (317), or only in topics whose queues have an order.
+        """Return the lags of all groups (317), or only those in ordered topics.
 
-        Raises:
-            RequestRefused (2): they have too many queues to be told at once.
+        Raises RequestRefused (2): too many queues for one answer.
         """
         only_ordered = command.boolean("isOrder")
         told: list[tuple[str, str]] = []
@@ -145,7 +142,6 @@ class Statistics:
         return command.reply(body=body.encode())
 
     def _told_queues(self, group: str, topic: str, only_ordered: bool) -> int:
-        """How many queues are told of a group that has offsets of a topic."""
         config, members = self._topics.configs.get(topic), self._consumers.group(group)
         if (
             group not in self._groups.configs

@@ -1,1 +1,1 @@
-"""Whether the members of a group pull or pop, and from which queues, as brokers tell them."""
+"""Whether the members of a group pull or pop, and from which queues, if the broker assigns them."""

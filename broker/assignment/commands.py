@@ -15,11 +15,9 @@ class SetMode:
     """An operator sets how a group reads a topic.
 
     Attributes:
-        topic: the topic.
-        group: the consumer group.
         name: of the mode.
         shares: of the mode.
-        max_modes: with so many no other is set.
+        max_modes: no mode is added if there are as many.
     """
 
     kind: ClassVar[int] = 27

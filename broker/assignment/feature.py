@@ -1,4 +1,4 @@
-"""Queues that brokers assign, and request modes."""
+"""Assigned queues and request modes."""
 
 from broker.assignment.processor import AssignmentProcessor
 from broker.serving.parts import Parts
@@ -7,7 +7,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = AssignmentProcessor(parts)
     return Service(
         handlers={

@@ -1,4 +1,4 @@
-"""Answers which queues a consumer reads (400), and how its group does (401, 402).
+"""Assigns queues to consumers (400), and sets and lists the request modes of groups (401, 402).
 
 Source: RocketMQ's QueryAssignmentProcessor.
 """
@@ -27,18 +27,18 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# Modes that are set; each takes some 300 bytes.
+# Each takes some 300 bytes.
 MAX_MODES: Final = 20_000
 
-# Questions that wait for a name server.
+# Requests that wait for a name server.
 MAX_WAITING: Final = 1000
 
 _MAX_BODY_BYTES: Final = 16 * 1024
 
-# Members of a group that may share a queue: more are all of them.
+# Members that may share a queue; more than any group has.
 _MAX_SHARES: Final = 1_000_000
 
-# Queues of one topic, of all groups of brokers: a name server believes what it is told.
+# Queues of one topic in a route, because a name server does not check registrations.
 MAX_QUEUES: Final = 16_384
 
 _Share = Callable[[int, int, Sequence[MessageQueue]], Sequence[MessageQueue]]
@@ -49,8 +49,6 @@ _SHARES: Final[Mapping[str, _Share]] = {
 
 
 class AssignmentProcessor:
-    """Shares queues among the members of groups."""
-
     def __init__(self, parts: Parts) -> None:
         self._modes = parts.state[MODES]
         self._log = parts.log
@@ -59,11 +57,9 @@ class AssignmentProcessor:
         self._waiting = 0
 
     def query(self, origin: Origin, command: Command) -> None:
-        """The queues of one consumer; null when they cannot be told now.
+        """Return the queues of one consumer; null if they are unknown now (400).
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (1) a strategy that is not known here, (2) too many wait.
+        Raises RequestRefused: (1) an unknown strategy, (2) too many wait.
         """
         asked = JsonObject.parse("question for queues", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
@@ -84,9 +80,9 @@ class AssignmentProcessor:
             mode = self._mode(topic, group, is_broadcast)
             members = self._consumers.client_ids(group)
             if route is None or not (is_broadcast or client_id in members):
-                # A new leader hears of members by and by, and a name server may be restarted. A
-                # client that is told of no queue would give all of its own up for 20 s. Told that
-                # it is not known, it keeps what it has, and asks again.
+                # A new leader does not know all members yet, and a name server may be restarting.
+                # A client without assigned queues would give up its own for 20 s. With null it
+                # keeps them, and asks again.
                 origin.send(command.reply(body=encode_assigned(None)))
                 return
             if sum(one.read_queue_count for one in route.queues) > MAX_QUEUES:
@@ -102,11 +98,9 @@ class AssignmentProcessor:
         self._routes.find(topic, then)
 
     def set_mode(self, origin: Origin, command: Command) -> None:
-        """Set how a group reads a topic.
+        """Set how a group reads a topic (401).
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
+        Raises RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
         """
         asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
@@ -124,7 +118,7 @@ class AssignmentProcessor:
         )
 
     def all_modes(self, _origin: Origin, command: Command) -> Command:
-        """All modes that were set."""
+        """List all modes that were set (402)."""
         found: dict[str, dict[str, object]] = {}
         for (topic, group), mode in self._modes.modes.items():
             found.setdefault(topic, {})[group] = {
@@ -137,12 +131,11 @@ class AssignmentProcessor:
 
     def _mode(self, topic: str, group: str, is_broadcast: bool) -> Mode:
         if is_broadcast:
-            return Mode()  # each member reads all, so none may take a message from the others
+            return Mode()  # each member pulls all messages
         return self._modes.modes.get((topic, group), Mode())
 
 
 def _queues(topic: str, route: TopicRoute) -> Sequence[MessageQueue]:
-    """All readable queues of a topic."""
     return [
         MessageQueue(topic, one.broker_name, queue_id)
         for one in route.queues
@@ -158,7 +151,9 @@ def _own(
     queues: Sequence[MessageQueue],
     members: Sequence[str],
 ) -> Sequence[MessageQueue]:
-    """The queues of one of the members, which are sorted; -1 stands for any queue of a broker."""
+    """Return the queues of one of the sorted members; queue id -1 stands for any queue
+    of a broker.
+    """
     at = bisect_left(members, client_id)
     queues = sorted(set(queues))
     if mode.name == PULL:
@@ -166,7 +161,7 @@ def _own(
     if not 0 < mode.shares < len(members) - 1:
         return sorted({MessageQueue(one.topic, one.broker_name, -1) for one in queues})
     if len(members) > len(queues):
-        return [queues[at % len(queues)]] if queues else []  # each has one, which several share
-    # With its own, the member pops those of so many that follow it.
+        return [queues[at % len(queues)]] if queues else []  # several members share a queue
+    # The member pops its own queues, and those of the next members.
     sharing = [(at + number) % len(members) for number in range(mode.shares + 1)]
     return sorted([queue for place in sharing for queue in share(place, len(members), queues)])

@@ -1,11 +1,11 @@
-"""How groups read topics: the mode that an operator has set, by topic and group."""
+"""How groups read topics: the modes that operators have set."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from broker.log.belongings import Belongings
-from broker.log.state import Deletion, Rows, StatePart
+from broker.log.state import Rows, StatePart
 from remoting.bodies.assignment import PULL
 
 
@@ -14,8 +14,8 @@ class Mode(NamedTuple):
 
     Attributes:
         name: PULL or POP.
-        shares: with how many other members a member that pops shares its queues; with all of them,
-            when it is none or negative.
+        shares: with how many other members a popping member shares its queues; with all, if it is 0
+            or less.
     """
 
     name: str = PULL
@@ -24,23 +24,11 @@ class Mode(NamedTuple):
 
 @dataclass(slots=True)
 class Modes:
-    """All modes that were set.
-
-    Attributes:
-        modes: by topic and group.
-    """
+    """All modes that were set, by topic and group."""
 
     modes: Belongings[tuple[str, str], Mode] = field(
         default_factory=lambda: Belongings(group_at=1, topic_at=0)
     )
-
-
-def _topic_deleted(modes: Modes, deletion: Deletion) -> None:
-    modes.modes.drop_topic(deletion.name)
-
-
-def _group_deleted(modes: Modes, deletion: Deletion) -> None:
-    modes.modes.drop_group(deletion.name)
 
 
 def _captured(modes: Modes) -> Iterator[object]:
@@ -56,6 +44,6 @@ MODES: Final = StatePart(
     "request modes",
     Modes,
     rows=(Rows("request modes", _captured, _take),),
-    topic_deleted=_topic_deleted,
-    group_deleted=_group_deleted,
+    topic_deleted=lambda modes, deletion: modes.modes.drop_topic(deletion.name),
+    group_deleted=lambda modes, deletion: modes.modes.drop_group(deletion.name),
 )

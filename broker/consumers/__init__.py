@@ -1,1 +1,1 @@
-"""The present members of consumer groups, as they say themselves."""
+"""The connected members of consumer groups."""

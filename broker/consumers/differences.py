@@ -1,4 +1,4 @@
-"""Says in the log which groups have members that subscribe to different things."""
+"""Logs the groups whose members have different subscriptions."""
 
 import logging
 from collections.abc import Iterator
@@ -11,31 +11,29 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# A group is told of once for each change, and no more often: members may change without end.
-TELL_SECONDS: Final = 60.0
+# A group is logged once for each change, and no more often than this.
+TELL_S: Final = 60.0
 
-# Groups that are told of in one look: others wait for the next ones.
+# Groups that one look logs; others wait for the next ones.
 MAX_TOLD: Final = 20
 
-# Of one group: the kinds that are named, and the characters of all.
+# Of one group: the kinds that are logged, and the characters of all.
 _KINDS: Final = 3
 _CHARACTERS: Final = 1200
 
 
 class Differences:
-    """Looks every ten seconds, so that members that are replaced in the meantime are not told of.
-
-    Args:
-        consumers: the members of all groups.
-    """
+    """Looks every ten seconds, so that members replaced in the meantime are not logged."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
-        # By group: which change of its kinds was told, and when, in seconds.
+        # By group: the last change of its kinds that was logged, and when, in seconds.
         self._told: dict[str, tuple[int, float]] = {}
 
     def look(self, now: float) -> Iterator[None]:
-        """Tell of the groups that have changed, in steps; `now` on the monotonic clock."""
+        """Log the groups that have changed, in steps; `now` is in seconds on the
+        monotonic clock.
+        """
         differing = self._consumers.differing
         for told in pieces(self._told):
             for name in told:
@@ -50,15 +48,14 @@ class Differences:
                     continue
                 if not left:
                     return
-                changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
-                if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
+                changes, told_at = self._told.get(name, (-1, now - TELL_S))
+                if group.kinds.changes != changes and now >= told_at + TELL_S:
                     self._told[name] = group.kinds.changes, now
                     left -= 1
                     yield from _tell(name, group)
             yield
 
     def clear(self) -> None:
-        """This member leads no more."""
         self._told.clear()
 
 
@@ -67,7 +64,7 @@ def _tell(name: str, group: GroupMembers) -> Iterator[None]:
     words = [
         f"{quoted(clients[0])} and {group.kinds.counts[kind] - 1} more: {quoted(words_of(kind))}"
         for kind, clients in examples.items()
-        if clients and kind in group.kinds.counts  # it may have gone meanwhile
+        if clients and kind in group.kinds.counts  # its members may have left meanwhile
     ]
     more = len(group.kinds.counts) - len(words)
     _log.warning(

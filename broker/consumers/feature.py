@@ -8,7 +8,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     consumers = parts[CONSUMERS]
     processor = ClientProcessor(parts)
     return Service(

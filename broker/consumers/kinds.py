@@ -1,8 +1,8 @@
-"""What the members of a consumer group subscribe to, and whether all do alike.
+"""The subscriptions of a consumer group's members, and whether they are equal.
 
-The queues of a group are shared among its members, whatever each subscribes to. Where members
-differ, a message may come to one that does not want it, and is never seen: RocketMQ's users find
-out when messages are missing. Pure.
+The queues of a group are shared among its members, whatever each subscribes to. If members differ,
+a message may be given to one that does not want it, and is lost to the group: RocketMQ's users
+notice when messages are missing.
 """
 
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionDa
 
 
 class Kind(NamedTuple):
-    """What a member subscribes to.
+    """The subscriptions of a member.
 
     Attributes:
         model: whether members share the messages, or each gets all.
-        wanted: topics with the type and the text of the filter; not the retry topic, to which some
-            clients do not subscribe by themselves.
+        wanted: topics with the type and the text of the filter, without the retry topic, to which
+            some clients do not subscribe themselves.
     """
 
     model: MessageModel
@@ -31,7 +31,7 @@ class Kinds:
 
     Attributes:
         counts: how many members are of each kind.
-        changes: how often a kind came or went.
+        changes: how often a kind appeared or disappeared.
     """
 
     counts: dict[Kind, int] = field(default_factory=dict)
@@ -39,11 +39,12 @@ class Kinds:
 
     @property
     def differ(self) -> bool:
-        """Whether members subscribe to different things."""
         return len(self.counts) > 1
 
     def move(self, old: Kind | None, new: Kind | None) -> bool:
-        """A member is of another kind, has come or has gone; whether a kind came or went."""
+        """Count a member that changes its kind, joins or leaves; return whether a kind came or
+        went.
+        """
         if old == new:
             return False
         before = self.changes
@@ -59,7 +60,6 @@ class Kinds:
 
 
 def kind_of(data: ConsumerData) -> Kind:
-    """The kind of a member, by its heartbeat."""
     wanted = frozenset(
         _wanted(one) for one in data.subscriptions if not one.topic.startswith(RETRY_PREFIX)
     )
@@ -67,7 +67,7 @@ def kind_of(data: ConsumerData) -> Kind:
 
 
 def _wanted(subscription: SubscriptionData) -> tuple[str, str, str]:
-    """Equal for subscriptions that mean the same: "a || b" is "b||a"."""
+    """Normalise a subscription: "a || b" means "b||a"."""
     kind, text = subscription.expression_type.upper(), subscription.expression.strip()
     if kind == "TAG":
         tags = {tag.strip() for tag in text.split("||")} - {""}
@@ -76,7 +76,7 @@ def _wanted(subscription: SubscriptionData) -> tuple[str, str, str]:
 
 
 def words_of(kind: Kind) -> str:
-    """A kind for people, as "Orders=a||b, Returns=*"."""
+    """Describe a kind, as "Orders=a||b, Returns=*"."""
     shown = [f"{topic}={text}" for topic, _kind, text in sorted(kind.wanted)]
     words = ", ".join(shown) or "nothing"
     return f"{words} (each gets all)" if kind.model is MessageModel.BROADCASTING else words

@@ -1,7 +1,7 @@
-"""The members of each consumer group, as heartbeats told, one record a connection.
+"""The members of each consumer group, one record per connection, as their heartbeats say.
 
-Kept on the leader only and in memory: members say themselves every 30 seconds, and at once when
-their connection is new. Source: RocketMQ's ConsumerManager.
+Only the leader has them, in memory: members send a heartbeat every 30 seconds, and at once on a new
+connection. Source: RocketMQ's ConsumerManager.
 """
 
 from bisect import bisect_left, insort
@@ -20,17 +20,14 @@ from remoting.bodies.pieces import pieces
 
 @dataclass(slots=True)
 class Member:
-    """One connection that consumes for a group.
+    """A connection that consumes for a group.
 
     Attributes:
-        client_id: its name; two connections of one client have the same.
+        client_id: two connections of one client have the same.
         last_heartbeat: seconds on the monotonic clock.
-        data: its heartbeat.
-        language: from its header.
-        version: from its header.
-        kind: what it subscribes to; set when it is registered.
+        kind: its subscriptions; set when it is registered.
         size: bytes that it takes, roughly; set when it is registered.
-        since: its first heartbeat under this name, as `last_heartbeat`; set when it is registered.
+        since: its first heartbeat with this client id; set when it is registered.
     """
 
     client_id: str
@@ -49,10 +46,10 @@ class GroupMembers:
 
     Attributes:
         members: by connection.
-        subscriptions: what the group subscribes to, by topic: what its last member said.
-        kinds: what its members subscribe to.
+        subscriptions: the subscriptions of the last heartbeat, by topic.
+        kinds: the subscriptions of all members.
         by_client: the members of each client, by connection.
-        client_ids: the clients, sorted.
+        client_ids: sorted.
         broadcasting: how many members want every message for themselves.
     """
 
@@ -64,7 +61,6 @@ class GroupMembers:
     broadcasting: int = 0
 
     def put(self, origin: Origin, member: Member) -> None:
-        """A member says what it is."""
         old = self.members.get(origin)
         if old is not None and old.client_id == member.client_id:
             self.broadcasting -= old.data.message_model is MessageModel.BROADCASTING
@@ -77,7 +73,6 @@ class GroupMembers:
         self.broadcasting += member.data.message_model is MessageModel.BROADCASTING
 
     def drop(self, origin: Origin) -> Member | None:
-        """A member is gone: what it was."""
         member = self.members.pop(origin, None)
         if member is None:
             return None
@@ -92,7 +87,7 @@ class GroupMembers:
     def clients_by_kind_in_steps(
         self, most_kinds: int, most_clients: int
     ) -> Generator[None, None, dict[Kind, list[str]]]:
-        """Some of the clients of some kinds: the kinds with the fewest members first."""
+        """Return some clients of some kinds: those with the fewest members first."""
         counts = self.kinds.counts
         fewest = nsmallest(most_kinds, counts, key=counts.__getitem__)
         found: dict[Kind, list[str]] = {kind: [] for kind in fewest}
@@ -106,12 +101,12 @@ class GroupMembers:
 
 
 class Consumers:
-    """All groups' members.
+    """The members of all groups.
 
     Attributes:
-        differing: the groups whose members subscribe to different things.
+        differing: the groups whose members have different subscriptions.
         size: bytes that all members take, roughly.
-        namesakes: by group and client id: the connections that have an id, where it is not one.
+        namesakes: by group and client id: the connections with that id, if there are several.
     """
 
     def __init__(self) -> None:
@@ -126,24 +121,24 @@ class Consumers:
         return len(self._memberships)
 
     def size_of(self, origin: Origin) -> int:
-        """Bytes that a connection's memberships take, roughly."""
+        """Return the bytes that a connection's memberships take, roughly."""
         return self._sizes.get(origin, 0)
 
     def size_in(self, origin: Origin, groups: Collection[str]) -> int:
-        """The part of `size_of` that is for some groups."""
+        """Return the part of `size_of` for some groups."""
         found = [self._groups[one].members[origin] for one in groups if self.is_member(origin, one)]
         return sum([member.size for member in found])
 
     def group_count(self, origin: Origin) -> int:
-        """In how many groups a connection is."""
         return len(self._memberships.groups(origin))
 
     def is_member(self, origin: Origin, group: str) -> bool:
-        """Whether a connection is registered for a group."""
         return (origin, group) in self._memberships
 
     def register(self, origin: Origin, member: Member) -> bool:
-        """Note a heartbeat for one group; whether the group's members must be told."""
+        """Register a member by its heartbeat; return whether the group's members must
+        be notified.
+        """
         name = member.data.group
         group = self._groups.setdefault(name, GroupMembers())
         old = group.members.get(origin)
@@ -165,7 +160,7 @@ class Consumers:
         return old is None or old.client_id != member.client_id or topics_changed
 
     def unregister(self, origin: Origin, group: str) -> bool:
-        """A connection leaves a group; whether it was in it."""
+        """Remove a connection from a group; return whether it was in it."""
         members = self._groups.get(group)
         member = None if members is None else members.drop(origin)
         if members is None or member is None:
@@ -180,68 +175,56 @@ class Consumers:
         return True
 
     def drop(self, origin: Origin) -> list[str]:
-        """A connection is gone: the groups it was in."""
+        """Remove a connection; return its groups."""
         groups = sorted(self._memberships.groups(origin))
         for group in groups:
             self.unregister(origin, group)
         return groups
 
     def expire(self, now: float) -> list[str]:
-        """Drop a few members that have been silent too long.
-
-        Returns the groups that lost one; empty when nobody is left to drop.
-        """
+        """Drop a few members that have been silent too long; return the groups that lost one."""
         silent = self._memberships.silent(now)
         for origin, group in silent:
             self.unregister(origin, group)
         return sorted({group for _origin, group in silent})
 
     def count(self, group: str) -> int:
-        """How many members a group has."""
         found = self._groups.get(group)
         return len(found.members) if found else 0
 
     def client_ids(self, group: str) -> list[str]:
-        """The members' names, each once and sorted: clients share the queues by this list."""
+        """Return the client ids of a group, sorted: clients share the queues by this list."""
         found = self._groups.get(group)
         return found.client_ids[:] if found else []
 
     def origins(self, group: str) -> list[Origin]:
-        """The members' connections."""
         found = self._groups.get(group)
         return list(found.members) if found else []
 
     def member(self, group: str, client_id: str) -> Origin | None:
-        """The connection of a member of a group, by the client's name."""
         found = self._groups.get(group)
         named = () if found is None else found.by_client.get(client_id, ())
         return next(iter(named), None)
 
     def subscribes(self, group: str, topic: str) -> bool:
-        """Whether a group has members and subscribes to a topic."""
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
     def groups(self) -> Collection[str]:
-        """The groups that have members."""
         return self._groups.keys()
 
     def is_broadcasting(self, group: str) -> bool:
-        """Whether a member of a group wants every message for itself."""
         found = self._groups.get(group)
         return found is not None and found.broadcasting > 0
 
     def group(self, group: str) -> GroupMembers | None:
-        """A group's members and subscriptions, or None when it has no member now."""
         return self._groups.get(group)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What a group subscribes to in a topic, or None."""
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
 
     def clear(self) -> None:
-        """Forget all members."""
         self._groups.clear()
         self._memberships.clear()
         self._sizes.clear()
@@ -254,7 +237,7 @@ class Consumers:
         self.size += bytes_more
 
     def _note_namesakes(self, name: str, group: GroupMembers, client_id: str) -> None:
-        """A connection has a client's id, or has it no more."""
+        """Update the namesakes of a client id whose connections have changed."""
         found = group.by_client.get(client_id, {})
         if len(found) > 1:
             self.namesakes[name, client_id] = found
@@ -262,16 +245,15 @@ class Consumers:
             self.namesakes.pop((name, client_id), None)
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
-        """A member of a group is of another kind, has come or has gone."""
         if group.kinds.move(old, new):
             (self.differing.add if group.kinds.differ else self.differing.discard)(name)
 
     @staticmethod
     def _subscribe(group: GroupMembers, data: ConsumerData) -> bool:
-        """Take over a member's subscriptions; whether the set of topics changed.
+        """Take over a member's subscriptions; return whether the set of topics changed.
 
-        RocketMQ's rule: the newer version of a subscription counts, and topics that the member
-        does not name are dropped.
+        RocketMQ's rule: the newer version of a subscription counts, and topics that the member does
+        not name are dropped.
         """
         wanted = {subscription.topic: subscription for subscription in data.subscriptions}
         changed = wanted.keys() != group.subscriptions.keys()

@@ -1,8 +1,8 @@
-"""Says in the log which clients of a group have one id, and so share queues unknowingly.
+"""Logs client ids that several clients of a group have, so that they read the same queues.
 
 Members share the queues of a group by their ids. Two with one id count as one: both read its
-queues, and queues in order are read twice at a time. A client that has connected again is no such
-case: nothing is heard any more from its old connection.
+queues, and ordered queues are read by two at a time. A client that has reconnected does not count:
+its old connection sends no heartbeats any more.
 """
 
 import logging
@@ -18,26 +18,23 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Of one group and id no more often, and in one look no more lines: clients choose their ids.
-TELL_SECONDS: Final = 300.0
+# Limits of log lines, because clients choose their ids: the pause between two of one group and id,
+# lines and checked ids in one look, and connections in a line.
+TELL_S: Final = 300.0
 _LINES: Final = 5
 _NAMED: Final = 3
 _LOOKED_AT: Final = 1000
 
 
 class Namesakes:
-    """Looks every ten seconds.
-
-    Args:
-        consumers: the members of all groups.
-    """
+    """Looks every ten seconds."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
         self._told_at: dict[tuple[str, str], float] = {}  # in seconds
 
     def look(self, now: float) -> Iterator[None]:
-        """Tell of ids that several clients have, in steps; `now` on the monotonic clock."""
+        """Log ids of several clients, in steps; `now` is in seconds on the monotonic clock."""
         namesakes = self._consumers.namesakes
         for told in pieces(self._told_at):
             for pair in told:
@@ -46,16 +43,15 @@ class Namesakes:
             yield
         lines = 0
         for pair in list(islice(namesakes, _LOOKED_AT)):
-            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_SECONDS) + TELL_SECONDS:
+            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_S) + TELL_S:
                 lines += yield from self._tell(*pair, now)
                 yield
 
     def clear(self) -> None:
-        """This member leads no more."""
         self._told_at.clear()
 
     def _tell(self, group: str, client_id: str, now: float) -> Generator[None, None, bool]:
-        """Tell of an id, if more than one of its connections is in use."""
+        """Log an id, if more than one of its connections is in use."""
         found = self._consumers.namesakes.get((group, client_id), {})
         newest_since, in_use = -inf, list[str]()
         for members in pieces(found.items()):

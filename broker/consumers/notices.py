@@ -1,9 +1,9 @@
-"""Tells the members of a consumer group that others have come or gone (40). Pure.
+"""Notifies the members of a consumer group that others have come or gone (40).
 
-RocketMQ's broker tells every member at every change. While 2,000 consumers start, that would be two
-million notices. Here the members of a large group are told in rounds: the changes of one tick are
-one round, and a tick sends so many notices at most. Each member is told at least once after the
-last change. Clients look for changes by themselves every 20 s as well.
+RocketMQ's broker notifies every member at every change. While 2,000 consumers start, that would be
+two million notices. Here the members of a large group are notified in rounds: the changes of one
+tick are one round, and a tick sends a limited number of notices. Each member is notified at least
+once after the last change. Clients also check for changes themselves every 20 s.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from broker.serving.origin import Origin
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
-# Groups of so many members are told at once: that is less work than one pull.
+# Members of groups of up to this size are notified at once: that is less work than one pull.
 AT_ONCE_MEMBERS: Final = 32
 
 # Notices in one tick, over all groups: some 10 ms of the event loop.
@@ -27,8 +27,8 @@ class _Round:
     """One round of notices in a group.
 
     Attributes:
-        left: members that were not told yet; None before the round begins.
-        again: whether the group changed since it began, so that another one follows.
+        left: members that were not notified yet; None before the round begins.
+        again: whether the group changed since it began, so that another round follows.
     """
 
     left: list[Origin] | None = None
@@ -39,7 +39,6 @@ class Notices:
     """The notices that are due.
 
     Args:
-        consumers: the members of the groups.
         at_once_members: see AT_ONCE_MEMBERS.
         max_a_tick: see MAX_NOTICES_A_TICK.
     """
@@ -56,7 +55,7 @@ class Notices:
         self._rounds: dict[str, _Round] = {}  # by group, the oldest first
 
     def changed(self, group: str) -> None:
-        """The members of a group have changed: tell them, now or with the next ticks."""
+        """Notify the members of a changed group, now or with the next ticks."""
         round_ = self._rounds.get(group)
         if round_ is not None:
             round_.again |= round_.left is not None
@@ -67,7 +66,7 @@ class Notices:
             self._rounds[group] = _Round()
 
     def tick(self) -> None:
-        """Send what is due, as far as one tick goes."""
+        """Send due notices, up to the limit of a tick."""
         room = self._max_a_tick
         for group, round_ in list(self._rounds.items()):
             if room <= 0:
@@ -80,10 +79,10 @@ class Notices:
             if not round_.left:
                 del self._rounds[group]
                 if round_.again:
-                    self._rounds[group] = _Round()  # behind the rounds of other groups
+                    self._rounds[group] = _Round()  # after the rounds of other groups
 
     def clear(self) -> None:
-        """Tell nothing more: this member no longer leads, and clients turn to the new leader."""
+        """Drop all notices: this member no longer leads, and clients turn to the new leader."""
         self._rounds.clear()
 
 

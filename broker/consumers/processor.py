@@ -1,6 +1,6 @@
-"""Answers what clients say about themselves (34, 35, 38); tells groups of changes (40).
+"""Answers heartbeats (34), leaves (35) and requests for members (38, 203); notifies groups (40).
 
-A heartbeat names the groups that a client sends for, too.
+A heartbeat also names the groups for which a client produces.
 
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
@@ -34,14 +34,14 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# What is kept of one connection; a heartbeat of the most subscriptions takes less.
+# Of the heartbeats of one connection; one with the most subscriptions takes less.
 MAX_CLIENT_BYTES: Final = 8 * 1024 * 1024
 
-# Of the kinds of members that 203 tells of, and of the clients of each.
+# Kinds of members in the answer to 203, and clients of each.
 MAX_KINDS: Final = 16
 MAX_CLIENTS: Final = 100
 
-# Of a heartbeat: a new group is two commands for the log.
+# Groups of a heartbeat: a new group is two commands for the log.
 _GROUPS_A_STEP: Final = 16
 
 
@@ -63,12 +63,10 @@ class ClientProcessor:
         self._work = parts.work
 
     def heartbeat(self, origin: Origin, command: Command) -> Steps:
-        """Register a client. The reply comes when the groups of its consumers are in the log.
+        """Register a client (34). The reply leaves when the groups of its consumers are in the log.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (2) too many consumers, producers, groups or subscriptions, (23) a wrong
-                SQL92 condition, (26) no such group, and none is made, (29) a bad name.
+        Raises RequestRefused: (2) too many consumers, producers, groups or subscriptions, (23) a
+        wrong SQL92 condition, (26) no such group, and none is created, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
         yield from self._register_producers(origin, command, heartbeat)
@@ -105,7 +103,7 @@ class ClientProcessor:
         return None
 
     def unregister(self, origin: Origin, command: Command) -> Command:
-        """A client leaves a consumer group, or a producer group, or both."""
+        """Remove a client from a consumer group, or a producer group, or both (35)."""
         self._producers.unregister(origin, command.name("producerGroup", ""))
         group = command.name("consumerGroup", "")
         if group and self._consumers.unregister(origin, group):
@@ -113,11 +111,9 @@ class ClientProcessor:
         return command.reply()
 
     def consumer_list(self, _origin: Origin, command: Command) -> Command:
-        """The members of a group, each once, by which they share the queues.
+        """List the client ids of a group, by which members share the queues (38).
 
-        Raises:
-            FieldMissing: the group is not named.
-            RequestRefused (1): it has no members.
+        Raises RequestRefused (1): it has no members.
         """
         group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
@@ -126,11 +122,7 @@ class ClientProcessor:
         return command.reply(body=encode_consumer_list(client_ids))
 
     def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
-        """The present members of a consumer group (203).
-
-        Raises:
-            RequestRefused (206): the group has no member.
-        """
+        """List the members of a consumer group (203). Raises RequestRefused (206): it has none."""
         name = command.name("consumerGroup")
         group = self._consumers.group(name)
         if group is None:
@@ -154,7 +146,7 @@ class ClientProcessor:
                 topic: subscription.to_json() for topic, subscription in group.subscriptions.items()
             },
         }
-        if group.kinds.differ:  # RocketMQ's tools pass it over
+        if group.kinds.differ:  # RocketMQ's tools ignore it
             kinds = yield from group.clients_by_kind_in_steps(MAX_KINDS, MAX_CLIENTS)
             body["differentSubscriptions"] = [
                 {
@@ -164,17 +156,16 @@ class ClientProcessor:
                     "subscriptions": {topic: text for topic, _type, text in sorted(kind.wanted)},
                 }
                 for kind, clients in kinds.items()
-                if kind in group.kinds.counts  # it may have gone meanwhile
+                if kind in group.kinds.counts  # its members may have left meanwhile
             ]
         rest = compact_json(body)[1:]
         return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         self._notify(self._consumers.drop(origin))
 
     def expire(self) -> None:
-        """Drop members that have been silent for too long; tell of groups that differ."""
+        """Drop silent members; log groups with different subscriptions or equal client ids."""
         self._work.begin("looking over consumers", self._looking(self._clock()))
 
     def _looking(self, now: float) -> Iterator[None]:
@@ -189,14 +180,13 @@ class ClientProcessor:
         yield from self._namesakes.look(now)
 
     def end_term(self) -> None:
-        """Forget all clients: this member no longer leads, and they turn to the new leader."""
+        """Forget all consumers: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
         self._notices.clear()
         self._differences.clear()
         self._namesakes.clear()
 
     def tick(self) -> None:
-        """Send the notices that are due."""
         self._notices.tick()
 
     def _register_producers(
@@ -206,9 +196,9 @@ class ClientProcessor:
             if number % _GROUPS_A_STEP == 0:
                 yield
             if not is_legal_name(group):
-                continue  # nothing is ever asked of it: it cannot begin a transaction
+                continue  # it cannot begin a transaction, so it is never asked about one
             if self._producers.group_count(origin) >= MAX_HEARTBEAT_GROUPS:
-                return  # a client names so many at once, and none needs more
+                return  # a heartbeat holds so many, and no client needs more
             is_new = not self._producers.is_member(origin, group)
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
                 raise RequestRefused.busy(
@@ -218,10 +208,12 @@ class ClientProcessor:
             self._producers.register(origin, group, member)
 
     def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
-        """Raises RequestRefused (2): what is kept of a client, or of all, would be too much."""
+        """Raise RequestRefused (2) if the heartbeats of a client, or of all, would take too much
+        memory.
+        """
         consumers, added = self._consumers, sum([one.size for one in heartbeat.consumers])
         if added and consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
-            # What a client says again counts once.
+            # Groups that a client repeats count once.
             known = {one.group for one in heartbeat.consumers}
             added -= consumers.size_in(origin, known)
             if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
@@ -254,7 +246,7 @@ class ClientProcessor:
             self._notify([data.group])
 
     def _notify(self, groups: Iterable[str]) -> None:
-        """Have all members of these groups told, so that they rebalance their queues."""
+        """Notify all members of these groups, so that they rebalance their queues."""
         if not self._settings.now.notifies_consumers:
             return
         for group in groups:

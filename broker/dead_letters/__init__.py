@@ -1,1 +1,1 @@
-"""Messages that a group has given up: delivered to it once more, when an operator says so."""
+"""Dead letters that an operator delivers to their group once more ("redrives")."""

@@ -1,8 +1,8 @@
-"""The log's command that delivers a dead letter once more.
+"""The log's command that redrives a dead letter.
 
-It stands behind the copy that goes to the group or to the topic. A copy of a dead letter that was
-delivered once more already is refused together with it: so a leader that does not know what became
-of its proposals, and a client that asks again, double nothing. No leader proposes such a copy.
+It follows the copy for the group or the topic. A copy of a dead letter that was redriven before is
+refused together with it: so nothing is doubled by a leader that does not know the outcome of its
+proposals, or by a client that asks again. No leader proposes such a copy.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,13 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Behind a record: it is the copy of a dead letter.
+    """Follows a record: it is the copy of a dead letter.
 
     Attributes:
         topic: the dead letter topic.
-        queue_id: its queue.
         offset: of the dead letter in the queue.
-        position: of the dead letter in the log; of a topic that was made anew it is none.
-        begin: the offset at which the queue begins for this leader; nobody can read what lies
-            before it.
+        position: of the dead letter in the log; it must belong to the current topic of the name.
+        begin: the offset at which the queue begins for this leader; earlier dead letters are gone.
     """
 
     kind: ClassVar[int] = 34

@@ -1,4 +1,4 @@
-"""Dead letters that are delivered once more."""
+"""Redriving of dead letters."""
 
 from broker.dead_letters.processor import RedriveProcessor
 from broker.dead_letters.state import REDRIVEN
@@ -8,7 +8,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = RedriveProcessor(parts)
     redriven = parts.state[REDRIVEN]
     return Service(

@@ -1,4 +1,4 @@
-"""Delivers dead letters once more (31001, a request of our own)."""
+"""Redrives dead letters (31001, a request of our own)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,13 +37,13 @@ from remoting.message.properties import (
 from remoting.message.record import MessageRecord, decode_record
 from remoting.wire.command import Command
 
-# Looked at by one request; 256 KiB at most, as in a pull.
+# Read by one request; 256 KiB at most, as in a pull.
 _LOOKED_AT: Final = 256
 
-# Gaps in what was taken, of all queues together; 16 bytes each in memory and in each snapshot.
+# Runs of redriven offsets in all queues; 16 bytes each in memory and in each snapshot.
 MAX_RUNS: Final = 100_000
 
-# What a message carries of its failures. A copy begins anew.
+# Properties about failures, which a copy lacks.
 _OF_FAILURES: Final = (
     DEAD_LETTER_ORIGIN_TOPIC,
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
@@ -56,7 +56,7 @@ _OF_FAILURES: Final = (
 
 
 class _Chosen(NamedTuple):
-    """A dead letter that is delivered once more, as a copy for a topic."""
+    """A copy of a dead letter, and the topic for it."""
 
     copy: MessageRecord
     to: TopicConfig
@@ -65,16 +65,15 @@ class _Chosen(NamedTuple):
 
 @dataclass(slots=True)
 class _Outcome:
-    """What a request finds.
+    """The result of a request.
 
     Attributes:
-        next_offset: where the next request goes on.
-        end: the end of the queue.
-        chosen: what is delivered once more.
-        taken: how many were delivered once more before.
+        next_offset: where the next request continues.
+        chosen: the dead letters to redrive.
+        taken: how many were redriven before.
         passed_over: how many were not asked for.
-        without_topic: how many do not say which topic they were sent to, or it is gone.
-        never_stored: how many no entry of the log can hold any more; they stay where they are.
+        without_topic: how many do not name their original topic, or it is gone.
+        never_stored: how many do not fit an entry of the log any more; they stay.
         unreadable: how many records cannot be read; they stay, too.
     """
 
@@ -88,7 +87,6 @@ class _Outcome:
     unreadable: int = 0
 
     def fields(self) -> dict[str, str]:
-        """As they stand in the reply."""
         return {
             "redriven": str(len(self.chosen) - self.never_stored),
             "taken": str(self.taken),
@@ -101,7 +99,7 @@ class _Outcome:
 
 
 class RedriveProcessor:
-    """Stores copies of dead letters: in their group's retry topic, or in that they come from."""
+    """Stores copies of dead letters in their group's retry topic, or in their original topic."""
 
     def __init__(self, parts: Parts) -> None:
         self._redriven = parts.state[REDRIVEN]
@@ -113,22 +111,20 @@ class RedriveProcessor:
         self._disk = parts[FULL_DISK]
         self._settings = parts[SETTINGS]
         self._turn = 0
-        self._busy: set[tuple[str, int]] = set()  # queues of which some are on their way
+        self._busy: set[tuple[str, int]] = set()  # queues with copies in flight
 
     def begin_term(self) -> None:
-        """What was on its way is in the log, or gone."""
+        """Forget copies of an earlier term, which are applied or lost."""
         self._busy = set()
 
     def redrive(self, origin: Origin, command: Command) -> Command | None:
-        """Deliver some dead letters of a queue once more; answer when all are stored.
+        """Redrive some dead letters of a queue; answer when all are stored.
 
-        To ask again with the same fields is safe: what was stored is not stored again.
+        Repeating a request is safe: no copy is stored twice.
 
-        Raises:
-            FieldMissing, BodyMalformed: it cannot be read.
-            RequestRefused: (2) some of this queue are on their way, or too many gaps, (14) the disk
-                is too full, (16) clients may not send, or not to a topic, (17) the group has no
-                dead letters, (26) no such group, (29) no such queue, or a value that cannot be.
+        Raises RequestRefused: (2) copies of this queue are in flight, or there are too many gaps,
+        (14) the disk is too full, (16) clients may not send, or not to a topic, (17) the group has
+        no dead letters, (26) no such group, (29) no such queue, or an invalid value.
         """
         self._disk.check()
         self._settings.check_writable()
@@ -151,7 +147,6 @@ class RedriveProcessor:
         return None
 
     def _look(self, topic: str, request: RedriveRequest) -> _Outcome:
-        """Choose the dead letters that are asked for, from where the request begins."""
         queue_id = request.queue_id
         begin = self._reader.begin(topic, queue_id)
         offset = max(request.offset, begin)
@@ -185,10 +180,9 @@ class RedriveProcessor:
         return outcome
 
     def _target(self, request: RedriveRequest, pairs: dict[str, str]) -> TopicConfig | None:
-        """The topic for a copy; None if a dead letter cannot say it, or it is gone.
+        """Return the topic for a copy; None if the dead letter does not name it, or it is gone.
 
-        Raises:
-            RequestRefused (16): nobody may send there.
+        Raises RequestRefused (16): nobody may send there.
         """
         came_from = _origin(pairs)
         if not came_from:
@@ -206,7 +200,6 @@ class RedriveProcessor:
         return config
 
     def _check_room(self, topic: str) -> None:
-        """Raises RequestRefused (2) when what was taken has too many gaps."""
         taken = sum(len(runs) for of in self._redriven.runs.values() for runs in of.values())
         if taken + _LOOKED_AT > MAX_RUNS:
             raise RequestRefused.busy(
@@ -217,7 +210,7 @@ class RedriveProcessor:
     def _send(
         self, origin: Origin, command: Command, queue: tuple[str, int], outcome: _Outcome
     ) -> None:
-        """Hand the copies to the log in one go; answer when the last one is stored or refused."""
+        """Submit the copies together; answer when the last one is stored or refused."""
         busy = self._busy
         busy.add(queue)
         waiting = len(outcome.chosen)
@@ -234,7 +227,7 @@ class RedriveProcessor:
                 return
             busy.discard(queue)
             if refusals:
-                # Some may be stored. They are passed over when the client asks again.
+                # Some may be stored. They are skipped when the client asks again.
                 origin.send(refusals[0].reply_to(command))
             else:
                 origin.send(command.reply(fields=outcome.fields()))
@@ -257,12 +250,14 @@ class RedriveProcessor:
 
 
 def _origin(pairs: dict[str, str]) -> str:
-    """The topic that a dead letter was first sent to, or ""."""
+    """Return the original topic of a dead letter, or ""."""
     return pairs.get(DEAD_LETTER_ORIGIN_TOPIC) or pairs.get(RETRY_TOPIC) or ""
 
 
 def _ids(record: MessageRecord, pairs: dict[str, str]) -> Sequence[str]:
-    """The ids that an operator may know a dead letter by: its own, and those of the message."""
+    """Return the ids by which an operator may know a dead letter: its own, and those of the
+    original.
+    """
     return (
         pairs.get(UNIQUE_KEY, ""),
         pairs.get(DEAD_LETTER_ORIGIN_MESSAGE_ID, ""),
@@ -272,7 +267,7 @@ def _ids(record: MessageRecord, pairs: dict[str, str]) -> Sequence[str]:
 
 
 def _copy(record: MessageRecord, pairs: dict[str, str], request: RedriveRequest) -> MessageRecord:
-    """The dead letter as a message that has not failed yet."""
+    """Return the dead letter as a message that has not failed yet."""
     if request.to_topic:
         marks = (*_OF_FAILURES, RETRY_TOPIC, ORIGIN_MESSAGE_ID)
         record.properties = edit_properties(record.properties, {}, marks)

@@ -1,4 +1,4 @@
-"""What an operator asks of dead letters, checked."""
+"""Reads and checks an operator's request to redrive dead letters."""
 
 from typing import Final, NamedTuple
 
@@ -7,10 +7,10 @@ from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.command import Command
 
-# Delivered once more by one request: one append, some 10 ms of the event loop.
+# Redriven by one request: one append, some 10 ms of the event loop.
 MAX_LETTERS: Final = 256
 
-# Message ids in one request: an operator has picked them.
+# Message ids in one request; operators pick them.
 MAX_IDS: Final = 1000
 MAX_BODY_BYTES: Final = 256 * 1024
 
@@ -21,15 +21,14 @@ _LAST_MS: Final = (1 << 63) - 1
 
 
 class RedriveRequest(NamedTuple):
-    """Which dead letters go where.
+    """The dead letters to redrive, and their target.
 
     Attributes:
-        group: whose they are.
         queue_id: the queue of the dead letter topic.
-        offset: where to begin in it.
-        to_topic: whether they go to the topic that they were first sent to, for all of its groups;
-            else to the retry topic of their group.
-        most: no more than so many are delivered.
+        offset: the first one in it.
+        to_topic: whether they go to their original topic, for all of its groups; else to the retry
+            topic of their group.
+        most: no more than so many are redriven.
         begin_ms: they became dead letters at this time at the earliest, milliseconds since 1970.
         end_ms: and at this time at the latest.
         ids: only those that have one of these ids; all when empty.
@@ -48,12 +47,7 @@ class RedriveRequest(NamedTuple):
 
 
 def read_redrive_request(command: Command) -> RedriveRequest:
-    """Read it.
-
-    Raises:
-        FieldMissing, BodyMalformed: it cannot be read.
-        RequestRefused (29): a value that cannot be meant.
-    """
+    """Read the request. Raises RequestRefused (29): an invalid value."""
     group = command.name("consumerGroup")
     check_group_name(group)
     most = command.int32("maxMsgNums", MAX_LETTERS)

@@ -1,4 +1,4 @@
-"""A set of queue offsets, kept as runs: it is small when operators take whole queues."""
+"""A set of queue offsets as runs: small if operators redrive whole queues."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class OffsetRuns:
-    """Runs that neither overlap nor touch, in their order.
+    """Ascending runs that neither overlap nor touch.
 
-    Attributes:
-        begins: the first offset of each.
-        ends: the offset behind its last.
+    `begins`: the first offset of each. `ends`: the offset after its last.
     """
 
     begins: list[int] = field(default_factory=list)
@@ -21,11 +19,10 @@ class OffsetRuns:
         return at >= 0 and offset < self.ends[at]
 
     def __len__(self) -> int:
-        """How many runs there are."""
         return len(self.begins)
 
     def add(self, offset: int) -> None:
-        """Take in an offset that is not there."""
+        """Add an offset that is not in the set."""
         at = bisect_right(self.begins, offset)
         follows = at > 0 and self.ends[at - 1] == offset
         leads = at < len(self.begins) and self.begins[at] == offset + 1
@@ -41,7 +38,7 @@ class OffsetRuns:
             self.ends.insert(at, offset + 1)
 
     def add_below(self, offset: int) -> None:
-        """Take in all that is smaller than an offset."""
+        """Add all smaller offsets."""
         at = bisect_right(self.begins, offset)
         if offset > 0:
             end = max(offset, self.ends[at - 1]) if at else offset

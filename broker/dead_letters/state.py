@@ -1,4 +1,4 @@
-"""Which dead letters were delivered once more."""
+"""The dead letters that were redriven."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from broker.log.state import Deletion, Rows, StatePart
 
 @dataclass(slots=True)
 class Redriven:
-    """The dead letters that were delivered once more.
+    """The dead letters that were redriven.
 
     Attributes:
-        runs: their offsets, by dead letter topic, then by queue id. What retention has dropped
-            counts as taken, so that little is kept of the past.
+        runs: their offsets, by dead letter topic, then by queue id. Offsets that retention has
+            dropped are included, so that runs merge.
         redriven_letters: how many there were.
     """
 
@@ -24,7 +24,6 @@ class Redriven:
     redriven_letters: int = 0
 
     def has(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a dead letter was delivered once more."""
         runs = self.runs.get(topic, {}).get(queue_id)
         return runs is not None and offset in runs
 

@@ -1,11 +1,11 @@
 """The log's commands for delayed messages.
 
-A delayed message is a record in one of RocketMQ's topics for them, with a `Delay` behind it. Its
-delivery is a copy in the topic that it was sent to, with a `Deliver` behind it: a copy of a message
-that does not wait any more is refused together with its command, so each is delivered once. No
-leader proposes such a copy: it sees what leaders before it have delivered, and keeps in mind what
-is on its way. That matters to those that read only the log: without its beginning it does not show
-what was refused.
+A delayed message is a record in one of RocketMQ's topics for them, followed by a `Delay`. Its
+delivery is a copy in its own topic, followed by a `Deliver`. A copy of a message that does not wait
+any more is refused together with its command, so each message is delivered once. No leader proposes
+such a copy: it sees the deliveries of earlier leaders, and remembers its own in flight. That
+matters to readers of the log alone: without its beginning, it does not show which copies were
+refused.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Behind a record: it waits until a time, in milliseconds since 1970."""
+    """Follows a record: it waits until a time, in milliseconds since 1970."""
 
     kind: ClassVar[int] = 10
     since: ClassVar[int] = ATTACHED_VERSION
@@ -33,7 +33,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Behind a record: it is the copy of the message that waits at a position of the log."""
+    """Follows a record: it is the copy of the message that waits at a log position."""
 
     kind: ClassVar[int] = 11
     since: ClassVar[int] = ATTACHED_VERSION
@@ -43,7 +43,9 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class MoveDelayed:
-    """Behind a record: it waits in place of the message at a position, which retention drops."""
+    """Follows a record: it waits in place of the message at a log position, which
+    retention drops.
+    """
 
     kind: ClassVar[int] = 12
     since: ClassVar[int] = ATTACHED_VERSION
@@ -53,7 +55,7 @@ class MoveDelayed:
 
 @dataclass(frozen=True, slots=True)
 class DropDelayed:
-    """The message at a position waits no longer: it was recalled, or its topic is gone."""
+    """The message at a log position waits no longer: it was recalled, or its topic is gone."""
 
     kind: ClassVar[int] = 13
     since: ClassVar[int] = ATTACHED_VERSION

@@ -1,7 +1,7 @@
-"""Sends of messages that are for later: they are stored where they wait.
+"""Stores sends of delayed messages in the topics where they wait.
 
-Source: RocketMQ's HookUtils and ScheduleMessageService: the message keeps its topic and its queue
-in two properties meanwhile.
+Source: RocketMQ's HookUtils and ScheduleMessageService: meanwhile two properties of the message
+hold its topic and its queue.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from broker.topics.own_topics import OWN_TOPICS
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TIMER_OUT_MILLISECONDS,
+    TIMER_OUT_MS,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     edit_properties,
@@ -32,7 +32,7 @@ from remoting.message.record import MessageRecord
 
 
 class DelayedSends:
-    """Lets messages wait. Implements `sends.special_sends.SpecialSend`."""
+    """Stores delayed messages. Implements `sends.special_sends.SpecialSend`."""
 
     names = DELAY_NAMES
 
@@ -44,26 +44,24 @@ class DelayedSends:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
-        """Whether the message is for later. A transactional one is not, as in RocketMQ.
+        """Return whether the message is delayed. A transactional one is not, as in RocketMQ.
 
-        Raises:
-            RequestRefused (13): see `read_due`.
+        Raises RequestRefused (13): see `read_due`.
         """
         if pairs.get(TRANSACTION_PREPARED, "").lower() == "true":
             return False
         return self._read_due(pairs) is not None
 
     def _read_due(self, pairs: Mapping[str, str]) -> Due | None:
-        max_delay_ms = self._settings.now.max_delay_seconds * 1000
+        max_delay_ms = self._settings.now.max_delay_s * 1000
         return read_due(pairs, self._wall_clock_ms(), max_delay_ms)
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        """Let the message of a send wait, and tell the sender how to recall it.
+        """Delay the message of a send, and give the sender a handle to recall it.
 
-        One with a level cannot be recalled, as in RocketMQ: its sender gets no handle.
+        There is no handle for a message with a level, which cannot be recalled, as in RocketMQ.
 
-        Raises:
-            RequestRefused (2): so many wait that no more may. What is on its way does not count.
+        Raises RequestRefused (2): too many wait already. Messages in flight do not count.
         """
         waiting = len(self._delays.waiting)
         if waiting >= self._settings.now.limits.max_delayed_messages:
@@ -72,7 +70,7 @@ class DelayedSends:
             )
         due = self._read_due(pairs)
         if due is None:
-            return  # its time came between the two looks at the clock
+            return  # it became due since `is_asked_for`
         topic, record = send.topic, send.records[0]
         self.delay(send, due)
         if isinstance(due, AfterLevel):
@@ -97,12 +95,12 @@ class DelayedSends:
         due: Due,
         command: Callable[[int], LogCommand] = Delay,
     ) -> None:
-        """Let the only message of `messages` wait, and go to its topic and queue then.
+        """Delay the only message of `messages`; later it goes to its topic and queue.
 
         Args:
             messages: the message.
             due: when it is delivered.
-            command: makes what stands behind it, given the time in milliseconds since 1970.
+            command: makes the command that follows it, given the time in milliseconds since 1970.
         """
         (record,) = messages.records
         changes = {REAL_TOPIC: messages.topic, REAL_QUEUE_ID: str(messages.queue_id)}
@@ -112,7 +110,7 @@ class DelayedSends:
         else:
             messages.topic, messages.queue_id = TIMER_TOPIC, 0
             self._own_topics.make(TIMER_TOPIC)
-            changes[TIMER_OUT_MILLISECONDS] = str(due.due_ms)
+            changes[TIMER_OUT_MS] = str(due.due_ms)
         record.properties = edit_properties(record.properties, changes)
 
         def attach(record: MessageRecord) -> LogCommand:
@@ -121,9 +119,9 @@ class DelayedSends:
         messages.attach = attach
 
     def _due_ms(self, due: Due, record: MessageRecord) -> int:
-        """When a record that has its place is due.
+        """Return when a placed record is due.
 
-        Store times never go back: once a clock was an hour ahead, all are, for an hour.
+        Store times never go back: after a clock was an hour ahead, they are ahead for an hour.
         """
         if isinstance(due, AfterLevel):
             return min(record.store_timestamp, self._wall_clock_ms()) + due.delay_ms

@@ -1,7 +1,7 @@
-"""The leader delivers the messages whose time has come.
+"""Delivers the messages that are due, on the leader.
 
-It proposes copies of them, oldest first, each with the command that ends its waiting. What it has
-proposed and does not see in the state when its term ends, the next leader finds waiting.
+It proposes copies of them, oldest first, each with the command that ends its wait. If a copy is not
+applied in the leader's term, the next leader finds the message waiting.
 """
 
 import logging
@@ -30,30 +30,29 @@ _log = logging.getLogger(__name__)
 
 _WHAT: Final = "a delayed message"
 
-# Read and encoded in one go: a few milliseconds of the event loop.
+# Read and encoded in one step: a few milliseconds of the event loop.
 _PASS_MESSAGES: Final = 64
 _PASS_BYTES: Final = 1024 * 1024
 
-# Taken from the table at once, and on their way into the log at once.
+# Read from the table at once, and in flight at once.
 _FETCHED_MESSAGES: Final = 256
 _UNDER_WAY_MESSAGES: Final = 512
 
-# Waiting for the end of their topic at once: each fetch passes over them.
+# Of topics that are being deleted. Each fetch skips them.
 _DEFERRED_MESSAGES: Final = 4096
 
-# Between two looks when nothing says earlier that something is due; a clock that is set forward
-# delays a delivery by no more.
-_MAX_PAUSE_SECONDS: Final = 1.0
+# The longest pause. A clock that is set forward delays a delivery by no more.
+_MAX_PAUSE_S: Final = 1.0
 
-# After a delivery that failed: the log may be full.
-_RETRY_SECONDS: Final = 0.5
+# The pause after a failed delivery: the log may be full.
+_RETRY_S: Final = 0.5
 
 
 class Deliveries:
-    """Delivers what is due, while this member leads.
+    """Delivers due messages while this member leads.
 
     Attributes:
-        on_sooner: called when `deliver` should be called sooner than it has said.
+        on_sooner: called when `deliver` should be called earlier than it has returned.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -69,16 +68,15 @@ class Deliveries:
         self._clock = parts.clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
-        # Those that wait for the end of their topic, and when to look at them again.
+        # Positions of messages whose topic is being deleted, and when to try them again.
         self._deferred: set[int] = set()
         self._deferred_until = 0.0
-        self._move_before = 0  # what waits at smaller positions has to move
+        self._move_before = 0  # messages at smaller positions have to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
         self.on_sooner: Callable[[], None] = lambda: None
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
         self._deferred.clear()
         self._fetched.clear()
@@ -86,7 +84,7 @@ class Deliveries:
         self.on_sooner()
 
     def applied(self) -> None:
-        """Entries were applied: perhaps something is due sooner than was known."""
+        """Call `on_sooner` if a message was added that is due earlier than the next delivery."""
         waiting = self._delays.waiting
         if waiting.earliest_added_ms < self._asleep_until_ms:
             self.on_sooner()
@@ -94,27 +92,29 @@ class Deliveries:
     def claim(self, position: int) -> Then | None:
         """Keep a message from being delivered, for a recall.
 
-        Returns what to call with the outcome; None when it is on its way already.
+        Returns the callback for the outcome; None if its delivery is in flight.
         """
         if position in self._under_way:
             return None
         return self._began(position)
 
     def move_before(self, position: int) -> None:
-        """Let what waits before a position of the log wait behind its end, so that it can go."""
+        """Move waiting messages before a log position to the log's end, so that retention can drop
+        them.
+        """
         self._move_before = position
         self.on_sooner()
 
     def deliver(self) -> float:
-        """Hand what is due to the log; how many seconds later to look again."""
+        """Propose copies of due messages; return after how many seconds to call it again."""
         self._asleep_until_ms = 0
         if self._led_term() is None or not self._log.is_ready_leader:
-            return _MAX_PAUSE_SECONDS
+            return _MAX_PAUSE_S
         if self._deferred and self._clock() >= self._deferred_until:
             self._deferred.clear()
-        pause = self._not_before - self._clock()
-        if pause > 0:
-            return pause
+        pause_s = self._not_before - self._clock()
+        if pause_s > 0:
+            return pause_s
         try:
             if self._propose_moves() or self._propose_due():
                 return 0.0
@@ -123,19 +123,21 @@ class Deliveries:
         return self._pause()
 
     def _pause(self) -> float:
-        """How long nothing is due; no shorter when too much is under way, which wakes this."""
+        """Return for how long nothing is due. When too much is in flight, its end calls
+        `on_sooner`.
+        """
         now_ms = self._wall_clock_ms()
-        self._asleep_until_ms = now_ms + round(_MAX_PAUSE_SECONDS * 1000)
+        self._asleep_until_ms = now_ms + round(_MAX_PAUSE_S * 1000)
         self._delays.waiting.earliest_added_ms = self._asleep_until_ms
         next_ms = self._delays.waiting.next_due_ms(now_ms)
         if next_ms is not None:
             self._asleep_until_ms = min(self._asleep_until_ms, next_ms)
         return max(0, self._asleep_until_ms - now_ms) / 1000
 
-    # --- what is due --------------------------------------------------------------------------
+    # --- due messages -------------------------------------------------------------------------
 
     def _propose_due(self) -> bool:
-        """Propose some; whether there may be more to propose at once."""
+        """Propose some copies; return whether there may be more to propose at once."""
         if self._disk.is_refusing:
             return False
         if not self._fetched:
@@ -159,16 +161,13 @@ class Deliveries:
         return len(self._under_way) + len(self._deferred)
 
     def _is_busy(self, position: int) -> bool:
-        """Whether a message is on its way, or waits for the end of its topic."""
         return position in self._under_way or position in self._deferred
 
     def _call(self, step: Callable[[Waiting], None], row: Waiting) -> None:
-        """Take a step with one message."""
         done = self._began(row.position)
         self._copies.attempt(_WHAT, row.position, _stand_in(row), done, lambda: step(row))
 
     def _has_room(self, messages: int, size: int) -> bool:
-        """Whether one pass takes more; not once one of its messages was refused."""
         return (
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES
@@ -183,23 +182,23 @@ class Deliveries:
             return
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
-        # The queue it was sent to may have been taken away since.
+        # The topic may have fewer queues by now.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._store(topic, queue_id, record, due, Deliver(due.position))
 
     def _read(self, row: Waiting) -> MessageRecord | None:
-        """A message that waits; None when its topic was deleted, so that it waits no longer, or is
-        being deleted, which need not hold up the others.
+        """Read a waiting message; None if its topic was deleted, so that it is dropped, or is being
+        deleted, so that it is deferred.
 
-        A message that is moved stands behind the topic that was made meanwhile, and would be
-        taken for one of it. So this is asked before a move, as before a delivery.
+        A message is checked before a move as before a delivery: a moved one lies after the creation
+        of a new topic of the name, and would count as one of it.
         """
         record, _end = decode_record(self._log.read_bytes(row.position, row.size))
         topic = record.property_map()[REAL_TOPIC]
         if self._changes.is_deleting(topic):
             if not self._deferred:
-                self._deferred_until = self._clock() + _RETRY_SECONDS
+                self._deferred_until = self._clock() + _RETRY_S
             self._under_way.discard(row.position)
             self._deferred.add(row.position)
             return None
@@ -209,10 +208,10 @@ class Deliveries:
         submit_commands(self._log, [DropDelayed(row.position)], self._began(row.position))
         return None
 
-    # --- what is in the way of retention ------------------------------------------------------
+    # --- messages that retention drops --------------------------------------------------------
 
     def _propose_moves(self) -> bool:
-        """Propose to move some; whether there may be more."""
+        """Propose some moves; return whether there may be more."""
         if not self._move_before:
             return False
         rows = self._delays.waiting.before(self._move_before, self._busy + _FETCHED_MESSAGES)
@@ -246,7 +245,9 @@ class Deliveries:
         self._copies.store(copy)
 
     def _began(self, position: int) -> Then:
-        """A message is on its way to wait no longer; what to call with the outcome."""
+        """Note that the end of a message's wait is in flight; return the callback for
+        the outcome.
+        """
         under_way = self._under_way
         under_way.add(position)
 
@@ -262,10 +263,10 @@ class Deliveries:
         return done
 
     def _failed(self, refusal: RequestRefused) -> None:
-        """Begin again with the oldest, in a while."""
+        """Start again with the oldest message, after a pause."""
         _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
-        self._not_before = self._clock() + _RETRY_SECONDS
+        self._not_before = self._clock() + _RETRY_S
         self.on_sooner()
 
 

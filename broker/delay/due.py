@@ -1,4 +1,4 @@
-"""When a message wants to be delivered.
+"""When a message is to be delivered.
 
 Source: RocketMQ's HookUtils.checkScheduleMessage: a level counts before a time.
 """
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_DELAY_SECONDS
+from broker.limits import MAX_DELAY_S
 from remoting.message.properties import (
     DELAY_TIME_LEVEL,
     START_DELIVER_TIME,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELIVER_MILLISECONDS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
 )
 from remoting.wire.field_values import INT32_MAX, read_int64
 
@@ -25,34 +25,33 @@ LEVEL_MS: Final = (
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
 )
 
-MAX_DELAY_MS: Final = MAX_DELAY_SECONDS * 1000
+MAX_DELAY_MS: Final = MAX_DELAY_S * 1000
 
-# What has one of these properties may be for later.
+# A delayed message has one of these properties.
 DELAY_NAMES: Final = (
     DELAY_TIME_LEVEL,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELIVER_MILLISECONDS,
+    TIMER_DELAY_S,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
     START_DELIVER_TIME,
 )
 
-# No wall clock shows more, and no product of it leaves 64 bits.
+# More than any wall clock shows, and its products fit 64 bits.
 _MAX_NUMBER: Final = 1 << 52
 
 
 class AfterLevel(NamedTuple):
-    """So long after it was stored. `level` is 1 to 18."""
+    """Due so long after it was stored. `level` is 1 to 18."""
 
     level: int
 
     @property
     def delay_ms(self) -> int:
-        """How long, in milliseconds."""
         return LEVEL_MS[self.level - 1]
 
 
 class AtTime(NamedTuple):
-    """At a time, in milliseconds since 1970."""
+    """Due at a time, in milliseconds since 1970."""
 
     due_ms: int
 
@@ -61,23 +60,20 @@ Due: TypeAlias = AfterLevel | AtTime
 
 
 def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELAY_MS) -> Due | None:
-    """When a message with these properties is due; None: now.
+    """Return when a message with these properties is due; None for now.
 
     Args:
         pairs: its properties.
         now_ms: the time, in milliseconds since 1970.
-        max_delay_ms: how far away it may be. Levels are not judged by it.
+        max_delay_ms: the longest delay; levels are exempt.
 
-    Raises:
-        RequestRefused (13): what it asks for is no number, or too far away.
+    Raises RequestRefused (13): a property is not a number, or the delay is too long.
     """
     level = _number(pairs, DELAY_TIME_LEVEL, INT32_MAX)
     if level > 0:
         return AfterLevel(min(level, len(LEVEL_MS)))
-    due_ms = max(_number(pairs, TIMER_DELIVER_MILLISECONDS), _number(pairs, START_DELIVER_TIME))
-    delay_ms = max(
-        _number(pairs, TIMER_DELAY_SECONDS) * 1000, _number(pairs, TIMER_DELAY_MILLISECONDS)
-    )
+    due_ms = max(_number(pairs, TIMER_DELIVER_MS), _number(pairs, START_DELIVER_TIME))
+    delay_ms = max(_number(pairs, TIMER_DELAY_S) * 1000, _number(pairs, TIMER_DELAY_MS))
     if delay_ms > 0:
         due_ms = max(due_ms, now_ms + delay_ms)
     if due_ms - now_ms > max_delay_ms:

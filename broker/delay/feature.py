@@ -1,4 +1,4 @@
-"""Delayed messages, and the task that delivers what is due."""
+"""Delayed messages, and the task that delivers them."""
 
 from typing import Final
 
@@ -17,41 +17,36 @@ from dledger import DLedgerError
 from dledger.wake_up import WakeUp
 from remoting.wire.codes import RequestCode
 
-# After a failure; it may be over by then.
-_AFTER_FAILURE_SECONDS: Final = 10.0
+# The pause after a failure, which may be over by then.
+_AFTER_FAILURE_S: Final = 10.0
 
 
 class DeliveryTask:
-    """Calls `Deliveries.deliver` as often as it wants to be called."""
+    """Calls `Deliveries.deliver` whenever it asks to be called."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
         self._woken = WakeUp()
-        deliveries.on_sooner = self._wake
+        deliveries.on_sooner = self._woken.set
 
     async def run(self) -> None:
-        """Deliver, for ever."""
         while True:
             with trio.move_on_after(self._deliver()):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()
 
     def _deliver(self) -> float:
-        """As `Deliveries.deliver`; a defect does not end the member, and is met again."""
+        """Call `Deliveries.deliver`; a defect does not end the member, and is met again."""
         try:
             return self._deliveries.deliver()
         except DLedgerError:
             raise
         except Exception as error:
             failure("delivering what is due", error)
-            return _AFTER_FAILURE_SECONDS
-
-    def _wake(self) -> None:
-        self._woken.set()
+            return _AFTER_FAILURE_S
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     deliveries, figures, processor = parts[DELIVERIES], DelayFigures(parts), RecallProcessor(parts)
     parts[SPECIAL_SENDS].add(parts[DELAYED_SENDS])
     parts[KEPT_BACK].add(deliveries.move_before)

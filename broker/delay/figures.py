@@ -1,7 +1,7 @@
-"""Answers how far delayed messages are delivered (45, 60, 61).
+"""Answers requests about the progress of delayed messages (45, 60, 61).
 
-RocketMQ's slaves copy these, and its tools show them. Here they are computed from the log, in which
-they stand for every member. Source: RocketMQ's AdminBrokerProcessor.
+RocketMQ's slaves copy these, and its tools show them. Here every member computes them from the log.
+Source: RocketMQ's AdminBrokerProcessor.
 """
 
 import struct
@@ -27,8 +27,6 @@ _SAMPLES: Final = 7
 
 
 class DelayFigures:
-    """Tells about delayed messages."""
-
     def __init__(self, parts: Parts) -> None:
         self._state = parts.state
         self._delays = parts.state[DELAYS]
@@ -42,12 +40,12 @@ class DelayFigures:
         self._samples.append(self._counts())
 
     def _counts(self) -> tuple[float, int, int]:
-        """The time, in seconds; how many messages have come; and how many have gone."""
+        """Return the time, in seconds; how many messages have come; and how many have gone."""
         gone = self._delays.delivered + self._delays.dropped
         return self._clock(), gone + len(self._delays.waiting), gone
 
     def _rates(self) -> tuple[float, float]:
-        """How many came and how many went, a second, over the last minute."""
+        """Return how many came and went per second, over the last minute."""
         at, came, went = self._counts()
         began, came_before, went_before = self._samples[0] if self._samples else (at, came, went)
         if at <= began:
@@ -55,7 +53,7 @@ class DelayFigures:
         return (came - came_before) / (at - began), (went - went_before) / (at - began)
 
     def level_offsets(self, _origin: Origin, command: Command) -> Command:
-        """For each level with messages: the first offset in its queue that waits (45)."""
+        """Return the first waiting offset of each level with messages (45)."""
         table: dict[str, JsonValue] = {
             str(level): first for level, (first, _end) in self._levels().items()
         }
@@ -66,10 +64,10 @@ class DelayFigures:
         return command.reply(body=compact_json(body).encode())
 
     def figures(self) -> Mapping[str, str]:
-        """What code 28 says of delayed messages, by RocketMQ's names where it has some.
+        """Return the figures for code 28, by RocketMQ's names where it has some.
 
-        For each level with messages the first offset that waits and the queue's end; how late the
-        timer is, in seconds; how many messages wait, and how many come and go a second.
+        For each level with messages the first waiting offset and the queue's end; how late the
+        timer is, in seconds; how many messages wait, and how many come and go per second.
         """
         came, went = self._rates()
         now_ms = self._wall_clock_ms()
@@ -80,7 +78,7 @@ class DelayFigures:
                 for level, (first, end) in self._levels().items()
             },
             "timerCongestNum": str(len(self._delays.waiting)),
-            "timerOffsetBehind": "0",  # what is applied is on the timer
+            "timerOffsetBehind": "0",  # all applied messages are on the timer
             "timerDequeueTps": f"{went:.2f}",
             "timerEnqueueTps": f"{came:.2f}",
             "dledgerDelayedDelivered": str(self._delays.delivered),
@@ -90,14 +88,14 @@ class DelayFigures:
         }
 
     def _levels(self) -> Mapping[int, tuple[int, int]]:
-        """The first offset that waits, and the end, of each level's queue that has messages."""
         ends = {queue: self._reader.end(SCHEDULE_TOPIC, queue) for queue in range(len(LEVEL_MS))}
         return {queue + 1: (self._first_waiting(queue), end) for queue, end in ends.items() if end}
 
     def _first_waiting(self, queue_id: int) -> int:
-        """All messages of a level wait equally long, so those that wait are behind the others.
+        """Find the first waiting offset of a level.
 
-        A message that retention had to move is behind some that wait longer.
+        All messages of a level wait equally long, so waiting ones follow delivered ones. Only a
+        message that retention has moved follows some that wait longer.
         """
         low = self._reader.begin(SCHEDULE_TOPIC, queue_id)
         high = self._reader.end(SCHEDULE_TOPIC, queue_id)
@@ -111,7 +109,7 @@ class DelayFigures:
         return low
 
     def timer_checkpoint(self, _origin: Origin, command: Command) -> Command:
-        """How far the timer has read (60): all that is applied."""
+        """Return the progress of the timer (60): everything applied."""
         end = self._reader.end(TIMER_TOPIC, 0)
         body = _CHECKPOINT.pack(
             *(self._wall_clock_ms(), self._state.log_end, end, end),
@@ -120,7 +118,7 @@ class DelayFigures:
         return command.reply(body=body)
 
     def timer_metrics(self, _origin: Origin, command: Command) -> Command:
-        """How many messages wait, over all topics (61). RocketMQ counts by topic."""
+        """Return how many messages wait, over all topics (61). RocketMQ counts by topic."""
         waiting = {"count": len(self._delays.waiting), "timeStamp": self._wall_clock_ms()}
         body: dict[str, JsonValue] = {
             "dataVersion": DataVersion(self._delays.delivered).to_json(),

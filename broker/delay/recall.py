@@ -20,8 +20,8 @@ from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# Messages of one millisecond that are looked at for one whose handle does not say where it is, or
-# that retention has moved: some milliseconds.
+# Messages due in one millisecond that are searched, in some milliseconds, for one whose handle has
+# no position, or that retention has moved.
 _MAX_LOOKED_AT: Final = 500
 
 _TOPIC: Final = REAL_TOPIC.encode()
@@ -29,8 +29,6 @@ _KEY: Final = UNIQUE_KEY.encode()
 
 
 class RecallProcessor:
-    """Takes back messages that were not delivered yet."""
-
     def __init__(self, parts: Parts) -> None:
         self._delays = parts.state[DELAYS]
         self._log = parts.log
@@ -38,11 +36,9 @@ class RecallProcessor:
         self._broker_name = parts.config.group
 
     def recall(self, origin: Origin, command: Command) -> Steps:
-        """Drop a delayed message, once and for all; or say that it is too late.
+        """Drop a delayed message, or answer that it is too late.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (29) the handle is none of this broker's, (604) no such message waits.
+        Raises RequestRefused: (29) the handle is not of this broker, (604) no such message waits.
         """
         topic = command.name("topic")
         handle = read_recall_handle(command.text("recallHandle"))
@@ -68,7 +64,6 @@ class RecallProcessor:
         return None
 
     def _found(self, handle: RecallHandle) -> Generator[None, None, Waiting | None]:
-        """The message of a handle, if it waits."""
         there = None
         if handle.position is not None:
             there = self._delays.waiting.get(handle.position)

@@ -1,8 +1,8 @@
-"""The text by which a sender recalls a delayed message.
+"""The handle by which a sender recalls a delayed message.
 
-RocketMQ 5's is base64 of "v1 topic broker time key", of which its clients read the broker. Behind
-these words ours has the position of the message in the log. A handle without it is read, too,
-because clients can make one themselves.
+RocketMQ 5's is base64 of "v1 topic broker time key", of which its clients read the broker. Ours has
+the log position of the message after these words. A handle without it is accepted, too, because
+clients can make one themselves.
 """
 
 import base64
@@ -14,14 +14,12 @@ from remoting.wire.field_values import read_natural
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says.
+    """The contents of a handle.
 
     Attributes:
-        topic: where the message was sent to.
-        broker_name: the group of brokers that has it.
+        broker_name: the group of brokers that has the message.
         due_ms: when it is due, milliseconds since 1970.
-        unique_key: its key.
-        position: where its record began in the log when it was sent; None when it does not say.
+        position: where its record began in the log when it was sent; None if the handle lacks it.
     """
 
     topic: str
@@ -32,13 +30,11 @@ class RecallHandle(NamedTuple):
 
 
 def recall_handle(topic: str, broker_name: str, due_ms: int, unique_key: str, position: int) -> str:
-    """The handle of a delayed message."""
     words = f"v1 {topic} {broker_name} {due_ms} {unique_key} {position}"
     return base64.urlsafe_b64encode(words.encode("utf-8", "replace")).decode()
 
 
 def read_recall_handle(text: str) -> RecallHandle:
-    """Read a handle. Raises RequestRefused (29)."""
     try:
         words = base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode().split(" ")
         version, topic, broker_name, due_ms, *key = words

@@ -1,6 +1,5 @@
-"""The delayed messages, as the log says."""
+"""The delayed messages in the folded state."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,33 +9,14 @@ from broker.log.state import Rows, StatePart
 
 @dataclass(slots=True)
 class Delays:
-    """The messages that wait, and what became of the others.
+    """The waiting messages, and counts of the others.
 
-    Attributes:
-        waiting: they wait.
-        delivered: how many were delivered.
-        dropped: how many were recalled, or lost their topic.
+    `dropped`: how many were recalled, or lost their topic.
     """
 
     waiting: WaitingTable = field(default_factory=WaitingTable)
     delivered: int = 0
     dropped: int = 0
-
-
-def _made(folder: str | None) -> Delays:
-    return Delays(WaitingTable(folder))
-
-
-def _closed(delays: Delays) -> None:
-    delays.waiting.close()
-
-
-def _needed_from(delays: Delays) -> int | None:
-    return delays.waiting.first_position()
-
-
-def _captured(delays: Delays) -> Iterator[object]:
-    return delays.waiting.captured_rows()
 
 
 def _take(delays: Delays, rows: list[Any]) -> None:
@@ -46,9 +26,9 @@ def _take(delays: Delays, rows: list[Any]) -> None:
 DELAYS: Final = StatePart(
     "delays",
     Delays,
-    make_in=_made,
-    close=_closed,
+    make_in=lambda folder: Delays(WaitingTable(folder)),
+    close=lambda delays: delays.waiting.close(),
     numbers=("delivered", "dropped"),
-    rows=(Rows("delayed", _captured, _take),),
-    needed_from=_needed_from,
+    rows=(Rows("delayed", lambda delays: delays.waiting.captured_rows(), _take),),
+    needed_from=lambda delays: delays.waiting.first_position(),
 )

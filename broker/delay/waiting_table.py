@@ -1,8 +1,8 @@
-"""The delayed messages that wait, in the order of their time: on disk, as there may be millions.
+"""The waiting delayed messages in the order of their times: on disk, as there may be millions.
 
-The table is part of the folded state, and no more durable than the rest of it: it is made anew at
-each start, from the snapshot and the log behind it. So nothing is ever synced, and a file that a
-crash has left is thrown away.
+The table is part of the folded state, and no more durable than the rest of it: each start makes it
+again, from the snapshot and the log after it. So nothing is ever synced, and a file that a crash
+has left is deleted.
 """
 
 import contextlib
@@ -16,20 +16,20 @@ from typing import Any, Final, NamedTuple
 from dledger import DiskFailed
 from dledger.system_refusals import of_sqlite
 
-# Changes between two commits. A commit costs some pages of the write-ahead log, and a snapshot
-# commits first.
+# Changes between two commits. A commit writes some pages of the write-ahead log; a snapshot commits
+# first.
 _CHANGES_PER_COMMIT: Final = 4096
 
 _SCHEMA: Final = (
-    # A log position never comes twice. An index holds the primary key behind its own columns, so
-    # this one is in the order of time and then of place.
+    # Log positions are unique. An index holds the primary key after its own columns, so this one
+    # is in the order of time and then of position.
     "CREATE TABLE waiting (position INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, size INTEGER)",
     "CREATE INDEX by_due ON waiting (due_ms)",
 )
 
 
 class Waiting(NamedTuple):
-    """A message that waits.
+    """A waiting message.
 
     Attributes:
         position: where its record begins in the log.
@@ -43,16 +43,13 @@ class Waiting(NamedTuple):
 
 
 class WaitingTable:
-    """The delayed messages that wait.
+    """The waiting delayed messages. Every method may raise DiskFailed.
 
     Args:
-        folder: where the table's file lies; None keeps it in memory.
+        folder: for the table's file; None keeps it in memory.
 
     Attributes:
-        earliest_added_ms: the smallest time of the messages that were added since it was set.
-
-    Raises:
-        DiskFailed: of every method, when the file cannot be read or written.
+        earliest_added_ms: the smallest due time of the messages added since it was last set.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -62,7 +59,7 @@ class WaitingTable:
             descriptor, self._path = tempfile.mkstemp(".sqlite", "delayed-", folder)
             os.close(descriptor)
         self._database = self._connect()
-        # Also when a state is dropped, as those are that a log was folded to only once.
+        # Also for states that are never closed.
         self._end = weakref.finalize(self, _end, self._database, self._path)
         self._changes = 0  # since the last commit
         self._count = 0
@@ -77,11 +74,9 @@ class WaitingTable:
             raise
 
     def __len__(self) -> int:
-        """How many messages wait."""
         return self._count
 
     def __contains__(self, position: int) -> bool:
-        """Whether the message at a position waits."""
         return bool(self._run("SELECT 1 FROM waiting WHERE position = ?", position))
 
     def __eq__(self, other: object) -> bool:
@@ -89,15 +84,18 @@ class WaitingTable:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        first = self._read("SELECT * FROM waiting ORDER BY due_ms, position LIMIT 8")
+        return f"<{self._count} waiting messages, first {first}>"
+
     def add(self, rows: Iterable[Waiting]) -> None:
-        """Let messages wait."""
         rows = list(rows)
         self._change("INSERT INTO waiting VALUES (?, ?, ?)", rows)
         self._count += len(rows)
         self.earliest_added_ms = min([self.earliest_added_ms, *[row.due_ms for row in rows]])
 
     def remove(self, position: int) -> Waiting | None:
-        """Let a message wait no longer; what it was, or None when it does not wait."""
+        """Remove a message and return it, or None if it does not wait."""
         found = self.get(position)
         if found is not None:
             self._change("DELETE FROM waiting WHERE position = ?", [(position,)])
@@ -105,12 +103,11 @@ class WaitingTable:
         return found
 
     def get(self, position: int) -> Waiting | None:
-        """The message at a position, if it waits."""
         found = self._read("SELECT * FROM waiting WHERE position = ?", position)
         return found[0] if found else None
 
     def due(self, now_ms: int, from_position: int, limit: int) -> list[Waiting]:
-        """What is due, the oldest first: up to `limit` messages at a position or behind it."""
+        """Return up to `limit` due messages at or after a position, the oldest first."""
         return self._read(
             "SELECT * FROM waiting WHERE due_ms <= ? AND position >= ?"
             " ORDER BY due_ms, position LIMIT ?",
@@ -118,42 +115,43 @@ class WaitingTable:
         )
 
     def next_due_ms(self, after_ms: int) -> int | None:
-        """The first time behind `after_ms` at which a message is due; None when there is none."""
+        """Return the first time after `after_ms` at which a message is due; None if none is."""
         return self._number("SELECT min(due_ms) FROM waiting WHERE due_ms > ?", after_ms)
 
     def due_at(self, due_ms: int, limit: int) -> list[Waiting]:
-        """Up to `limit` messages that are due at a time, in the order of their places."""
+        """Return up to `limit` messages that are due at a time, by position."""
         return self._read(
             "SELECT * FROM waiting WHERE due_ms = ? ORDER BY position LIMIT ?", due_ms, limit
         )
 
     def first_position(self) -> int | None:
-        """Where the first message in the log lies; None when none waits."""
+        """Return the first log position of a message; None if none waits."""
         return self._number("SELECT min(position) FROM waiting")
 
     def before(self, position: int, limit: int) -> list[Waiting]:
-        """Up to `limit` messages that lie before a position, in the order of their places."""
+        """Return up to `limit` messages before a log position, by position."""
         return self._read(
             "SELECT * FROM waiting WHERE position < ? ORDER BY position LIMIT ?", position, limit
         )
 
     def captured(self) -> Iterator[Waiting]:
-        """All messages as they are now, whatever is changed while they are taken; in any thread."""
+        """Return all messages as of the call, whatever changes while they are taken, in
+        any thread.
+        """
         return map(Waiting._make, self.captured_rows())
 
     def captured_rows(self) -> Iterator[tuple[int, int, int]]:
-        """As `captured`, but plain tuples of the same fields: of a million messages a snapshot
-        takes little more than half as long.
+        """Return plain tuples as `captured`: of a million messages a snapshot takes little more
+        than half as long.
         """
         self._commit()
         if self._path == ":memory:":
             return iter(self._run("SELECT * FROM waiting ORDER BY position"))
         rows = self._captured()
-        next(rows)  # from here on it sees the present rows
+        next(rows)  # begins a read transaction on the present rows
         return rows
 
     def close(self) -> None:
-        """Close the table and remove its file."""
         self._end()
 
     def _captured(self) -> Iterator[tuple[int, int, int]]:
@@ -162,7 +160,7 @@ class WaitingTable:
             database.execute("BEGIN")
             cursor = database.execute("SELECT * FROM waiting ORDER BY position")
             first = cursor.fetchone()
-            yield 0, 0, 0  # taken by `captured`
+            yield 0, 0, 0  # dropped by `captured_rows`
             if first is not None:
                 yield first
             yield from cursor
@@ -213,6 +211,6 @@ def _end(database: sqlite3.Connection, path: str) -> None:
     database.close()
     if path != ":memory:":
         for end in ("", "-wal", "-shm"):
-            # What stays, on a disk that has become read-only, is removed with the folder's rest.
+            # On a disk that has become read-only the files stay; the next start removes the folder.
             with contextlib.suppress(OSError):
                 os.unlink(path + end)

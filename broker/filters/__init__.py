@@ -1,1 +1,1 @@
-"""Filters: which messages of a topic a consumer group wants, by an SQL92 condition."""
+"""SQL92 conditions that choose the messages of a topic for a consumer group."""

@@ -1,4 +1,4 @@
-"""Puts the conditions of groups into the log as heartbeats tell them."""
+"""Puts the conditions in heartbeats into the log."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,15 +15,13 @@ from remoting.wire.codes import ResponseCode
 
 SQL92: Final = "SQL92"
 
-# Of all conditions in one heartbeat: reading so many takes some ten milliseconds.
+# Of all conditions in one heartbeat: they are compiled in some ten milliseconds.
 MAX_HEARTBEAT_CHARACTERS: Final = 8 * 1024
 
 _MAX_VERSION: Final = (1 << 63) - 1
 
 
 class FilterChanges:
-    """Follows the conditions of groups."""
-
     def __init__(self, parts: Parts) -> None:
         self._filters = parts.state[FILTERS]
         self._topics = parts.state[TOPICS]
@@ -32,10 +30,9 @@ class FilterChanges:
         self._making: set[tuple[str, str, int]] = set()
 
     def check(self, data: ConsumerData) -> Iterator[None]:
-        """Judge the conditions of a heartbeat, one a step: a long one takes some milliseconds.
+        """Compile the conditions of a heartbeat, one per step: a long one takes some milliseconds.
 
-        Raises:
-            RequestRefused (23): one is wrong, or all together are too long.
+        Raises RequestRefused (23): one is wrong, or all together are too long.
         """
         wanted = [one for one in data.subscriptions if one.expression_type == SQL92]
         characters = sum(len(one.expression) for one in wanted)
@@ -50,13 +47,12 @@ class FilterChanges:
             yield
 
     def registered(self, data: ConsumerData) -> None:
-        """A consumer is registered: keep its conditions, those that are new."""
         for one in data.subscriptions:
             if one.expression_type == SQL92 and one.topic in self._topics.configs:
                 self._keep(data.group, one)
 
     def begin_term(self) -> None:
-        """What was on its way into the log is in it, or gone."""
+        """Forget commands of an earlier term, which are applied or lost."""
         self._making.clear()
 
     def _keep(self, group: str, one: SubscriptionData) -> None:
@@ -64,9 +60,9 @@ class FilterChanges:
         if making in self._making or (old is not None and old.version >= one.version):
             return
         if not 0 <= one.version <= _MAX_VERSION:
-            return  # no clock shows it
+            return  # no clock has this time
         if old is None and not self._filters.tables.has_room(self._max_filters):
-            return  # it counts as long as this member leads
+            return  # it still counts while this member leads
         self._making.add(making)
         put = PutFilter(group, one.topic, one.expression, one.version, self._max_filters)
         submit_commands(self._log, [put], lambda _refusal: self._making.discard(making))

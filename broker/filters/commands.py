@@ -17,11 +17,9 @@ class PutFilter:
     """A group filters a topic by a condition.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
         condition: in SQL92.
         filter_version: a condition of a smaller one is older.
-        max_filters: with so many conditions no other is kept.
+        max_filters: no condition is added if there are as many.
     """
 
     kind: ClassVar[int] = 20

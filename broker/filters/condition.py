@@ -1,10 +1,10 @@
 """Conditions in RocketMQ's SQL92, compiled once and evaluated for each message.
 
-Properties are texts, and take the type of what they are compared with. A comparison with a property
-that is absent, or that is no number where one is wanted, is neither true nor false; what it is part
-of goes by SQL's three values. A message is wanted when its condition is true.
+Properties are texts, and are converted to the type of the other side of a comparison. A comparison
+is neither true nor false if the property is absent, or is not a number although one is needed. AND,
+OR and NOT use SQL's three values. A message is wanted if its condition is true.
 
-Source: RocketMQ's filter module; docs/filters.md says what differs.
+Source: RocketMQ's filter module; docs/filters.md lists the differences.
 """
 
 import functools
@@ -21,18 +21,18 @@ from remoting.wire.field_values import read_decimal
 if TYPE_CHECKING:
     from lark import Lark, Tree
 
-# Read in some milliseconds; conditions of people have some hundred characters.
+# Compiled in some milliseconds; people write some hundred characters.
 MAX_CONDITION_CHARACTERS: Final = 2048
 
-# Negations, and AND and OR, within each other; each takes a frame of the stack for every message.
+# Of nested NOT, AND and OR; each takes a frame of the stack for every message.
 MAX_DEPTH: Final = 50
 
-# Comparisons and the like; each takes about a microsecond a message with short properties.
+# Comparisons and tests; each takes about a microsecond per message with short properties.
 MAX_TERMS: Final = 200
 
 _RESERVED: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "NOT", "NULL", "OR", "TRUE"})
 
-# Consumers name their condition with every heartbeat, and conditions are few.
+# Consumers send their condition with every heartbeat, and conditions are few.
 _REMEMBERED_CONDITIONS: Final = 1024
 
 Value: TypeAlias = str | int | float | bool | None
@@ -41,11 +41,11 @@ _Evaluates: TypeAlias = Callable[[Properties], Value]
 
 
 class Condition:
-    """A condition that messages may meet.
+    """A condition on the properties of messages.
 
     Attributes:
         text: as the consumer wrote it.
-        names: of the properties that it looks at, by their bytes in a record.
+        names: the properties that it reads, by their bytes in a record.
     """
 
     __slots__ = ("_evaluate", "_looks", "names", "text")
@@ -57,19 +57,19 @@ class Condition:
         self._evaluate = evaluate
 
     def cost(self, properties: Properties) -> int:
-        """How many characters `is_met` looks at, at most: a property's with each look at it."""
+        """Return how many characters `is_met` reads at most: those of a property for each use of
+        it.
+        """
         return sum([self._looks[name] * len(value) for name, value in properties.items()])
 
     def is_met(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted."""
         return self._evaluate(properties) is True
 
 
 def condition(text: str) -> Condition:
-    """Read a condition.
+    """Compile a condition.
 
-    Raises:
-        RequestRefused (23): it is none, or is too long, too deep or has too many terms.
+    Raises RequestRefused (23): it is malformed, or is too long, too deep or has too many terms.
     """
     if len(text) > MAX_CONDITION_CHARACTERS:
         raise _refused(f"{len(text)} characters: at most {MAX_CONDITION_CHARACTERS}")
@@ -97,7 +97,7 @@ def load_parser() -> None:
 
 @functools.cache
 def _parser() -> "Lark":
-    # Programs that only look at a broker's log start faster without it.
+    # Programs that only read a broker's log start faster without it.
     from lark import Lark  # noqa: PLC0415
 
     grammar = files("broker.filters").joinpath("grammar.lark").read_text("utf-8")
@@ -113,18 +113,17 @@ def _refused(problem: str) -> RequestRefused:
 class _Reader:
     """Compiles one parsed condition.
 
-    Attributes:
-        looks: how often it looks at each property, by the property's name.
+    `looks`: how often it reads each property, by the property's name.
     """
 
     def __init__(self) -> None:
         self.looks: Counter[str] = Counter()
         self._terms = 0
 
-    # --- what is true or false ------------------------------------------------------------------
+    # --- truth values ---------------------------------------------------------------------------
 
     def truth(self, node: "Tree[Any]", depth: int) -> _Evaluates:
-        """Something that is true, false or neither."""
+        """Compile a node that is true, false or neither."""
         _check_depth(depth)
         self._count()
         children: list[Any] = list(node.children)
@@ -214,7 +213,7 @@ class _Reader:
 
         return evaluate
 
-    # --- what is compared -----------------------------------------------------------------------
+    # --- operands -------------------------------------------------------------------------------
 
     def _operand(self, node: "Tree[Any]", depth: int) -> _Evaluates:
         _check_depth(depth)
@@ -231,7 +230,9 @@ class _Reader:
             case "signed":
                 sign, signed = node.children
                 operand = self._operand(signed, depth + 1)
-                return _negative(operand) if str(sign) == "-" else _positive(operand)
+                if str(sign) == "-":
+                    return _negative(operand)
+                return lambda properties: _number(operand(properties))
             case _:
                 return self.truth(node, depth)
 
@@ -295,7 +296,7 @@ def _not(part: _Evaluates) -> _Evaluates:
 
 
 def _as_truth(operand: _Evaluates) -> _Evaluates:
-    """A property that stands alone: true if it says so."""
+    """Evaluate a property that stands alone: it is true if its text is."""
 
     def evaluate(properties: Properties) -> Value:
         value = operand(properties)
@@ -341,13 +342,13 @@ _COMPARISONS: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
     "<=": _ordered(lambda one, other: one <= other),
 }
 
-# Python's search for one text in another takes up to the product of their lengths, but in texts
-# that are shorter than this that is not much.
+# Python's search for one text in another takes up to the product of their lengths. In texts shorter
+# than this that is little.
 _SHORT_CHARACTERS: Final = 256
 
 
 def _contains(text: str) -> Callable[[str], bool]:
-    """A test that takes no longer than the value it looks at is long."""
+    """Return a test whose time is linear in the length of the value."""
     search: Callable[[str], object] | None = None
 
     def holds(value: str) -> bool:
@@ -355,7 +356,7 @@ def _contains(text: str) -> Callable[[str], bool]:
         if len(value) < _SHORT_CHARACTERS:
             return text in value
         if search is None:
-            # Texts without special characters are found by the table of Knuth, Morris and Pratt.
+            # `re` finds texts without special characters by the table of Knuth, Morris and Pratt.
             search = re.compile(re.escape(text)).search
         return search(value) is not None
 
@@ -370,7 +371,6 @@ _TEXT_TESTS: Final[Mapping[str, Callable[[str], Callable[[str], bool]]]] = {
 
 
 def _number(value: Value) -> int | float | None:
-    """A value as a number, or None when it is none."""
     if value is None or isinstance(value, bool):
         return None
     if not isinstance(value, str):
@@ -384,10 +384,6 @@ def _negative(operand: _Evaluates) -> _Evaluates:
         return None if number is None else -number
 
     return evaluate
-
-
-def _positive(operand: _Evaluates) -> _Evaluates:
-    return lambda properties: _number(operand(properties))
 
 
 def _literal(text: str) -> int | float:

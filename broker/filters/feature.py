@@ -1,4 +1,4 @@
-"""SQL92 filters. Heartbeats bring them (`broker.consumers`), and pulls go by them."""
+"""SQL92 filters. Heartbeats bring them (`broker.consumers`), and pulls use them."""
 
 from typing import Final
 
@@ -13,19 +13,17 @@ from remoting.bodies.json_object import JsonObject
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
-# A condition, a topic and a group, many times over.
+# Room for many times a condition, a topic and a group.
 MAX_BODY_BYTES: Final = 64 * 1024
 
 
 def check(_origin: Origin, command: Command) -> Command:
-    """Answer 0 if a condition can be served (46).
+    """Answer whether a condition can be served (46).
 
     RocketMQ's clients ask before they start, and only about SQL92. Source: its
     ClientManageProcessor.
 
-    Raises:
-        BodyMalformed: the request cannot be read.
-        RequestRefused (23): it cannot, and why.
+    Raises RequestRefused (23): the condition is wrong.
     """
     body = JsonObject.parse("client configuration", command.body, MAX_BODY_BYTES)
     subscription = SubscriptionData.from_json(body.object("subscriptionData"))
@@ -35,7 +33,6 @@ def check(_origin: Origin, command: Command) -> Command:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     return Service(
         handlers={RequestCode.CHECK_CLIENT_CONFIG: Handler(check, any_role=True)},
         begin_term=parts[FILTER_CHANGES].begin_term,
@@ -44,5 +41,7 @@ def service(parts: Parts) -> Service:
 
 
 async def load_parser_early() -> None:
-    """Load the parser in a thread: that takes a tenth of a second, which no client waits for."""
+    """Load the parser in a thread: it takes a tenth of a second, for which no client
+    should wait.
+    """
     await in_a_thread(load_parser)

@@ -1,8 +1,8 @@
 """The SQL92 conditions of consumer groups.
 
-A consumer names its condition in its heartbeats, and not in its pulls. A new leader has heard no
-heartbeat for up to 30 seconds, and cannot send all messages meanwhile, as it does to consumers that
-filter by tags: no client checks a condition by itself.
+A consumer sends its condition in heartbeats, not in pulls. A new leader has had no heartbeat for up
+to 30 seconds. Meanwhile it cannot send all messages, as it does to consumers that filter by tags:
+no client checks a condition itself.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from broker.log.belongings import Belongings
-from broker.log.state import Deletion, Rows, StatePart
+from broker.log.state import Rows, StatePart
 
 
 class GroupFilter(NamedTuple):
-    """What a group wants of a topic.
+    """A group's condition on a topic.
 
     Attributes:
         condition: in SQL92.
@@ -32,16 +32,7 @@ class Filters:
     tables: Belongings[tuple[str, str], GroupFilter] = field(default_factory=Belongings)
 
     def found(self, group: str, topic: str) -> GroupFilter | None:
-        """What a group wants of a topic, if it filters by SQL92."""
         return self.tables.get((group, topic))
-
-
-def _topic_deleted(filters: Filters, deletion: Deletion) -> None:
-    filters.tables.drop_topic(deletion.name)
-
-
-def _group_deleted(filters: Filters, deletion: Deletion) -> None:
-    filters.tables.drop_group(deletion.name)
 
 
 def _captured(filters: Filters) -> Iterator[object]:
@@ -57,6 +48,6 @@ FILTERS: Final = StatePart(
     "filters",
     Filters,
     rows=(Rows("filters", _captured, _take),),
-    topic_deleted=_topic_deleted,
-    group_deleted=_group_deleted,
+    topic_deleted=lambda filters, deletion: filters.tables.drop_topic(deletion.name),
+    group_deleted=lambda filters, deletion: filters.tables.drop_group(deletion.name),
 )

@@ -1,1 +1,1 @@
-"""The format of the log: what its entries may hold."""
+"""The format of the log, which limits the forms of its entries."""

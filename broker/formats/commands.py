@@ -1,8 +1,8 @@
 """The log's command that raises its format.
 
-A member passes over a record that it cannot read, because no broker can have written it. So before
-records of a new form stand in the log, this command does, which stops the members that are too old
-for them. Everything that one leader writes behind it is in the log only if the command is.
+A member skips a record that it cannot read, because no broker can have written it. So before
+records of a new form, the log has this command, which stops members that are too old for them. All
+later entries of the same leader are in the log only if the command is.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class RaiseFormat:
-    """From here on the log has entries of this format version."""
+    """Entries from here on may be of this format version."""
 
     kind: ClassVar[int] = 9
     since: ClassVar[int] = ATTACHED_VERSION

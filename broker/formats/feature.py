@@ -1,4 +1,4 @@
-"""The format of the log: what its entries may hold."""
+"""The format of the log."""
 
 from broker.formats.gate import FormatGate
 from broker.serving.parts import Parts
@@ -6,6 +6,5 @@ from broker.serving.service import Service
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     gate = FormatGate(parts)
     return Service(begin_term=gate.begin_term, tick=gate.look)

@@ -1,8 +1,8 @@
-"""Raises the format of the log to the newest, once all members can read it.
+"""Raises the format of the log to the newest one, once all members can read it.
 
-Members are restarted with a new program one after the other. Until the last one was, the leader
-writes what the oldest one reads. A new form of a command or a record is written only while
-`Formats.format_version` allows it, so it stands behind the command that raises the format.
+Members are restarted with a new program one after the other. Until the last one has been, the
+leader writes what the oldest one reads: new forms of commands and records only if
+`Formats.format_version` allows them, so behind the command that raised the format.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,11 @@ from broker.log.entry import FORMAT_VERSION
 from broker.log.submissions import submit_commands
 from broker.serving.parts import Parts, Shared
 
-# The newest version that all members read, voters and learners; None while one has not told.
+# The newest version that all voters and learners read; None until all have told theirs.
 READ_BY_ALL: Final[Shared[Callable[[], int | None]]] = Shared("version read by all")
 
 
 class FormatGate:
-    """Raises the format of one log."""
-
     def __init__(self, parts: Parts) -> None:
         self._formats = parts.state[FORMATS]
         self._log = parts.log
@@ -30,7 +28,7 @@ class FormatGate:
         self._is_raising = False
 
     def begin_term(self) -> None:
-        """Raise it if it is due. What an earlier term had on its way is in the log, or gone."""
+        """Raise the format if it is due. Commands of an earlier term are applied or lost."""
         self._is_raising = False
         self.look()
 

@@ -1,4 +1,4 @@
-"""The newest format that the log may have from here on."""
+"""The newest format of later entries."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,11 +9,7 @@ from broker.log.state import StatePart
 
 @dataclass(slots=True)
 class Formats:
-    """What the log was raised to.
-
-    Attributes:
-        format_version: entries that do not carry a version of their own may be of this one.
-    """
+    """`format_version`: the newest version of entries that do not carry one of their own."""
 
     format_version: int = FIRST_VERSION
 

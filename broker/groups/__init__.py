@@ -1,1 +1,1 @@
-"""Consumer groups: their settings, and how they are made, changed and deleted."""
+"""Consumer groups: their settings; how they are created, changed and deleted."""

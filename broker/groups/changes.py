@@ -1,4 +1,4 @@
-"""Consumer groups that are being made, changed or deleted, through the log."""
+"""Creates, changes and deletes consumer groups through the log."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,13 +16,11 @@ from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS
 
-# Pairs of group and topic that are kept apart; operators name them one by one.
+# Pairs of group and topic that operators forbid one by one.
 MAX_FORBIDDEN: Final = 20_000
 
 
 class GroupChanges:
-    """Makes, changes and deletes consumer groups."""
-
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._topics = parts.state[TOPICS]
@@ -33,16 +31,16 @@ class GroupChanges:
         self._deleting: set[str] = set()
 
     def is_there(self, group: str) -> bool:
-        """Whether a group exists, and is not being deleted. What is appended for one that is not
-        would make some of its state again.
+        """Return whether a group exists and is not being deleted. An entry for another one would
+        create some of its state again.
         """
         return group in self._groups.configs and group not in self._deleting
 
     def ensure_group(self, group: str, then: Then) -> None:
-        """Make a consumer group and its retry topic unless they are there; then tell.
+        """Create a consumer group and its retry topic unless they exist; then call `then`.
 
-        Raises:
-            RequestRefused: (2) there are too many groups, (26) groups do not make themselves.
+        Raises RequestRefused: (2) there are too many groups, (26) groups are not created
+        automatically.
         """
         groups = self._groups.configs
         config = groups.get(group, ConsumerGroup(group))
@@ -75,10 +73,9 @@ class GroupChanges:
         submit_commands(self._log, commands, created)
 
     def put_groups(self, configs: Sequence[ConsumerGroup], then: Then) -> None:
-        """Create or change consumer groups, in adjacent entries.
+        """Create or change consumer groups by adjacent entries.
 
-        Raises:
-            RequestRefused (2): there are too many groups; then none is made or changed.
+        Raises RequestRefused (2): there are too many groups. Then nothing changes.
         """
         limit = self._settings.now.limits.max_groups
         groups = self._groups.configs
@@ -89,11 +86,10 @@ class GroupChanges:
         submit_commands(self._log, commands, then)
 
     def forbid(self, group: str, topic: str, is_forbidden: bool, then: Then) -> None:
-        """Keep a group from reading a topic, or let it read."""
         submit_commands(self._log, [Forbid(group, topic, is_forbidden, MAX_FORBIDDEN)], then)
 
     def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
-        """Delete a consumer group with its locks, and its offsets when asked to."""
+        """Delete a consumer group with its locks, and optionally its offsets."""
         self._deleting.add(group)
 
         def deleted(refusal: RequestRefused | None) -> None:

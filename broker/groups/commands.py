@@ -16,7 +16,7 @@ from dledger import Entry
 class PutGroup:
     """Create a consumer group, or change it.
 
-    `max_groups`: with so many groups no other is created. None before version 3: no limit.
+    `max_groups`: no group is created if there are as many. None before version 3: no limit.
     """
 
     kind: ClassVar[int] = 3
@@ -27,16 +27,16 @@ class PutGroup:
 
     @property
     def needed_version(self) -> int:
-        """As in `command_layout`: what is not plain came with a later version."""
+        # Configurations that are not plain came with version 4.
         is_limited = self.max_groups is not None
         return ATTACHED_VERSION if is_limited and not self.config.is_plain else FIRST_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Delete a consumer group, and its offsets when asked to.
+    """Delete a consumer group, and optionally its offsets.
 
-    `with_locks`: its locks too; False before version 3.
+    `with_locks`: also its locks; False before version 3.
     """
 
     kind: ClassVar[int] = 4
@@ -48,13 +48,9 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Forbid:
-    """An operator forbids a group to read a topic, or lets it.
+    """An operator forbids a group to read a topic, or allows it.
 
-    Attributes:
-        group: the consumer group.
-        topic: the topic.
-        is_forbidden: whether it may not.
-        max_forbidden: with so many no other is forbidden.
+    `max_forbidden`: no pair is forbidden if there are as many.
     """
 
     kind: ClassVar[int] = 32

@@ -11,14 +11,14 @@ from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
-# What is kept for tools in their own form. RocketMQ's default policy has 150 characters.
+# Of values that are stored for tools as JSON. RocketMQ's default policy has 150 characters.
 MAX_KEPT_CHARACTERS: Final = 4096
 
-# The most deliveries a group may ask for: beyond it, "for ever" was meant.
+# More deliveries would be forever.
 _MAX_RETRY_TIMES: Final = 1_000_000
 _MAX_INT32: Final = (1 << 31) - 1
 
-# What version 4 of the log has added, with the defaults.
+# Fields that version 4 of the log has added, with their defaults.
 _ADDED: Final[dict[str, object]] = {
     "broker_id": 0,
     "slow_broker_id": 1,
@@ -36,23 +36,17 @@ _VERSION_WITH_MAX_TIMES: Final = 121
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """One consumer group. Defaults are RocketMQ's.
+    """One consumer group. Defaults are RocketMQ's. Fields that are not described are stored for
+    tools.
 
     Attributes:
-        group: its name.
         consume_enable: whether its pulls are answered.
-        consume_from_min_enable: kept for tools.
-        consume_broadcast_enable: whether its members may all consume everything.
-        consume_message_orderly: kept for tools.
+        consume_broadcast_enable: whether each member may consume all messages.
         retry_queue_count: queues of its retry topic; 0 drops failed messages.
         retry_max_times: deliveries before a message goes to the dead letter topic.
         notify_change: whether members are told at once when others come and go.
-        consume_timeout_minutes: kept for tools.
-        broker_id: kept for tools.
-        slow_broker_id: kept for tools; here only the leader answers pulls.
-        system_flag: kept for tools.
-        retry_policy: of version 5, as a JSON object; kept for tools. RocketMQ's proxy goes by it.
-        subscriptions: of version 5, as a JSON array; kept for tools.
+        retry_policy: a JSON object, which RocketMQ's proxy uses.
+        subscriptions: a JSON array.
     """
 
     group: str
@@ -71,7 +65,6 @@ class ConsumerGroup:
     subscriptions: str = ""
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies."""
         found: dict[str, JsonValue] = {
             "attributes": {},
             "brokerId": self.broker_id,
@@ -97,10 +90,9 @@ class ConsumerGroup:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ConsumerGroup":
-        """Read it; what is absent has RocketMQ's default.
+        """Read it; absent members have RocketMQ's defaults.
 
-        Raises:
-            BodyMalformed: the name is missing or a member is of a wrong type.
+        Raises BodyMalformed: the name is missing or a member is of a wrong type.
         """
         return cls(
             value.name("groupName"),
@@ -121,11 +113,10 @@ class ConsumerGroup:
 
     @property
     def is_plain(self) -> bool:
-        """Whether versions of the log before 4 can hold it."""
         return all(getattr(self, name) == default for name, default in _ADDED.items())
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values, for the log. What version 4 has added is there if it is not the default."""
+        """Return plain values for the log, without version 4's fields that have their defaults."""
         members: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
         for name, default in _ADDED.items():
             if members[name] == default:
@@ -134,7 +125,7 @@ class ConsumerGroup:
 
 
 def read_group(members: dict[str, Any]) -> ConsumerGroup:
-    """A group of its `as_dict`. Raises ValueError, TypeError, KeyError."""
+    """Read a group's `as_dict`. Raises ValueError, TypeError, KeyError."""
     text(members["group"])
     # Members that a later version adds are refused here: they come with a new format version.
     for name, value in members.items():
@@ -146,7 +137,6 @@ def read_group(members: dict[str, Any]) -> ConsumerGroup:
 
 
 def check_group_config(config: ConsumerGroup) -> None:
-    """Raises RequestRefused (29) when a group cannot be as it is asked for."""
     check_group_name(config.group)
     for value, least, most, what in (
         (config.retry_queue_count, 0, 16, "retry queues"),
@@ -163,7 +153,7 @@ def check_group_config(config: ConsumerGroup) -> None:
 
 
 def _check_kept(kept: str) -> None:
-    """Raises ValueError: it is no JSON, so that it could not be told."""
+    """Raise ValueError for text that is not JSON."""
     try:
         if kept:
             parse_json("consumer group", kept.encode())
@@ -172,12 +162,12 @@ def _check_kept(kept: str) -> None:
 
 
 def _kept(value: JsonValue) -> str:
-    """What is only kept, as text; an empty object or list, or none, is none."""
+    """Return a value as text; "" if it is empty or absent."""
     return compact_json(value) if value else ""
 
 
 def max_times(command: Command, said: int | None) -> int | None:
-    """How often a message may fail, as the client says; None when the group's number counts."""
+    """Return how often the client lets a message fail; None if the group's number counts."""
     if said is None or said < 0 or command.version < _VERSION_WITH_MAX_TIMES:
         return None
     return said

@@ -8,7 +8,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = GroupProcessor(parts)
     groups = parts.state[GROUPS]
     return Service(

@@ -20,13 +20,11 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
 
-# In one request (225): some milliseconds, and one append.
+# Groups in one request (225): some milliseconds, and one append.
 MAX_GROUPS_AT_ONCE: Final = 500
 
 
 class GroupProcessor:
-    """Makes, deletes and shows consumer groups."""
-
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._changes = parts[GROUP_CHANGES]
@@ -34,9 +32,7 @@ class GroupProcessor:
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused (29): a name, a number or an attribute that is not allowed.
+        Raises RequestRefused (29): a name, a number or an attribute is not allowed.
         """
         config = _asked(JsonObject.parse("consumer group", command.body))
         self._changes.put_groups([config], replying(origin, command))
@@ -44,9 +40,7 @@ class GroupProcessor:
     def put_groups(self, origin: Origin, command: Command) -> None:
         """Create or change many consumer groups (225): all of them, or none.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (2) too many, (29) a name or a number that is not allowed.
+        Raises RequestRefused: (2) too many groups, (29) a name or a number is not allowed.
         """
         body = JsonObject.parse("consumer groups", command.body, size=LARGE)
         configs = [_asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
@@ -55,11 +49,9 @@ class GroupProcessor:
         self._changes.put_groups(configs, replying(origin, command))
 
     def forbid(self, origin: Origin, command: Command) -> Command | None:
-        """Say whether a group may read a topic, after changing that if it is asked for (353).
+        """Answer whether a group may read a topic, after changing that if requested (353).
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) too many are kept apart, (29) a bad name.
+        Raises RequestRefused: (1) too many pairs are forbidden, (29) a bad name.
         """
         group, topic = command.name("group"), command.name("topic")
         check_group_name(group)
@@ -77,10 +69,8 @@ class GroupProcessor:
         return None
 
     def delete_group(self, origin: Origin, command: Command) -> None:
-        """Delete a consumer group (207), and its offsets when asked to.
-
-        Raises:
-            RequestRefused (29): a bad name.
+        """Delete a consumer group (207), and optionally its offsets. Raises RequestRefused (29): a
+        bad name.
         """
         group = command.name("groupName")
         check_group_name(group)
@@ -88,13 +78,12 @@ class GroupProcessor:
         self._changes.delete_group(group, with_offsets, replying(origin, command))
 
     def group_config(self, origin: Origin, command: Command) -> Command | None:
-        """One group's configuration (352). Where groups make themselves it makes the group.
+        """Return one group's configuration (352). A missing group is created if settings allow it.
 
-        RocketMQ's proxy asks this when a consumer starts, and lets it start only if there is one.
+        RocketMQ's proxy asks when a consumer starts, and lets it start only if the group exists.
 
-        Raises:
-            RequestRefused: (2) there are too many groups, (26) groups do not make themselves, (29)
-                a bad name.
+        Raises RequestRefused: (2) there are too many groups, (26) groups are not created
+        automatically, (29) a bad name.
         """
         name = command.name("group")
 
@@ -112,7 +101,6 @@ class GroupProcessor:
         return None
 
     def all_groups(self, _origin: Origin, command: Command) -> Steps:
-        """Every group's configuration (201)."""
         table: list[str] = []
         for piece in pieces(self._groups.configs.values()):
             table += [f"{compact_json(one.group)}:{compact_json(one.to_json())}" for one in piece]
@@ -131,7 +119,7 @@ class GroupProcessor:
 
 
 def _asked(value: JsonObject) -> ConsumerGroup:
-    """A consumer group as it is asked for. Raises BodyMalformed, RequestRefused (29)."""
+    """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29)."""
     for name in value.object("attributes").members:
         raise RequestRefused.invalid(
             f"unsupported key {name!r:.80}: consumer groups have no attributes"

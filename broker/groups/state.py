@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from broker.groups.config import ConsumerGroup, read_group
 from broker.log.belongings import Belongings
-from broker.log.state import Deletion, Rows, StatePart
+from broker.log.state import Rows, StatePart
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class Groups:
 
     Attributes:
         configs: by name.
-        forbidden: pairs of group and topic, without values: the group may not read the topic.
+        forbidden: pairs of group and topic; the group may not read the topic.
     """
 
     configs: dict[str, ConsumerGroup] = field(default_factory=dict)
@@ -44,14 +44,6 @@ def _take_forbidden(groups: Groups, rows: list[Any]) -> None:
     groups.forbidden.update(((str(group), str(topic)), None) for group, topic in rows)
 
 
-def _topic_deleted(groups: Groups, deletion: Deletion) -> None:
-    groups.forbidden.drop_topic(deletion.name)
-
-
-def _group_deleted(groups: Groups, deletion: Deletion) -> None:
-    groups.forbidden.drop_group(deletion.name)
-
-
 GROUPS: Final = StatePart(
     "groups",
     Groups,
@@ -59,6 +51,6 @@ GROUPS: Final = StatePart(
         Rows("groups", _captured, _take),
         Rows("forbidden", _captured_forbidden, _take_forbidden),
     ),
-    topic_deleted=_topic_deleted,
-    group_deleted=_group_deleted,
+    topic_deleted=lambda groups, deletion: groups.forbidden.drop_topic(deletion.name),
+    group_deleted=lambda groups, deletion: groups.forbidden.drop_group(deletion.name),
 )

@@ -1,1 +1,3 @@
-"""What operators ask about consumer groups: who reads what, how far, and what members say."""
+"""Operators' requests about consumer groups: who reads which topics, how far, and what
+members say.
+"""

@@ -1,9 +1,9 @@
-"""Asks the members of a group how far they are (223, through 221).
+"""Asks the members of a group for their offsets (223, through 221).
 
 Source: RocketMQ's Broker2Client.getConsumeStatus, which asks one member after the other.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -18,30 +18,24 @@ from remoting.wire.errors import RemotingError
 from remoting.wire.loose_json import compact_json
 
 # RocketMQ's value.
-ASK_SECONDS: Final = 5.0
+ASK_S: Final = 5.0
 
-# Members that are asked for one answer; a group of more is asked member by member (307).
+# Members that are asked for one answer; operators ask larger groups member by member (307).
 MAX_MEMBERS: Final = 500
 
 
 class ConsumerStatus:
-    """Gathers the answers of consumers.
-
-    Args:
-        consumers: the members of groups.
-    """
+    """Gathers the answers of consumers."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
 
     def gather(self, origin: Origin, command: Command) -> Steps:
-        """Tell which offset each member of a group has come to in each of its queues of a topic.
+        """Return the offset of each member of a group in each of its queues of a topic.
 
-        A member that does not answer in time, or whose answer cannot be read, is left out.
+        Members whose answer is late or cannot be read are omitted.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) the group has no such member, (2) it has too many.
+        Raises RequestRefused: (1) the group has no such member, (2) it has too many.
         """
         topic, group = command.name("topic"), command.name("group")
         wanted = command.fields.get("clientAddr", "")
@@ -77,20 +71,14 @@ class ConsumerStatus:
         for client_id, member in members.items():
             member.request(
                 server_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields),
-                _told(answered, client_id),
-                ASK_SECONDS,
+                partial(answered, client_id),
+                ASK_S,
             )
         return None
 
 
-def _told(
-    answered: Callable[[str, Command | RemotingError], None], client_id: str
-) -> Callable[[Command | RemotingError], None]:
-    return lambda outcome: answered(client_id, outcome)
-
-
 def _table(outcome: Command | RemotingError) -> str | None:
-    """The offsets in a consumer's answer, as Java's tools read them; None when it has none."""
+    """Return the offsets in a consumer's answer as Java's tools read them; None without any."""
     if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:
         return None
     try:

@@ -11,7 +11,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     forwarding = Forwarding(parts)
     processor = InspectionProcessor(parts)
     units = QueueUnits(parts)

@@ -1,6 +1,6 @@
-"""Questions that a consumer's process answers (307, 309): asked of it, its answer passed on.
+"""Forwards requests to a consumer's process (307, 309), and its answers back.
 
-Clients of some languages write JSON that is none, with objects for keys. So answers are not read.
+Clients of some languages write invalid JSON, with objects for keys. So answers are not parsed.
 Source: RocketMQ's AdminBrokerProcessor.callConsumer.
 """
 
@@ -15,12 +15,12 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
 
-# RocketMQ's value. A consumer that is asked to consume a message runs its listener.
-FORWARD_SECONDS: Final = 10.0
+# RocketMQ's value. The consumer may run its listener.
+FORWARD_S: Final = 10.0
 
 
 class Forwarding:
-    """Asks members of consumer groups."""
+    """Forwards requests to members of consumer groups."""
 
     def __init__(self, parts: Parts) -> None:
         self._consumers = parts[CONSUMERS]
@@ -28,20 +28,15 @@ class Forwarding:
         self._broker_name = parts.config.group
 
     def running_info(self, origin: Origin, command: Command) -> None:
-        """What a consumer is doing (307).
-
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): the consumer is not here.
+        """Return the state of a consumer (307). Raises RequestRefused (1): the consumer is not
+        here.
         """
         self._forward(origin, command, command.body)
 
     def consume_directly(self, origin: Origin, command: Command) -> None:
-        """Let a consumer consume a message that is stored (309), and say how that went.
+        """Have a consumer consume a stored message (309), and return its result.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): the consumer or the message is not here.
+        Raises RequestRefused (1): the consumer or the message is not here.
         """
         message_id = command.text("msgId")
         record = self._reader.record_named(message_id)
@@ -55,7 +50,9 @@ class Forwarding:
         group, client_id = command.name("consumerGroup"), command.name("clientId")
         member = self._consumers.member(group, client_id)
         if member is None or member.is_closed:
-            raise _not_online(group, client_id)
+            raise RequestRefused.failed(
+                f"The Consumer <{group:.120}> <{client_id:.120}> not online"
+            )
 
         def answered(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError):
@@ -65,10 +62,4 @@ class Forwarding:
                 origin.send(command.reply(outcome.code, remark=outcome.remark, body=outcome.body))
 
         fields = {**command.fields, "brokerName": self._broker_name}
-        member.request(
-            server_request(RequestCode(command.code), fields, body), answered, FORWARD_SECONDS
-        )
-
-
-def _not_online(group: str, client_id: str) -> RequestRefused:
-    return RequestRefused.failed(f"The Consumer <{group:.120}> <{client_id:.120}> not online")
+        member.request(server_request(RequestCode(command.code), fields, body), answered, FORWARD_S)

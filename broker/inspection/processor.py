@@ -1,4 +1,4 @@
-"""Answers what operators ask about the progress of groups (300, 303, 308, 314, 343, 345).
+"""Answers operators' requests about the progress of groups (300, 303, 308, 314, 343, 345).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
@@ -22,22 +22,20 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
-# Stands for "behind the others" in the answer to 308: Java's Long.MAX_VALUE.
+# Means "behind the others" in the answer to 308: Java's Long.MAX_VALUE.
 _BEHIND: Final = (1 << 63) - 1
 
-# Each takes four looks at the log, 10 us each.
+# Each takes four reads of the log, 10 us each.
 _QUEUES_A_STEP: Final = 16
 
 _NAMES_A_STEP: Final = 128
 _OFFSETS_A_STEP: Final = 128
 
-# In one request: members fold them in some milliseconds.
+# Of one request: folding so many takes some milliseconds.
 MAX_CLONED_OFFSETS: Final = 5_000
 
 
 class InspectionProcessor:
-    """Looks at offsets and subscriptions."""
-
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
         self._offsets = parts.state[OFFSETS]
@@ -49,7 +47,7 @@ class InspectionProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
-        """The groups that subscribe to a topic now, or have consumed it (300)."""
+        """List the groups that subscribe to a topic now, or have consumed it (300)."""
         topic = command.name("topic")
         groups: set[str] = set()
         for keys in pieces(self._offsets.tables.of_topic(topic), _NAMES_A_STEP):
@@ -61,7 +59,7 @@ class InspectionProcessor:
         return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
 
     def topics_of_group(self, _origin: Origin, command: Command) -> Steps:
-        """The topics that a group subscribes to now, or has consumed (343)."""
+        """List the topics that a group subscribes to now, or has consumed (343)."""
         group = command.name("group")
         topics: set[str] = set()
         for keys in pieces(self._offsets.tables.of_group(group), _NAMES_A_STEP):
@@ -73,7 +71,6 @@ class InspectionProcessor:
         return command.reply(body=compact_json({"topicList": sorted(topics)}).encode())
 
     def subscription(self, _origin: Origin, command: Command) -> Command:
-        """What a group subscribes to in a topic now (345)."""
         group, topic = command.name("group"), command.name("topic")
         found = self._consumers.subscription(group, topic)
         body: dict[str, JsonValue] = {
@@ -84,14 +81,11 @@ class InspectionProcessor:
         return command.reply(body=compact_json(body).encode())
 
     def correction_offsets(self, _origin: Origin, command: Command) -> Steps:
-        """How far the slowest group of a topic is in each queue (308).
+        """Return the offset of the slowest group of a topic in each queue (308).
 
-        Groups that are named in `filterGroups` do not count, nor do offsets of messages that are
-        gone. For a queue in which `compareGroup` is behind that, the answer is the largest number.
-        RocketMQ deletes the offsets of the groups that it is told to leave out.
-
-        Raises:
-            FieldMissing: a field it must have is missing.
+        Groups in `filterGroups` do not count, nor do offsets of dropped messages. For a queue in
+        which `compareGroup` is behind that, the answer is the largest number. RocketMQ deletes the
+        offsets of the groups in `filterGroups`.
         """
         topic, compared = command.name("topic"), command.name("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
@@ -118,11 +112,10 @@ class InspectionProcessor:
         return command.reply(body=compact_json({"correctionOffsets": table}).encode())
 
     def time_spans(self, _origin: Origin, command: Command) -> Steps:
-        """From when to when the messages of each queue are, and how long what is next waits (303).
+        """Return for each queue the time of its messages, and how long the next one has waited
+        (303).
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (17): no such topic.
+        Raises RequestRefused (17): no such topic.
         """
         config, group = self._topics.found(command.name("topic")), command.name("group")
         spans: list[str] = []
@@ -153,12 +146,10 @@ class InspectionProcessor:
         }
 
     def clone_offsets(self, origin: Origin, command: Command) -> Steps:
-        """Let a group go on where another one is (314): in one topic, or in all.
+        """Copy the offsets of one group to another (314): in one topic, or in all.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (2) too much waits or is stored, (26) the group has no offsets, (29) a
-                bad name.
+        Raises RequestRefused: (2) too many wait or are stored, (26) the group has no offsets, (29)
+        a bad name.
         """
         source, target = command.name("srcGroup"), command.name("destGroup")
         topic = command.name("topic", "")
@@ -189,6 +180,6 @@ class InspectionProcessor:
         done = replying(origin, command)
         for one in offsets[:-1]:
             self._commits.add(one, None)
-        self._commits.add(offsets[-1], done)  # they are one entry, or adjacent ones
+        self._commits.add(offsets[-1], done)  # all are in one entry, or in adjacent ones
         self._commits.flush()
         return None

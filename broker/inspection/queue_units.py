@@ -1,4 +1,4 @@
-"""Answers what stands in a consume queue (321).
+"""Shows the units of a consume queue (321).
 
 Source: RocketMQ's AdminBrokerProcessor.queryConsumeQueue.
 """
@@ -16,13 +16,11 @@ from broker.topics.state import TOPICS
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
-# In one answer: some milliseconds. mqadmin asks for ten.
+# Units in one answer: some milliseconds. mqadmin asks for ten.
 MAX_UNITS: Final = 1000
 
 
 class QueueUnits:
-    """Shows units of consume queues."""
-
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
         self._filters = parts.state[FILTERS]
@@ -30,12 +28,10 @@ class QueueUnits:
         self._reader = parts[MESSAGE_READER]
 
     def show(self, _origin: Origin, command: Command) -> Command:
-        """Where the messages of a queue lie in the log, and whether a group wants them by their
+        """Return the log positions of a queue's messages, and whether a group wants them by their
         tags.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such queue, (29) too many units.
+        Raises RequestRefused: (1) no such queue, (29) too many units.
         """
         topic, queue_id = command.name("topic"), command.int32("queueId")
         index, count = command.integer("index"), command.int32("count")

@@ -1,4 +1,4 @@
-"""The log's command that locks queues, and gives them up."""
+"""The log's command that locks and unlocks queues."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,10 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class LockQueues:
-    """An ordered consumer locks queues, as far as they are free, or gives them up.
+    """An ordered consumer locks those queues that are free, or unlocks queues.
 
     Attributes:
-        group: the consumer group.
-        client_id: the consumer.
-        is_lock: whether it locks them; else it gives them up.
+        is_lock: whether it locks them.
         time_ms: the log's time for locks, see `broker.locks.state`.
         queues: topic and queue id of each.
     """
@@ -33,7 +31,6 @@ class LockQueues:
 
     @property
     def at_ms(self) -> int:
-        """As in `command_layout`."""
         return self.time_ms
 
 

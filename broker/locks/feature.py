@@ -7,7 +7,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = LockProcessor(parts)
     return Service(
         handlers={

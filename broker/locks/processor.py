@@ -1,4 +1,4 @@
-"""Answers ordered consumers that lock queues (41) and give them up (42).
+"""Answers ordered consumers that lock queues (41) and unlock them (42).
 
 Source: RocketMQ's RebalanceLockManager.
 """
@@ -24,16 +24,14 @@ from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps, answer_each
 from remoting.wire.command import Command
 
-# Queues that are looked at in one step.
+# Queues that one step handles.
 _AT_ONCE: Final = 256
 
-# Queues that one entry locks, so that what the longest names take is applied in several parts.
+# Queues that one entry locks, so that many queues with the longest names are applied in parts.
 _IN_ONE_ENTRY: Final = 1024
 
 
 class LockProcessor:
-    """Changes the locks of ordered consumers."""
-
     def __init__(self, parts: Parts) -> None:
         self._locks = parts.state[LOCKS]
         self._log = parts.log
@@ -42,11 +40,9 @@ class LockProcessor:
         self._lock_clock = SessionClock()
 
     def lock(self, origin: Origin, command: Command) -> Steps:
-        """Lock queues for an ordered consumer; the reply lists those it has, when they are applied.
+        """Lock queues for an ordered consumer. The reply lists its locks, once they are applied.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused (29): a bad name.
+        Raises RequestRefused (29): a bad name.
         """
         asked = yield from _read(command)
         locks = self._locks
@@ -68,7 +64,6 @@ class LockProcessor:
         return None
 
     def _owned(self, command: Command, asked: QueueLock) -> Steps:
-        """The reply with the queues that a client has locked."""
         rows: list[str] = []
         for piece in pieces(asked.queues, _AT_ONCE):
             rows += [
@@ -80,12 +75,7 @@ class LockProcessor:
         return command.reply(body=encode_locked_rows(rows))
 
     def unlock(self, origin: Origin, command: Command) -> Steps:
-        """Give up locks.
-
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused (29): a bad name.
-        """
+        """Unlock queues. Raises RequestRefused (29): a bad name."""
         asked = yield from _read(command)
         queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
         self._change_locks(asked, False, queues, replying(origin, command))

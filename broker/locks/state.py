@@ -1,9 +1,8 @@
-"""Locks of ordered consumers: one client a queue and group, for 60 seconds unless it asks again.
+"""Locks of ordered consumers: one client per queue and group, for 60 seconds unless renewed.
 
-Part of the folded state, so that a new leader knows each holder: with locks in the leader's
-memory, as in RocketMQ's RebalanceLockManager, two consumers could hold one queue after a change of
-leader. Time is that of `dledger.sessions.session_clock`: it runs while the group has a
-leader, and stands still while it has none.
+They are folded state, so that a new leader knows each owner. RocketMQ's RebalanceLockManager keeps
+locks in the leader's memory, so two consumers may hold one queue after a change of leader. Time is
+that of `dledger.sessions.session_clock`: it stands still while the group has no leader.
 """
 
 from collections import OrderedDict
@@ -14,10 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
-# RocketMQ's; clients ask again every 20 s, and take a lock of their own for lost after 30 s.
+# RocketMQ's value. Clients renew locks every 20 s, and count a lock as lost after 30 s.
 LOCK_MS: Final = 60_000
 
-# Locks that are let go of with each change: more than most add, in some milliseconds.
+# Locks that are removed with each change: more than most add, in some milliseconds.
 _SWEPT_LOCKS: Final = 512
 
 # A group, a topic, and the id of a queue.
@@ -25,7 +24,7 @@ LockKey: TypeAlias = tuple[str, str, int]
 
 
 class LockOwner(NamedTuple):
-    """The holder of a queue, and since when: the time of the log, in milliseconds."""
+    """The owner of a queue, and since when: the time of the log, in milliseconds."""
 
     client_id: str
     locked_ms: int
@@ -33,14 +32,14 @@ class LockOwner(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class QueueLocks:
-    """The holder of each locked queue. Only the fold changes it.
+    """The owner of each locked queue. Only the fold changes it.
 
-    What had expired at `swept_ms` is not there any more. It is let go of later, some locks with
+    Locks that had expired at `swept_ms` cannot be found any more. They are removed later, some with
     each change: a hundred thousand may expire at once.
 
     Attributes:
         time_ms: the time of the newest change; it never goes back.
-        swept_ms: when locks that had expired were last removed.
+        swept_ms: the time up to which expired locks are gone.
     """
 
     time_ms: int = 0
@@ -58,23 +57,21 @@ class QueueLocks:
 
     @property
     def owners(self) -> dict[LockKey, LockOwner]:
-        """The holders by queue."""
         return {key: owner for key, owner in self._held.items() if not self._is_swept(owner)}
 
     def owner(self, group: str, topic: str, queue_id: int) -> LockOwner | None:
-        """The client that was the last one to lock a queue."""
         owner = self._held.get((group, topic, queue_id))
         return None if owner is None or self._is_swept(owner) else owner
 
     def room(self, most: int) -> int:
-        """How many queues may be locked besides, if there may be so many locks."""
+        """Return how many more queues may be locked if `most` locks are allowed."""
         self._sweep()
         return self._held.room(most)
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
     ) -> None:
-        """Lock what is free, expired, or the client's own."""
+        """Lock queues that are free, expired, or the client's own."""
         self._advance(time_ms)
         new = LockOwner(client_id, self.time_ms)
         for topic, queue_id in queues:
@@ -86,7 +83,6 @@ class QueueLocks:
     def unlock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
     ) -> None:
-        """Give up what the client itself has locked."""
         self._advance(time_ms)
         for topic, queue_id in queues:
             if self.is_owner(group, client_id, topic, queue_id):
@@ -94,32 +90,28 @@ class QueueLocks:
                 self._oldest_first.pop((group, topic, queue_id), None)
 
     def put(self, key: LockKey, owner: LockOwner) -> None:
-        """A queue has this holder now."""
         self._held[key] = owner
         self._oldest_first[key] = None
         self._oldest_first.move_to_end(key)
 
     def drop_topic(self, topic: str) -> None:
-        """Free the queues of a topic that was deleted."""
         self._held.drop_topic(topic)
 
     def drop_group(self, group: str) -> None:
-        """Free the queues of a group that was deleted."""
         self._held.drop_group(group)
 
     def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
-        """Whether the client was the last one to lock the queue."""
         owner = self.owner(group, topic, queue_id)
         return owner is not None and owner.client_id == client_id
 
     def holds_any(self, group: str) -> bool:
-        """Whether a client of the group holds a queue: the group consumes in order."""
+        """Return whether a client of the group holds a queue: the group consumes in order."""
         return any(
             not self._has_expired(self._held[key]) for key in self._held.each_of_group(group)
         )
 
     def captured(self) -> Iterator[tuple[LockKey, LockOwner]]:
-        """All holders as they are now, whatever is changed while they are taken."""
+        """Return all owners as of the call, whatever changes while they are taken."""
         swept_ms, rows = self.swept_ms, self._held.captured()
         return ((key, owner) for key, owner in rows if swept_ms - owner.locked_ms <= LOCK_MS)
 
@@ -127,7 +119,7 @@ class QueueLocks:
         return self.time_ms - owner.locked_ms > LOCK_MS
 
     def _advance(self, time_ms: int) -> None:
-        """Go on in time; once in 60 seconds, remove what has expired."""
+        """Advance the time; once in 60 seconds, let expired locks go."""
         self.time_ms = max(self.time_ms, time_ms)
         if self.time_ms - self.swept_ms > LOCK_MS:
             self.swept_ms = self.time_ms
@@ -137,7 +129,7 @@ class QueueLocks:
         return self.swept_ms - owner.locked_ms > LOCK_MS
 
     def _sweep(self) -> None:
-        """Let go of some of what is not there any more."""
+        """Remove some dead locks."""
         for _ in range(min(_SWEPT_LOCKS, len(self._oldest_first))):
             key = next(iter(self._oldest_first))
             owner = self._held.get(key)

@@ -1,4 +1,4 @@
-"""The log's entries, and the fold of them into the state.
+"""The entries of the log, and the fold of them into the state.
 
-A feature adds its commands and its parts of the state by a `Registry`.
+A feature adds its commands and its parts of the state through a `Registry`.
 """

@@ -1,8 +1,8 @@
-"""What a failed append is to a client: the response code and the words.
+"""Refusals of requests whose append failed.
 
-14 says "certainly not stored, ask the leader": Java, Go and JavaScript clients try another broker
-or ask again, the C++ client tries again, and the route they refresh names the new leader. 1 says
-that the outcome is unknown. RocketMQ answers 1 or 2 for both.
+Code 14 says that nothing was stored: Java, Go and JavaScript clients try another broker or ask
+again, the C++ client tries again, and the route they refresh names the new leader. Code 1 says that
+the outcome is unknown. RocketMQ answers 1 or 2 for both.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,12 @@ from remoting.wire.codes import ResponseCode
 
 
 def not_leader(broker_name: str) -> RequestRefused:
-    """The answer of a member that does not lead."""
     return RequestRefused.not_available(
         f"this member does not lead {broker_name}: ask a name server for the route"
     )
 
 
 def refused_append(error: DLedgerError) -> RequestRefused:
-    """What to answer for an append that failed."""
     if isinstance(error, LogFull):
         return RequestRefused.busy(f"[OVERLOAD]{error}")
     if isinstance(error, EntryTooLarge):
@@ -32,14 +30,16 @@ def refused_append(error: DLedgerError) -> RequestRefused:
 
 
 def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | None:
-    """What to answer for entries that were not all taken; None when they were."""
+    """Return the refusal for entries of which one was not stored or not applied; None
+    if all were.
+    """
     if isinstance(outcome, DLedgerError):
         return refused_append(outcome)
     return next(filter(None, map(refusal_of_entry, outcome)), None)
 
 
 def refusal_of_entry(entry: Appended) -> RequestRefused | None:
-    """What to answer for an entry that the fold did not take; None when it did."""
+    """Return the refusal for an entry that the state machine refused; None if it was applied."""
     if not isinstance(entry.result, EntryRefused):
         return None
     return EntryPassedOver(

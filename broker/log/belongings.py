@@ -1,73 +1,65 @@
-"""What belongs to a consumer group and a topic, and goes with either of them in constant time.
+"""A table of what belongs to consumer groups and topics. Deleting either takes constant time.
 
-A deletion is one entry of the log, and a topic may have the offsets of a hundred thousand groups.
-So it ends a life: what belongs to it is not found any more from then on, and is swept later, a few
-keys with each change. What can be seen never depends on how far that is.
+A topic may have the offsets of a hundred thousand groups, and its deletion is one entry of the log.
+So a deletion only ends the topic's life: from then on its rows cannot be found. They are removed
+later, a few with each change. Progress of the removal is never visible.
 
-A snapshot has all of it as it was at one entry, and is written while further entries are folded. So
-only the dictionary is copied at once, which takes two milliseconds for a hundred thousand rows. A
-value is copied when it is about to change for the first time since.
+A snapshot captures all rows as of one entry, and is written while further entries are folded. Only
+the dictionary is copied at once, in two milliseconds for a hundred thousand rows. A value is copied
+before its first change after the capture.
 """
 
 from collections import deque
 from collections.abc import Iterator, MutableMapping
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
 K = TypeVar("K", bound=tuple[Any, ...])
 V = TypeVar("V")
 T = TypeVar("T")
 
-# With each change: more than a change adds, so that what was swept never piles up.
+# Removed with each change: more than a change adds, so that dead rows never pile up.
 _SWEPT_KEYS: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class _Life(Generic[K]):
-    """One group or topic, from when something belongs to it until it is deleted.
+    """One group or topic, from its first row until it is deleted.
 
     Attributes:
-        keys: of what belongs to it.
-        is_over: whether it was deleted.
-        ended_as: it was the deletion of this number; 0 while it is not over.
+        ended_as: the number of its deletion; 0 while it is alive.
     """
 
-    __slots__ = ("ended_as", "is_over", "keys")
-
-    def __init__(self) -> None:
-        self.keys: dict[K, None] = {}
-        self.is_over = False
-        self.ended_as = 0
+    keys: dict[K, None] = field(default_factory=dict)
+    is_over: bool = False
+    ended_as: int = 0
 
     def was_over(self, deletions: int) -> bool:
-        """Whether it was over when there had been so many deletions."""
+        """Return whether it was among the first `deletions` deletions."""
         return 0 < self.ended_as <= deletions
 
 
+@dataclass(slots=True, eq=False)
 class _Belonging(Generic[K, V]):
-    """One value, and what it belongs to. Only those that no capture has are changed.
+    """One value, with the lives of its group and its topic. Never changed once a capture has it.
 
     Attributes:
-        value: the value.
-        group: the life of its group.
-        topic: the life of its topic.
         captures: how many captures there had been when this object was made.
     """
 
-    __slots__ = ("captures", "group", "topic", "value")
-
-    def __init__(self, value: V, group: _Life[K], topic: _Life[K], captures: int) -> None:
-        self.value = value
-        self.group = group
-        self.topic = topic
-        self.captures = captures
+    value: V
+    group: _Life[K]
+    topic: _Life[K]
+    captures: int
 
 
 class Belongings(MutableMapping[K, V]):
-    """A dictionary whose keys are tuples with the names of a group and of a topic.
+    """A dictionary whose keys are tuples that name a group and a topic.
 
     Args:
-        group_at: where in a key the name of the group is.
-        topic_at: where in a key the name of the topic is.
+        group_at: position of the group's name in a key.
+        topic_at: position of the topic's name in a key.
     """
 
     __slots__ = (
@@ -104,7 +96,6 @@ class Belongings(MutableMapping[K, V]):
     def get(self, key: K, /, default: V | T) -> V | T: ...
 
     def get(self, key: K, /, default: T | None = None) -> V | T | None:
-        """As of a dictionary."""
         found = self._all.get(key)
         if found is None or found.group.is_over or found.topic.is_over:
             return default
@@ -137,7 +128,7 @@ class Belongings(MutableMapping[K, V]):
                 yield key
 
     def listed(self) -> list[K]:
-        """All keys as they are now: a millisecond for 100 000, unless a deletion is swept."""
+        """List the keys: a millisecond for 100 000, unless a deletion is being swept."""
         return list(self) if self._ended else list(self._all)
 
     def __len__(self) -> int:
@@ -147,12 +138,12 @@ class Belongings(MutableMapping[K, V]):
         return bool(self._all) and any(True for _ in self)
 
     def has_room(self, most: int) -> bool:
-        """Whether it has fewer than `most` values. It counts them only if it may have as many."""
+        """Return whether it has fewer than `most` values. Counts them only when close to `most`."""
         return self.room(most) > 0
 
     def room(self, most: int) -> int:
-        """How many values may come, if there may be `most`. It counts them only if there is none
-        for what is being swept.
+        """Return how many values may be added if `most` are allowed. Counts them only if dead rows
+        fill it.
         """
         self._sweep()
         room = most - len(self._all)
@@ -162,9 +153,9 @@ class Belongings(MutableMapping[K, V]):
         return f"Belongings({dict(self)})"
 
     def changing(self, key: K) -> V | None:
-        """The value under a key, to be changed in place; None without one.
+        """Return the value of a key, to be changed in place; None without one.
 
-        What is got in another way must not be changed: a snapshot may have it.
+        Values from other methods must not be changed: a snapshot may hold them.
         """
         found = self._all.get(key)
         if found is None or found.group.is_over or found.topic.is_over:
@@ -174,17 +165,16 @@ class Belongings(MutableMapping[K, V]):
         return found.value
 
     def setdefault(self, key: K, default: V) -> V:
-        """As of a dictionary. What it returns may be changed in place."""
+        """Return the value of a key, after adding `default` if there is none. It may be changed in
+        place.
+        """
         found = self.changing(key)
         if found is None:
             found = self[key] = default
         return found
 
     def captured(self) -> Iterator[tuple[K, V]]:
-        """All rows as they are at the call, whatever is changed while they are taken.
-
-        They may be taken in any thread.
-        """
+        """Return all rows as of the call, whatever changes while they are taken, in any thread."""
         rows, deletions = self._all.copy(), self._deletions
         self._captures += 1
         return (
@@ -194,32 +184,30 @@ class Belongings(MutableMapping[K, V]):
         )
 
     def of_group(self, group: str) -> list[K]:
-        """The keys of what belongs to a group."""
         return self._of(self._groups.get(group))
 
     def each_of_group(self, group: str) -> Iterator[K]:
-        """As `of_group`, for who needs only the first ones; nothing may change meanwhile."""
+        """Yield the keys of a group for callers that need only the first few. Nothing may change
+        meanwhile.
+        """
         life = self._groups.get(group)
         return iter(()) if life is None else (key for key in life.keys if key in self)
 
     def of_topic(self, topic: str) -> list[K]:
-        """The keys of what belongs to a topic."""
         return self._of(self._topics.get(topic))
 
     def values_of_group(self, group: str) -> list[V]:
-        """The values of what belongs to a group; not to be changed."""
+        """Return the values of a group. They must not be changed."""
         return self._values(self._groups.get(group))
 
     def values_of_topic(self, topic: str) -> list[V]:
-        """The values of what belongs to a topic; not to be changed."""
+        """Return the values of a topic. They must not be changed."""
         return self._values(self._topics.get(topic))
 
     def drop_group(self, group: str) -> None:
-        """A group was deleted, and with it what belongs to it."""
         self._end(self._groups.pop(group, None))
 
     def drop_topic(self, topic: str) -> None:
-        """A topic was deleted, and with it what belongs to it."""
         self._end(self._topics.pop(topic, None))
 
     def _of(self, life: _Life[K] | None) -> list[K]:
@@ -256,7 +244,6 @@ class Belongings(MutableMapping[K, V]):
         return value
 
     def _remove(self, key: K) -> None:
-        """Let go of a value, whether it can be seen or not."""
         found = self._all.pop(key)
         for lives, life, name in (
             (self._groups, found.group, key[self._group_at]),
@@ -267,12 +254,11 @@ class Belongings(MutableMapping[K, V]):
                 del lives[name]
 
     def _sweep(self) -> None:
-        """Let go of some of what was deleted."""
         left = _SWEPT_KEYS
         while self._ended and left:
             keys = self._ended[0].keys
             while keys and left:
-                # What `del` takes from an end of a dictionary, each later look there passes by.
+                # From the back: each later look at the front would pass the gaps of removed keys.
                 self._remove(keys.popitem()[0])
                 left -= 1
             if not keys:

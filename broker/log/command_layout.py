@@ -1,28 +1,26 @@
 """How a command of the log is written and read: by its fields, in their order.
 
 A command is a frozen dataclass with a class variable `kind`, and another one, `since`, if its kind
-came after format version 1. The type of a field says what may stand there:
+came after format version 1. The type of a field says what the array holds for it:
 
 ================================ ==================================================================
-type                             in the array
-================================ ==================================================================
-`str`, `int`, `bool`             text, a whole number, anything that is true or false
-`Natural`                        a whole number from 0 on that fits 63 bits: a time, a position
-`X | None`                       nil, or X
-`Sequence[X]`, `tuple[X, ...]`   an array
-`tuple[X, Y]`, a `NamedTuple`    an array of as many
-`Mapping[X, Y]`                  an array of pairs
-`Annotated[X, Form(...)]`        what the form makes of it
-================================ ==================================================================
+type                             in the array ================================
+================================================================== `str`, `int`, `bool`
+text, a whole number, anything that is true or false `Natural`                        a whole number
+from 0 on that fits 63 bits: a time, a position `X | None`                       nil, or X
+`Sequence[X]`, `tuple[X, ...]`   an array `tuple[X, Y]`, a `NamedTuple`    an array of as many
+`Mapping[X, Y]`                  an array of pairs `Annotated[X, Form(...)]`        the value that
+the form writes ================================
+==================================================================
 
-A field of `Annotated[X, Added(version)]` stands there from that version on, and has its default in
-earlier ones. One of `Annotated[bool, Implied(version)]` never stands there, and is true from that
-version on. A field called `version` is the version itself. A command may have a property
-`needed_version`, where its values decide.
+A field of `Annotated[X, Added(version)]` is written from that version on, and has its default in
+earlier ones. A field of `Annotated[bool, Implied(version)]` is never written, and is true from that
+version on. A field called `version` is the version itself. A property `needed_version` of a command
+says which version its values need.
 
-What reads the log for people spells a command out by the same fields, see `spelt_out`; `Told` gives
-other names, and a class variable `told` another name of the kind. A command that says when it was
-made has that as `at_ms`, a field or a property.
+Tools that show the log use the same fields, see `spelt_out`; `Told` gives a field another name, and
+a class variable `told` gives the kind one. A command that carries a time has it as `at_ms`, a field
+or a property.
 """
 
 from __future__ import annotations
@@ -49,12 +47,12 @@ from typing import (
 
 FIRST_VERSION: Final = 1
 
-# What SQLite's tables and the fields of a record hold.
+# The largest number in SQLite's tables and in the fields of a record.
 _MAX_NATURAL: Final = (1 << 63) - 1
 
 
 class LogCommand(Protocol):
-    """One command: an immutable value. Each feature has its own, see `log.state`."""
+    """One command: an immutable value. Each feature has its own classes, see `log.state`."""
 
     kind: ClassVar[int]  # the first element of the array; a number is never used again
 
@@ -63,21 +61,21 @@ C = TypeVar("C", bound=LogCommand)
 
 
 def text(value: object) -> str:
-    """A member that is text. Raises TypeError."""
+    """Check that an element is text. Raises TypeError."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
     return value
 
 
 def number(value: object) -> int:
-    """A member that is a whole number. Raises TypeError."""
+    """Check that an element is a whole number. Raises TypeError."""
     if not isinstance(value, int):
         raise TypeError(f"{value!r:.40} is not a number")
     return value
 
 
 def natural(value: object) -> int:
-    """A member that is a time or a position: what fits 63 bits. Raises TypeError, ValueError."""
+    """Check that an element is a time or a position of 63 bits. Raises TypeError, ValueError."""
     found = number(value)
     if not 0 <= found <= _MAX_NATURAL:
         raise ValueError(f"{found} is no time and no position")
@@ -85,11 +83,11 @@ def natural(value: object) -> int:
 
 
 class Form(NamedTuple):
-    """A form that a value has in the array.
+    """How a value is read from the array and written to it.
 
     Attributes:
-        read: the value. May raise TypeError, ValueError, KeyError.
-        write: what msgpack can write; None: the value itself.
+        read: may raise TypeError, ValueError, KeyError.
+        write: makes what msgpack can write; None to write the value itself.
     """
 
     read: Callable[[Any], Any]
@@ -100,25 +98,25 @@ Natural = Annotated[int, Form(natural)]
 
 
 class Added(NamedTuple):
-    """Of a field that commands of earlier versions do not have."""
+    """Marks a field that commands of earlier versions lack."""
 
     version: int
 
 
 class Implied(NamedTuple):
-    """Of a field that says whether a command is of this version or a later one."""
+    """Marks a field that is true in commands of this version and later ones."""
 
     version: int
 
 
 class Told(NamedTuple):
-    """The name of a field for people, or the names of the parts of its pairs and rows."""
+    """The name of a field in tools, or the names of the parts of its pairs and rows."""
 
     names: tuple[str, ...]
 
 
 class _Member(NamedTuple):
-    """A field that stands in the array."""
+    """A field that is written in the array."""
 
     name: str
     since: int
@@ -151,14 +149,13 @@ class CommandLayout(Generic[C]):
                 self._implied[one.name] = implied[0]
             elif one.name != "version":
                 since = added[0] if added else self.since
-                read = form(_without_none(hint) if added else hint)  # where it stands, it is no nil
+                read = form(_without_none(hint) if added else hint)  # never nil where written
                 names = next((note.names for note in notes if isinstance(note, Told)), ())
                 told, parts = (names[0], ()) if len(names) == 1 else (_told(one.name), names)
                 tell = _tell_of(hint, parts)
                 self._members.append(_Member(one.name, since, one.default, read, told, tell))
 
     def version(self, command: C) -> int:
-        """The first format version that can hold it."""
         if self._has_version:
             own: int = getattr(command, "version")  # noqa: B009  # not of every command
             return own
@@ -172,7 +169,7 @@ class CommandLayout(Generic[C]):
         return needed
 
     def members(self, command: C, version: int) -> list[object]:
-        """What stands in the array behind the kind."""
+        """Return the elements of the array behind the kind."""
         return [
             getattr(command, name) if form.write is None else form.write(getattr(command, name))
             for name, since, _, form, _, _ in self._members
@@ -180,7 +177,7 @@ class CommandLayout(Generic[C]):
         ]
 
     def read(self, version: int, members: Sequence[Any]) -> C:
-        """The command of these members. Raises TypeError, ValueError, KeyError."""
+        """Make a command of its elements. Raises TypeError, ValueError, KeyError."""
         wanted = [member for member in self._members if member.since <= version]
         values = {
             member.name: member.form.read(value)
@@ -193,12 +190,7 @@ class CommandLayout(Generic[C]):
         return self._command(**values)
 
     def spelt_out(self, command: C, version: int) -> dict[str, object]:
-        """What it says by names, as JSON can have it.
-
-        Args:
-            command: the command.
-            version: of the format that it is written in.
-        """
+        """Return the command by names, in types of JSON, as written in a format version."""
         return {
             told: getattr(command, name) if tell is None else tell(getattr(command, name))
             for name, since, _, _, told, tell in self._members
@@ -207,7 +199,7 @@ class CommandLayout(Generic[C]):
 
 
 def _told(name: str) -> str:
-    """The name of a field for people: a queue is called that in all tables."""
+    """Return the name of a field in tools, which call a queue "queue" everywhere."""
     return "queue" if name == "queue_id" else name
 
 
@@ -215,7 +207,9 @@ Tell = Callable[[Any], object]
 
 
 def _tell_of(hint: Any, parts: tuple[str, ...] = ()) -> Tell | None:
-    """What makes values of a type such as JSON can have; None: they are that already."""
+    """Return the function that turns values of a type into types of JSON; None if none
+    is needed.
+    """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _tell_of(arguments[0], parts)
@@ -237,9 +231,8 @@ def _tell_of(hint: Any, parts: tuple[str, ...] = ()) -> Tell | None:
     return asdict if is_dataclass(hint) else None
 
 
-@cache  # of as many as there are classes of commands
+@cache  # bounded by the number of classes of commands
 def layout_of(command: type[C]) -> CommandLayout[C]:
-    """The layout of a class of commands."""
     return CommandLayout(command)
 
 
@@ -251,7 +244,7 @@ _PLAIN: Final[dict[Any, Form]] = {
 
 
 def form(hint: Any) -> Form:
-    """The form of values of a type. Raises TypeError: the type is none of those above."""
+    """Return the form of a type. Raises TypeError if the table above lacks the type."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = get_origin(hint), get_args(hint)
@@ -259,7 +252,8 @@ def form(hint: Any) -> Form:
         forms = [one for one in arguments[1:] if isinstance(one, Form)]
         return forms[0] if forms else form(arguments[0])
     if origin in (Union, types.UnionType):
-        return _optional(form(_without_none(hint)))
+        of = form(_without_none(hint))
+        return Form(lambda value: None if value is None else of.read(value))
     if origin is abc.Mapping:
         return _pairs(*map(form, arguments))
     if origin in (abc.Sequence, tuple) and (origin is not tuple or arguments[-1] is Ellipsis):
@@ -276,14 +270,10 @@ def _tell_optional(tell: Tell) -> Tell:
 
 
 def _without_none(hint: Any) -> Any:
-    """X of `X | None`, noted or not."""
+    """Return X of `X | None`, annotated or not."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     return next(one for one in get_args(hint) if one is not type(None))
-
-
-def _optional(of: Form) -> Form:
-    return Form(lambda value: None if value is None else of.read(value))
 
 
 def _pairs(key: Form, value: Form) -> Form:

@@ -1,4 +1,4 @@
-"""What the entries of a broker's log hold: a message record, or one command to the broker.
+"""What an entry of a broker's log holds: message records, or one command to the broker.
 
 A message record is RocketMQ's own (see `remoting.message`), with its magic at bytes 4 to 8. A
 command is eight bytes and a msgpack array `[kind, ...]`:
@@ -12,26 +12,25 @@ command is eight bytes and a msgpack array `[kind, ...]`:
    8       msgpack
 ===== ==== =========================================================================
 
-So every reader of the log tells the two apart by the bytes 4 to 8. A command may also stand behind
-a record, in the same entry: the two are folded together or not at all. The record says by its own
-length where it ends. Which commands stand alone, and which behind a record, is fixed by their kind.
-Or further records stand behind a record, of any queues, up to the end of the entry: messages that
-came together, folded together or not at all.
+So bytes 4 to 8 tell records and commands apart. A command may also follow a record in the same
+entry: the state machine takes both or neither. The record's own length says where it ends. Whether
+a command stands alone or follows a record is fixed by its kind. Instead of a command, further
+records may follow up to the end of the entry, for any queues: messages that were sent together. The
+state machine takes all of them or none.
 
-A malformed command changes
-nothing, on every member alike; a command of a newer version, or of an unknown kind, stops a member
-that is too old for it, because passing it over would make the members differ. So each command is
-written with the first version that can hold it, and an older member can read all that it knows. How
-a command is folded depends on its version alone, so a log has one meaning for ever.
+A malformed command changes nothing, on every member. A command of a newer version or an unknown
+kind stops a member that is too old for it, because skipping it would make the members differ. So
+each command is written with the first version that can hold it, and an older member reads all that
+it knows. The effect of a command depends on its version alone, so a log never changes its meaning.
 
 ======= ==========================================================================================
 version commands
 ======= ==========================================================================================
-   1    all but what follows
+   1    all but the following
    2    offsets with their time
    3    offsets with the position as of which they hold; topics and groups with a limit of their
         number; deletions that take the locks with them
-   4    the format of the log; all commands that stand behind a record
+   4    the format of the log; all commands that follow a record
    5    several records in one entry
    6    deletions of topics that keep where their queues ended; resets that tell commits from
         before; entries of over 4 MiB
@@ -63,7 +62,7 @@ _RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 
 
 class EntryKind(IntEnum):
-    """What an entry's body is."""
+    """The kind of an entry's body."""
 
     RECORD = 0
     COMMAND = 1
@@ -71,7 +70,7 @@ class EntryKind(IntEnum):
 
 
 class RawCommand(NamedTuple):
-    """A command whose members are not read yet."""
+    """A command whose elements have not been read yet."""
 
     version: int
     kind: int
@@ -79,12 +78,11 @@ class RawCommand(NamedTuple):
 
 
 def is_record(body: bytes) -> bool:
-    """Whether the body of an entry is a message record, by its mark."""
     return body[4:8] == _RECORD_MARK
 
 
 def kind_of(body: bytes) -> EntryKind:
-    """What the body of an entry is, by its first eight bytes."""
+    """Tell the kind of an entry's body by its first eight bytes."""
     mark = body[4:8]
     if mark == _RECORD_MARK:
         return EntryKind.RECORD
@@ -94,7 +92,6 @@ def kind_of(body: bytes) -> EntryKind:
 
 
 def encode_log_command(command: LogCommand) -> bytes:
-    """The body of the entry that holds `command`."""
     layout = layout_of(type(command))
     version = layout.version(command)
     members = layout.members(command, version)
@@ -103,11 +100,11 @@ def encode_log_command(command: LogCommand) -> bytes:
 
 
 def read_log_command(body: bytes) -> RawCommand:
-    """Read a command as far as all have the same form.
+    """Read the part of a command that has the same form in all kinds.
 
     Raises:
-        CommandMalformed: it is none.
-        EntryTooNew: it is of a format version that this program does not know.
+        CommandMalformed: it is not a command.
+        EntryTooNew: this program does not know its format version.
     """
     if len(body) < PREFIX_BYTES:
         raise CommandMalformed(f"{len(body)} bytes")

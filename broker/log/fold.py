@@ -1,7 +1,7 @@
-"""The state machine proper: committed entries in, a changed state and index units out.
+"""The state machine: it takes committed entries, changes the state, and returns index units.
 
-Deterministic and total. An entry that no broker can have written is passed over, on every member
-alike, with a result that says so; only a command of a newer version stops the member.
+Deterministic and total. An entry that no broker can have written is skipped on every member, and
+its result says so. Only a command of a newer version stops the member.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from dledger import Entry
 def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
     """Apply a run of entries to `state`.
 
-    Raises:
-        EntryTooNew: a command of a newer broker; nothing behind it may be applied.
+    Raises EntryTooNew: a command of a newer broker; no later entry may be applied.
     """
     folded = Folded()
     add_result = folded.results.append

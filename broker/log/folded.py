@@ -1,4 +1,4 @@
-"""What folding a run of entries did, besides changing the state."""
+"""The effects of folding a run of entries, besides the changed state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ V = TypeVarTuple("V")
 
 @dataclass(frozen=True, slots=True)
 class EntryRefused:
-    """The result of an entry that was passed over."""
+    """The result of a skipped entry."""
 
     reason: str
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """The messages that came to one queue in one run of entries.
+    """The messages that one run of entries added to one queue.
 
     Attributes:
-        first_offset: of the first of them.
-        places: where each record lies in the log.
-        sizes: the bytes of each record.
-        codes: the hash of the tags of each, 0 without tags.
-        bodies: (the body of an entry, where it lies in the log, how many of the records it has).
+        first_offset: queue offset of the first message.
+        places: log position of each record.
+        sizes: bytes of each record.
+        codes: hash of the tags of each message, 0 without tags.
+        bodies: (body of an entry, its log position, how many of the records it holds).
     """
 
     first_offset: int
@@ -34,14 +34,13 @@ class Arrivals:
     bodies: list[tuple[bytes, int, int]] = field(default_factory=list)
 
     def add(self, behind: "Arrivals") -> None:
-        """Add messages that came behind these."""
         self.places += behind.places
         self.sizes += behind.sizes
         self.codes += behind.codes
         self.bodies += behind.bodies
 
     def records(self) -> list[bytes]:
-        """The messages, as the log has them: copies of what most members never look at."""
+        """Copy the messages out of the entries. Most members never need them."""
         spans = zip(self.places, self.sizes, strict=True)
         return [
             body[place - position : place - position + size]
@@ -54,15 +53,15 @@ class Arrivals:
 class Folded:
     """The effects of a run of entries.
 
-    An observer, such as the fold of Spark's tables, sets `changes` to a list. The modules `state`
-    of the features have the classes of changes; what a command says itself is not repeated.
+    An observer, such as the fold of Spark's tables, sets `changes` to a list. The features' modules
+    `state` have the classes of changes. A change does not repeat the fields of its command.
 
     Attributes:
-        results: one an entry; None, or `EntryRefused`.
-        deleted_topics: their queues are gone; they went before the arrivals came.
+        results: one per entry.
+        deleted_topics: topics whose queues were deleted, before the arrivals.
         arrivals: by topic and queue id.
         topics_changed: whether the name servers have to be told.
-        changes: what the fold changed, in order; None without an observer.
+        changes: what changed, in order; None without an observer.
     """
 
     results: list[EntryRefused | None] = field(default_factory=list)
@@ -72,6 +71,6 @@ class Folded:
     changes: list[object] | None = None
 
     def tell(self, change: Callable[[*V], object], *values: *V) -> None:
-        """Record a change for the observer. Without one, the value is not even built."""
+        """Record a change for the observer. Without an observer the value is not built."""
         if self.changes is not None:
             self.changes.append(change(*values))

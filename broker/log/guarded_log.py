@@ -1,7 +1,7 @@
-"""The log as requests see it: what a request does with an append's outcome cannot end the node.
+"""A log whose callbacks cannot end the node.
 
-The log calls back in the node's own turn, where an exception would end the member, and the next
-leader's too, if the client asks again.
+The log calls back in the node's own turn. An exception there would end the member, and the next
+leader too, once the client repeats its request.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ class GuardedLog:
     """Implements `broker.log.replicated_log.Log` over another one.
 
     Attributes:
-        submitted: how many appends are under way.
+        submitted: the number of appends in flight.
     """
 
     def __init__(self, log: Log) -> None:
@@ -24,29 +24,25 @@ class GuardedLog:
 
     @property
     def is_ready_leader(self) -> bool:
-        """As in `dledger.Node`."""
         return self._log.is_ready_leader
 
     @property
     def term(self) -> int:
-        """As in `dledger.Node`."""
         return self._log.term
 
     @property
     def max_body_bytes(self) -> int:
-        """As in `dledger.Node`."""
         return self._log.max_body_bytes
 
     @property
     def begin_position(self) -> int:
-        """As in `dledger.Node`."""
         return self._log.begin_position
 
     def submit(
         self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
     ) -> None:
-        """Append entries; `done` is called once. What it raises is logged, with its traceback: the
-        request is a defect of this program, and its client is left without an answer.
+        """Append entries; `done` is called once. If it raises, that is a defect of this program:
+        the error is logged with its traceback, and the client gets no answer.
         """
 
         def guarded(outcome: list[Appended] | DLedgerError) -> None:
@@ -61,9 +57,7 @@ class GuardedLog:
             raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """As in `dledger.Node`."""
         return self._log.read_bytes(pos, size)
 
     def check_at(self, pos: int) -> None:
-        """As in `dledger.Node`."""
         self._log.check_at(pos)

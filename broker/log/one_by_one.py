@@ -1,7 +1,7 @@
-"""Calling one of several that know nothing of one another: what it raises harms none of the others.
+"""Calls of several functions of which none is harmed by the errors of another.
 
-Everything that answers in a loop calls through here: the sends of an append, the reads that were
-confirmed, the pops that wait, the services that hear of an apply.
+All loops over answers call through here: the sends of an append, confirmed reads, waiting pops, the
+services that hear of an apply.
 """
 
 import logging
@@ -27,13 +27,8 @@ def call(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> bool:
-    """Call a function; whether it returned. What it raises is a defect, and logged as one.
-
-    Args:
-        what: what it does, for the log.
-        function: the function.
-        args: for it.
-        kwargs: for it.
+    """Call a function and return whether it returned. An exception is a defect and is logged;
+    `what` names the call in the log.
     """
     try:
         function(*args, **kwargs)
@@ -49,18 +44,18 @@ def call_each(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> None:
-    """Call functions, each whatever the others raise. Arguments as in `call`."""
+    """Call each function, even if others raise. Arguments as in `call`."""
     for function in functions:
-        try:  # as `call` does it, without a call for each
+        try:  # as in `call`, without its cost for each function
             function(*args, **kwargs)
         except Exception as error:
             failure(what, error)
 
 
 def failure(what: str, error: Exception) -> RequestRefused:
-    """Log what was raised; the refusal to answer the request with, if its client can be answered.
+    """Log an exception, and return the refusal for the client, if it can be answered.
 
-    The log's own failure, by which the member ends, is no defect: clients ask another member.
+    A failure of the log, which ends the member, is not a defect: clients ask another member.
     """
     if isinstance(error, Fatal):
         _log.warning("%s: left to another member: %s", what, quoted(error))

@@ -1,4 +1,4 @@
-"""What the broker needs of the replicated log."""
+"""The replicated log, as the broker uses it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,38 +7,24 @@ from dledger import Appended, Body, DLedgerError
 
 
 class Log(Protocol):
-    """The replicated log. `dledger.Node` is one."""
+    """The replicated log; see `dledger.Node`, which implements it."""
 
     @property
-    def is_ready_leader(self) -> bool:
-        """Whether this member leads and has applied an entry of its own term."""
-        ...
+    def is_ready_leader(self) -> bool: ...
 
     @property
-    def term(self) -> int:
-        """As in `dledger.Node`."""
-        ...
+    def term(self) -> int: ...
 
     @property
-    def max_body_bytes(self) -> int:
-        """As in `dledger.Node`."""
-        ...
+    def max_body_bytes(self) -> int: ...
 
     @property
-    def begin_position(self) -> int:
-        """As in `dledger.Node`."""
-        ...
+    def begin_position(self) -> int: ...
 
     def submit(
         self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
-    ) -> None:
-        """Append entries; `done` is called once."""
-        ...
+    ) -> None: ...
 
-    def read_bytes(self, pos: int, size: int) -> bytes:
-        """Bytes of the log."""
-        ...
+    def read_bytes(self, pos: int, size: int) -> bytes: ...
 
-    def check_at(self, pos: int) -> None:
-        """As in `dledger.Node`."""
-        ...
+    def check_at(self, pos: int) -> None: ...

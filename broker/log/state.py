@@ -1,8 +1,8 @@
-"""The folded log, and what features add to it: kinds of commands, and parts of the state.
+"""The folded log, and the parts and commands that features add to it.
 
-A feature folder has its commands and its parts; nothing else names them. A number or a name that
-two features claim is an error when the program starts. Each feature finds its part by the
-`StatePart` that it has defined: `state[OFFSETS].committed(...)`. Equal logs, equal states.
+A feature defines its commands and parts in its own folder. If two features claim a number or a
+name, the program does not start. A feature finds its part by the `StatePart` that it defined:
+`state[OFFSETS].committed(...)`. Equal logs make equal states.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ V = TypeVar("V")
 
 
 class Deletion(NamedTuple):
-    """A topic or a consumer group was deleted.
+    """The deletion of a topic or a consumer group.
 
     Attributes:
-        name: of what was deleted.
         with_offsets: whether its committed offsets go.
         with_locks: whether its locks go; entries before version 3 kept them.
-        keeps_ends: whether it is remembered where the queues of a topic ended; entries before
-            version 6 did not.
+        keeps_ends: whether the ends of a topic's queues are remembered; not before version 6.
     """
 
     name: str
@@ -48,8 +46,8 @@ class Rows(Generic[S]):
 
     Attributes:
         what: its name.
-        captured: the rows as they are at the call; they may be made later, from copies.
-        take: puts rows of a snapshot into the part. May raise ValueError, TypeError, KeyError.
+        captured: returns the rows as of the call; they may be built later, from copies.
+        take: adds rows of a snapshot to the part. May raise ValueError, TypeError, KeyError.
     """
 
     what: str
@@ -58,7 +56,7 @@ class Rows(Generic[S]):
 
 
 def mapping_rows(what: str, of: Callable[[S], dict[str, V]], value: Callable[[Any], V]) -> Rows[S]:
-    """Rows of a dictionary of a part: each is a name, and what `value` makes its value of."""
+    """Make rows of a dictionary in a part: each is a name and a value, which `value` reads back."""
 
     def captured(part: S) -> Iterator[object]:
         rows = list(of(part).items())
@@ -71,34 +69,31 @@ def mapping_rows(what: str, of: Callable[[S], dict[str, V]], value: Callable[[An
 
 
 def _untouched(_part: object, _deletion: Deletion) -> None:
-    """Stands for a part that has nothing of a topic or a group."""
+    """Default of a part that stores nothing about topics or groups."""
 
 
 def _not_told(_part: object, _topic: str) -> None:
-    """Stands for a part that has nothing of a topic before its first message."""
+    """Default of a part that does not need to know of new topics."""
 
 
 def _nothing(_part: object) -> None:
-    """Stands for a part that has nothing on disk, or needs no message."""
+    """Default of a part without files, or that needs no message."""
 
 
 @dataclass(frozen=True, eq=False)
 class StatePart(Generic[S]):
-    """One feature's part of the state, a dataclass. Only folds change it.
+    """One feature's part of the state, a dataclass. Only the fold changes it.
 
     Attributes:
-        name: of the part.
-        make: the part of an empty log.
-        blank: the part to which a snapshot adds rows; `make` when None.
-        make_in: for a part that keeps much of itself on disk, instead of `make`: given the folder
-            for it, or None to keep it in memory.
-        close: lets go of what the part has on disk.
-        numbers: attributes that are whole numbers, and stand in snapshots by these names.
-        rows: what else a snapshot has of it.
-        topic_made: a topic is there that was not.
-        topic_deleted: lets go of what belongs to a topic.
-        group_deleted: lets go of what belongs to a consumer group.
-        needed_from: where the first message lies that the part has use for; retention keeps it.
+        make: makes the part of an empty log.
+        blank: makes the part to which a snapshot adds rows; `make` when None.
+        make_in: replaces `make` for a part with files: takes their folder, or None to keep
+            everything in memory.
+        numbers: whole-number attributes, which snapshots hold by these names.
+        rows: the other contents of a snapshot.
+        topic_made: called when a topic is created.
+        needed_from: returns the log position of the first message that the part needs; retention
+            keeps it.
     """
 
     name: str
@@ -114,7 +109,7 @@ class StatePart(Generic[S]):
     needed_from: Callable[[S], int | None] = _nothing
 
     def made(self, folder: str | None, *, is_blank: bool) -> S:
-        """The part of an empty log, or the one that a snapshot fills. Raises DiskFailed."""
+        """Make the part of an empty log, or the one that a snapshot fills. Raises DiskFailed."""
         if self.make_in is not None:
             return self.make_in(folder)
         return ((is_blank and self.blank) or self.make)()
@@ -125,11 +120,11 @@ class CommandType(Generic[C]):
     """How one kind of command is read and folded.
 
     Attributes:
-        command: the class of its values. It says by its fields how they are written.
+        command: the class of its values, whose fields define how they are written.
         fold: changes the state; may refuse the entry. Deterministic, and never raises.
-        is_attached: whether it stands behind a record. Then `fold` is called when the record fits
-            its queue and is not indexed yet, and refuses the record when it refuses the command.
-            Leaders propose none that would be refused.
+        is_attached: whether it follows a record. Then `fold` is called when the record fits its
+            queue but is not indexed yet, and a refusal of the command refuses the record as well.
+            Leaders propose no command that would be refused.
     """
 
     command: type[C]
@@ -138,38 +133,32 @@ class CommandType(Generic[C]):
 
     @cached_property
     def name(self) -> str:
-        """What people call it: the words of its class, unless that says otherwise."""
+        """The name in tools: the words of the class, unless the class has another in `told`."""
         words = " ".join(re.findall("[A-Z][a-z]*", self.command.__name__)).lower()
         return getattr(self.command, "told", words)
 
     @cached_property
     def layout(self) -> CommandLayout[C]:
-        """How it is written."""
         return layout_of(self.command)
 
 
 class FoldsRecords(Protocol):
-    """Folds the message records of one run of entries; made anew for each run."""
+    """Folds the message records of one run of entries. Each run gets a new one."""
 
     def __call__(self, entry: Entry, /) -> EntryRefused | None:
-        """Index one message, or refuse it."""
-        ...
+        """Index the messages of an entry, or refuse it."""
 
     def pass_over(self, entry: Entry) -> None:
         """Note that an entry with records was refused."""
-        ...
 
 
 class Registry:
     """All commands, all parts of the state, and the fold of message records.
 
     Args:
-        commands: of all features.
-        parts: of all features.
-        records: begins to fold the records of one run of entries.
+        records: returns the fold of the records of one run of entries.
 
-    Raises:
-        FeatureClash: two have the same number or name.
+    Raises FeatureClash: two features claim the same number or name.
     """
 
     def __init__(
@@ -194,19 +183,17 @@ class Registry:
         self.parts = tuple(by_name.values())
 
     def commands(self) -> Iterable[CommandType[Any]]:
-        """All kinds of commands."""
         return self._types.values()
 
     def type_of(self, command: LogCommand) -> CommandType[Any]:
-        """How a command is folded."""
         return self._types[command.kind]
 
     def decode(self, body: bytes) -> LogCommand:
         """Read a command.
 
         Raises:
-            CommandMalformed: it is none.
-            EntryTooNew: it is of a format version or a kind that this program does not know.
+            CommandMalformed: it is not a command.
+            EntryTooNew: this program does not know its format version or its kind.
         """
         version, kind, members = read_log_command(body)
         found = self._types.get(kind)
@@ -227,18 +214,7 @@ class Registry:
         *,
         is_attached: bool,
     ) -> EntryRefused | None:
-        """Carry out a command.
-
-        Args:
-            state: the state so far.
-            folded: the effects so far.
-            entry: the entry that has the command.
-            body: the command.
-            is_attached: whether it stands behind a record.
-
-        Raises:
-            EntryTooNew: see `decode`.
-        """
+        """Carry out the command in `body`, all or the end of `entry`. Raises EntryTooNew."""
         try:
             command = self.decode(body)
         except CommandMalformed as error:
@@ -254,7 +230,7 @@ class Registry:
 
 
 def add_once(table: dict[K, V], key: K, value: V, what: str) -> None:
-    """Put a value under a key that must be free. Raises FeatureClash: `what` names the key."""
+    """Add a value under an unused key. Raises FeatureClash; `what` names the kind of key."""
     if key in table:
         raise FeatureClash(f"two features have {what} {key!r}")
     table[key] = value
@@ -264,15 +240,12 @@ class BrokerState:
     """The folded log. Only `broker.log.fold` changes it.
 
     Args:
-        registry: the features whose parts it has.
         blank: whether a snapshot fills it.
-        folder: for what parts keep on disk; None keeps all in memory.
 
     Attributes:
-        registry: the features whose parts it has.
-        folder: for what parts keep on disk.
-        log_end: position of the byte behind the last entry.
-        refused_entries: how many entries were passed over, because no broker can have written them.
+        folder: for the files of parts; None keeps everything in memory.
+        log_end: position of the byte after the last entry.
+        refused_entries: how many entries were skipped because no broker can have written them.
     """
 
     def __init__(
@@ -287,7 +260,7 @@ class BrokerState:
         }
 
     def __getitem__(self, part: StatePart[S]) -> S:
-        """A part; the same object for ever."""
+        """Return a part; never replaced by another object."""
         found: S = self._parts[part]
         return found
 
@@ -304,7 +277,7 @@ class BrokerState:
         return f"BrokerState(log_end={self.log_end}, {parts})"
 
     def become(self, other: BrokerState) -> None:
-        """Take over all of another state, which has no other owner."""
+        """Take over the parts of another state, which nothing else may use."""
         self.log_end, self.refused_entries = other.log_end, other.refused_entries
         for part, mine in self._parts.items():
             part.close(mine)
@@ -312,26 +285,25 @@ class BrokerState:
                 setattr(mine, one.name, getattr(other[part], one.name))
 
     def needed_from(self) -> int | None:
-        """Where the first message lies that some part has use for; None: no part needs any."""
+        """Return the log position of the first message that a part needs; None if no part needs
+        messages.
+        """
         needed = [part.needed_from(value) for part, value in self._parts.items()]
         return min([at for at in needed if at is not None], default=None)
 
     def close(self) -> None:
-        """Let go of what is on disk."""
+        """Close the files of all parts."""
         for part, value in self._parts.items():
             part.close(value)
 
     def topic_made(self, topic: str) -> None:
-        """Tell all parts that a topic is there that was not."""
         for part, value in self._parts.items():
             part.topic_made(value, topic)
 
     def topic_deleted(self, deletion: Deletion) -> None:
-        """Let all parts forget what belongs to a topic."""
         for part, value in self._parts.items():
             part.topic_deleted(value, deletion)
 
     def group_deleted(self, deletion: Deletion) -> None:
-        """Let all parts forget what belongs to a consumer group."""
         for part, value in self._parts.items():
             part.group_deleted(value, deletion)

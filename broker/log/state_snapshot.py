@@ -12,11 +12,11 @@ import msgpack
 from broker.errors import SnapshotUnreadable
 from broker.log.state import BrokerState, Registry
 
-# The name of this format. Another one is not read: see docs/broker.md.
+# Snapshots of other formats are not read: see docs/broker.md.
 STATE_FORMAT: Final = "broker/1"
 
-# What is packed at once, with the interpreter's lock held: a millisecond. A row of a table may have
-# a thousand queues, or ten thousand messages that are out.
+# Packing a chunk holds the interpreter's lock for a millisecond. A row may have a thousand queues,
+# or ten thousand messages in flight.
 ROWS_PER_CHUNK: Final = 500
 VALUES_PER_CHUNK: Final = 10_000
 
@@ -25,7 +25,7 @@ _OWN_NUMBERS: Final = ("log_end", "refused_entries")
 
 
 def captured(state: BrokerState) -> Iterator[bytes]:
-    """The chunks of the state as it is at the call, whatever is folded while they are taken."""
+    """Return the chunks of the state as of the call, whatever is folded while they are taken."""
     numbers: list[object] = [[name, getattr(state, name)] for name in _OWN_NUMBERS]
     tables: list[tuple[str, Iterator[object]]] = []
     for part in state.registry.parts:
@@ -42,7 +42,7 @@ def captured(state: BrokerState) -> Iterator[bytes]:
 
 
 def restored(chunks: Iterable[bytes], registry: Registry, folder: str | None = None) -> BrokerState:
-    """The state that was captured. Raises SnapshotUnreadable, DiskFailed."""
+    """Make the state that was captured. Raises SnapshotUnreadable, DiskFailed."""
     state = BrokerState(registry, blank=True, folder=folder)
     try:
         _take(state, chunks)
@@ -92,7 +92,7 @@ def _in_chunks(what: str, rows: Iterator[object]) -> Iterator[bytes]:
 
 
 def _values_in(row: object) -> int:
-    """How many values the collections in a row have."""
+    """Count the values in the collections of a row."""
     members = row if isinstance(row, list | tuple) else ()
     return sum(len(one) for one in members if isinstance(one, dict | list))
 

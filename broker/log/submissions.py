@@ -1,4 +1,4 @@
-"""Commands on their way into the log, each answered when it is applied."""
+"""Appends of commands that answer requests once they are applied."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -10,12 +10,12 @@ from broker.log.entry import encode_log_command
 from broker.log.replicated_log import Log
 from dledger import Appended, DLedgerError
 
-# Told None when the change is applied here, or why it is not.
+# Called with None when the change is applied here, or with the reason why it is not.
 Then: TypeAlias = Callable[[RequestRefused | None], None]
 
 
 def submit_commands(log: Log, commands: Sequence[LogCommand], then: Then) -> None:
-    """Append adjacent commands; `then` is called once, perhaps before this returns."""
+    """Append commands next to each other; `then` is called once, perhaps before this returns."""
 
     def done(outcome: list[Appended] | DLedgerError) -> None:
         then(refusal_of(outcome))

@@ -1,1 +1,1 @@
-"""The message records in the log: folded into queue ends, index units and the age of the log."""
+"""Message records in the log: the ends of queues, index units, and the ages of parts of the log."""

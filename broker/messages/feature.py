@@ -6,7 +6,6 @@ from broker.serving.service import Service
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     state, messages = parts.state, parts.state[MESSAGES]
 
     def figures() -> dict[str, str]:

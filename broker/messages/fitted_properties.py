@@ -1,15 +1,15 @@
-"""Properties of copies, which hold more than those of the messages that they are copies of.
+"""Fits the properties of copies into records: a copy has more properties than its original.
 
-A producer may use all the bytes that a record has for properties, as with RocketMQ. There the
-broker cannot store a copy of such a message then: it is not retried, and never a dead letter. Here
-a copy goes without what matters least; its `ORIGIN_MESSAGE_ID` tells where the whole message is.
+A producer may fill all the bytes that a record has for properties, as with RocketMQ. There the
+broker cannot store a copy of such a message: it is not retried, and never becomes a dead letter.
+Here a copy omits the least important properties; its `ORIGIN_MESSAGE_ID` refers to the original.
 """
 
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from remoting.message.properties import (
-    CHECK_IMMUNITY_SECONDS,
+    CHECK_IMMUNITY_S,
     CLUSTER,
     CONSUME_START_TIME,
     CORRELATION_ID,
@@ -34,10 +34,10 @@ from remoting.message.properties import (
     SHARDING_KEY,
     START_DELIVER_TIME,
     TAGS,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELIVER_MILLISECONDS,
-    TIMER_OUT_MILLISECONDS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     TRACE_SWITCH,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED,
@@ -48,10 +48,10 @@ from remoting.message.properties import (
 )
 from remoting.wire.field_values import read_natural
 
-# How many properties a copy lacks.
+# Counts the properties that a copy omits.
 LEFT_OUT: Final = "PROPERTIES_LEFT_OUT"
 
-# What a copy can go without, and nobody misses it.
+# A copy never needs these.
 _DISPENSABLE: Final = (
     MESSAGE_REGION,
     TRACE_SWITCH,
@@ -61,33 +61,33 @@ _DISPENSABLE: Final = (
     MAX_OFFSET,
 )
 
-# What brokers and clients work with. All of them together are a few thousand bytes, because one
-# that is longer than any of their values counts as the user's own.
+# Brokers and clients need these. Together they take a few thousand bytes, because a longer one than
+# brokers write counts as the user's own.
 _KEPT: Final = frozenset(
     name.encode()
     for name in (
         *(UNIQUE_KEY, TAGS, KEYS, SHARDING_KEY, CLUSTER),
         *(REAL_TOPIC, REAL_QUEUE_ID, RETRY_TOPIC, ORIGIN_MESSAGE_ID),
         *(DEAD_LETTER_ORIGIN_TOPIC, DEAD_LETTER_ORIGIN_MESSAGE_ID),
-        *(RECONSUME_TIME, MAX_RECONSUME_TIMES, DELAY_TIME_LEVEL, TIMER_OUT_MILLISECONDS),
-        *(TIMER_DELAY_SECONDS, TIMER_DELAY_MILLISECONDS, TIMER_DELIVER_MILLISECONDS),
+        *(RECONSUME_TIME, MAX_RECONSUME_TIMES, DELAY_TIME_LEVEL, TIMER_OUT_MS),
+        *(TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS),
         *(START_DELIVER_TIME, TRANSACTION_PREPARED, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES),
-        *(CHECK_IMMUNITY_SECONDS, CORRELATION_ID, REPLY_TO_CLIENT, REPLY_TIME_TO_LIVE),
+        *(CHECK_IMMUNITY_S, CORRELATION_ID, REPLY_TO_CLIENT, REPLY_TIME_TO_LIVE),
         MESSAGE_TYPE,
     )
 )
 _LONGEST_KEPT: Final = 300
 
-# A message without a key is given one when it is stored, and a copy may tell what it lacks.
+# For the key that a message without one is given, and for LEFT_OUT.
 _ROOM: Final = 96
 
 
 class Fitted(NamedTuple):
-    """A run of properties that a record can hold.
+    """Properties that fit into a record.
 
     Attributes:
-        run: the properties.
-        left_out: how many of the user's it lacks.
+        run: the encoded properties.
+        left_out: how many of the user's are omitted.
     """
 
     run: bytes
@@ -95,10 +95,10 @@ class Fitted(NamedTuple):
 
 
 def fitted(run: bytes, most: int = MAX_PROPERTIES_BYTES) -> Fitted:
-    """The run, or the most important part of it.
+    """Return the run, or the most important part of it.
 
-    Of the user's own properties those go that leave the most: the shortest one that makes enough
-    room by itself, or else the longest ones.
+    Of the user's own properties the shortest one that makes enough room is omitted, or else the
+    longest ones.
     """
     if len(run) <= most:
         return Fitted(run, 0)
@@ -125,16 +125,13 @@ def fitted(run: bytes, most: int = MAX_PROPERTIES_BYTES) -> Fitted:
         gone.add(at)
         excess -= size
     kept = [piece for at, piece in enumerate(pieces) if at not in gone]
-    told = encode_properties({LEFT_OUT: str(len(gone) + _left_out_before(run))})
+    # A copy of a copy counts the omissions of both.
+    before = read_natural(found_value(run, LEFT_OUT.encode()) or "") or 0
+    omitted = len(gone) + min(before, MAX_PROPERTIES_BYTES)
+    told = encode_properties({LEFT_OUT: str(omitted)})
     return Fitted(b"\x02".join([*kept, told]), len(gone))
 
 
-def _left_out_before(run: bytes) -> int:
-    """How many a copy lacks of which another one is made."""
-    count = read_natural(found_value(run, LEFT_OUT.encode()) or "")
-    return min(count or 0, MAX_PROPERTIES_BYTES)
-
-
 def _size(pieces: list[bytes]) -> int:
-    """Bytes of a run of pieces, each with what closes it."""
+    """Return the bytes of the pieces with their separators."""
     return sum(map(len, pieces)) + len(pieces)

@@ -25,8 +25,8 @@ class RecordFold:
         self._arrivals = folded.arrivals
 
     def __call__(self, entry: Entry) -> EntryRefused | None:
-        """Index one message, if it is the next of its queue and the command behind it is taken; or
-        several, if each of them is the next of its queue.
+        """Index one message, if it is the next of its queue and its command is accepted; or
+        several, if each is the next of its queue.
         """
         body = entry.body
         facts = read_record_facts(body, folds=True)
@@ -60,11 +60,9 @@ class RecordFold:
         return None
 
     def pass_over(self, entry: Entry) -> None:
-        """Note that the records of an entry were refused."""
         self._messages.passed_over.add(entry.index)
 
     def _fold_several(self, entry: Entry) -> EntryRefused | None:
-        """Index the messages of an entry, or none of them."""
         if self._format.format_version < RUNS_VERSION:
             return EntryRefused("several records, in a log of a format without them")
         run = read_run(entry.body, entry.pos + HEADER_BYTES)
@@ -91,7 +89,7 @@ class RecordFold:
         return None
 
     def _queue_end(self, topic: str, queue_id: int) -> int | None:
-        """The offset that the queue's next message has; None without its topic."""
+        """Return the offset of the queue's next message; None if there is no such topic."""
         messages = self._messages
         ends = messages.queue_ends.get(topic)
         end = None if ends is None else ends.get(queue_id)
@@ -100,14 +98,16 @@ class RecordFold:
         return messages.begins.get(topic, 0) if topic in self._topics.configs else None
 
     def _ends(self, topic: str) -> dict[int, int]:
-        """The ends of the queues of a topic, to be changed."""
+        """Return the ends of the queues of a topic, to be changed."""
         ends = self._messages.queue_ends.get(topic)
         if ends is None:
             ends = self._messages.queue_ends[topic] = {}
         return ends
 
     def _pass_time(self, index: int, store_timestamp: int, before: int) -> None:
-        """A message of entry `index` was stored at a time, and so many were folded before it."""
+        """Note the store time of a message in entry `index`; `before` messages were
+        folded earlier.
+        """
         messages = self._messages
         newest = messages.store_timestamp_ms
         if store_timestamp <= newest:
@@ -120,5 +120,4 @@ class RecordFold:
 
 
 def _out_of_place(topic: str, queue_id: int, offset: int, end: int) -> EntryRefused:
-    """The refusal of a record whose queue ends elsewhere, or that lies elsewhere."""
     return EntryRefused(f"record {offset} of {topic}/{queue_id} where {end} is next")

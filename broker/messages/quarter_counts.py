@@ -1,7 +1,7 @@
-"""How many messages there were when a quarter of an hour began, for two days.
+"""How many messages there were at the start of each quarter of an hour, for two days.
 
-Local days begin at a quarter of an hour in every time zone, so the members of a group can tell the
-messages of a day apart wherever they are.
+Local days begin at a quarter of an hour in every time zone, so the messages of a day can be counted
+in any time zone.
 """
 
 from bisect import bisect_left
@@ -10,19 +10,19 @@ from typing import Final
 
 QUARTER_MS: Final = 15 * 60 * 1000
 
-# Yesterday's begin lies 49 hours back at most, when a clock is set back for the winter.
+# Yesterday began 49 hours ago at most, when clocks are set back for the winter.
 MAX_QUARTERS: Final = 49 * 4 + 1
 
 
 @dataclass(slots=True)
 class QuarterCounts:
-    """Marks (time, count): so many messages are older than the quarter that begins at the time.
+    """Marks (time, count): `count` messages are older than the quarter that begins at `time`.
 
     A quarter without messages has no mark. Times are milliseconds since 1970.
 
     Attributes:
-        begins_ms: of the marked quarters, rising.
-        counts: of the messages before each, rising.
+        begins_ms: of the marked quarters, ascending.
+        counts: of the messages before each, ascending.
         next_ms: a message of this time or later makes the next mark.
     """
 
@@ -31,7 +31,7 @@ class QuarterCounts:
     next_ms: int = 0
 
     def add(self, time_ms: int, before: int) -> None:
-        """The first message of a quarter has come, and `before` messages had come earlier."""
+        """Mark the quarter of a message that `before` messages precede."""
         begin_ms = time_ms - time_ms % QUARTER_MS
         self.begins_ms.append(begin_ms)
         self.counts.append(before)
@@ -40,9 +40,9 @@ class QuarterCounts:
             del self.begins_ms[0], self.counts[0]
 
     def before(self, time_ms: int, total: int) -> int:
-        """How many of all `total` messages came before a quarter that begins at `time_ms`.
+        """Return how many of all `total` messages came before a quarter that begins at `time_ms`.
 
-        What came before the first mark counts as earlier.
+        Messages before the first mark count as earlier.
         """
         at = bisect_left(self.begins_ms, time_ms)
         return self.counts[at] if at < len(self.counts) else total

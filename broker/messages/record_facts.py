@@ -1,4 +1,4 @@
-"""What the broker must know of a stored record, read without decoding the rest of it."""
+"""The facts of a stored record that the broker needs, read without decoding the rest."""
 
 import struct
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from remoting.message.properties import TAGS, first_pair, last_pair, name_mark
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 from remoting.message.tags import tags_code
 
-# Of a record with IPv4 hosts, and this broker writes no other.
+# In a record with IPv4 hosts; this broker writes no other.
 STORE_TIMESTAMP_AT: Final = 56
 SMALLEST_RECORD_BYTES: Final = 91
 
@@ -28,14 +28,14 @@ TAGS_NAME: Final = name_mark(TAGS)
 # Records up to this size are read whole: a second read costs as much as ten kilobytes.
 SHORT_RECORD_BYTES: Final = 4096
 
-# A topic and properties, each with its length.
+# A topic and properties of the longest kind, each with its length.
 _MAX_REST_BYTES: Final = 1 + 255 + 2 + 32767
 
 V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
 class RecordFacts(NamedTuple):
-    """A stored record, as its consume queue needs it. Times are milliseconds since 1970."""
+    """The parts of a record that its consume queue needs. Times are milliseconds since 1970."""
 
     topic: str
     queue_id: int
@@ -47,15 +47,15 @@ class RecordFacts(NamedTuple):
 
 
 def read_record_facts(body: bytes, *, folds: bool = False) -> RecordFacts | None:
-    """The facts of the record that `body` begins with, or None when no broker can have written it.
+    """Read the first record of an entry's body; None if no broker can have written it.
 
-    Behind `size` bytes a command may follow, or further records.
+    A command or further records may follow after `size` bytes.
 
     Args:
         body: of an entry.
-        folds: take the first of several tags. Consume queues have its hash, which must not change
-            for a log; all others read the last. Brokers have stored several tags up to format 5 of
-            the log, and store one since.
+        folds: use the first of several tags, whose hash stands in consume queues and must not
+            change; otherwise the last. Brokers have stored several tags up to format 5 of the log,
+            and store one since.
     """
     try:
         size, magic, queue_id, queue_offset, place, system_flag, stored_ms, body_length = (
@@ -79,19 +79,17 @@ def read_record_facts(body: bytes, *, folds: bool = False) -> RecordFacts | None
 
 
 def units_of(arrivals: Arrivals) -> bytes:
-    """The units of messages, as consume queues have them."""
     values = [0] * (3 * len(arrivals.places))
     values[::3], values[1::3], values[2::3] = arrivals.places, arrivals.sizes, arrivals.codes
     return struct.pack(">" + len(arrivals.places) * _UNIT_FORMAT, *values)
 
 
 def record_size(body: bytes) -> int:
-    """Bytes of the record that `body` begins with."""
     return int.from_bytes(body[:4], "big")
 
 
 def body_length(record: bytes) -> int:
-    """Bytes of the body of a stored record."""
+    """Return the bytes of the message body in a record."""
     (length,) = _BODY_LENGTH.unpack_from(record, _BODY_LENGTH_AT)
     return int(length)
 
@@ -99,15 +97,14 @@ def body_length(record: bytes) -> int:
 def read_without_body(
     read_bytes: Callable[[int, int], bytes], position: int, size: int
 ) -> bytes | None:
-    """A record, of which the body is empty if it is a long one: reads some kilobytes at most.
+    """Read a record, but a long one with an empty body: reads some kilobytes at most.
 
-    All but its body, its size and the checksum of its body is that of the stored record. None when
-    what is there is no record.
+    All else but the size and the body's checksum is as stored. None if there is no record.
 
     Args:
         read_bytes: reads so many bytes at a position of the log. Raises OutsideLog.
         position: where the record begins.
-        size: bytes of the record, as stored.
+        size: bytes of the stored record.
 
     Raises:
         OutsideLog: the record is not in the log.
@@ -124,7 +121,7 @@ def read_without_body(
 
 
 def properties_run(record: bytes) -> bytes:
-    """The run of properties of a stored record; none if its lengths contradict one another."""
+    """Return the run of properties of a record; empty if its lengths contradict one another."""
     at = BODY_AT + body_length(record)
     if not BODY_AT <= at < len(record):
         return b""
@@ -132,7 +129,7 @@ def properties_run(record: bytes) -> bytes:
 
 
 def code_of(body: bytes, pair_at: int, record_end: int) -> int:
-    """The hash of the tag in the TAGS pair at `pair_at`."""
+    """Return the hash of the tag in the TAGS pair at `pair_at`."""
     end = body.find(b"\x02", pair_at, record_end)
     tags = body[pair_at + len(TAGS_NAME) : end if end >= 0 else record_end]
     return tags_code(tags.decode("utf-8", "replace"))

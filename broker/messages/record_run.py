@@ -1,4 +1,4 @@
-"""The records that share an entry of the log: messages of one or of several queues."""
+"""Reads the records that share an entry: messages of one or of several queues."""
 
 import struct
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from broker.messages.record_facts import (
 from remoting.message.properties import first_pair
 from remoting.message.record import MESSAGE_MAGIC
 
-# No record can have it, as its field has 32 bits.
+# Outside the 32 bits of a record's queue id.
 _NO_QUEUE: Final = -1 << 32
 
 
@@ -26,9 +26,9 @@ class RecordRun:
     """The records of one entry, by queue.
 
     Attributes:
-        arrivals: by topic and queue id; of each queue in a row.
-        times: (how many records are before it, its store timestamp in milliseconds since 1970) of
-            each record that is newer than those before it.
+        arrivals: by topic and queue id; in the order of their offsets.
+        times: (number of records before it, store timestamp in milliseconds since 1970) of each
+            record that is newer than all before it.
     """
 
     arrivals: dict[tuple[str, int], Arrivals] = field(default_factory=dict)
@@ -36,27 +36,26 @@ class RecordRun:
 
 
 def holds_several(body: bytes, first_bytes: int) -> bool:
-    """Whether another record stands behind the first one, of so many bytes."""
     return first_bytes != len(body) and is_record(body[first_bytes : first_bytes + 8])
 
 
 def read_run(body: bytes, position: int) -> RecordRun | str:
-    """Read the records that a body consists of, in one pass: each costs a member a microsecond.
+    """Read the records of a body in one pass: each costs a member a microsecond.
 
     Args:
         body: of the entry.
         position: where the body lies in the log.
 
     Returns:
-        The records; or why no broker can have written the body: it has something else, or a record
-        does not say where it lies, or is not the next one of its queue.
+        The records; or the reason why no broker can have written the body: it holds something else,
+        or a record has a wrong position, or is not the next of its queue.
     """
     run = RecordRun()
     arrivals = run.arrivals
     unpack, properties_length_at = FIXED_FACTS.unpack_from, PROPERTIES_LENGTH.unpack_from
     find, stands = body.find, body.startswith
     at, count, newest = 0, 0, -1
-    topic_run, queue, next_offset, began = b"", _NO_QUEUE, 0, 0  # of the record before
+    topic_run, queue, next_offset, began = b"", _NO_QUEUE, 0, 0  # of the previous record
     arrived = Arrivals(0)
     places, sizes, codes = arrived.places, arrived.sizes, arrived.codes
     length = len(body)

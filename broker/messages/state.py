@@ -1,4 +1,4 @@
-"""The messages in the log: where the queues end, and how old which part of the log is."""
+"""The messages in the log: where the queues end, and the ages of parts of the log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,21 +13,17 @@ from broker.messages.time_marks import TimeMarks
 
 @dataclass(slots=True)
 class Messages:
-    """What the state knows of messages.
+    """Facts about the messages in the log.
 
     Attributes:
-        queue_ends: by topic: queue id -> offset that its next message will have.
-        begins: by topic: the offset that the first message of each queue has; without those that
-            begin with 0.
-        ended: the topics that were deleted.
+        queue_ends: by topic: queue id -> offset of its next message.
+        begins: by topic: offset of the first message of each queue; absent if 0.
+        ended: the deleted topics.
         messages: how many records were folded.
-        store_timestamp_ms: of the newest message. New ones are never older, so that a search by
-            time is a binary search, whatever the clocks of successive leaders say.
-        time_marks: which part of the log is how old.
-        quarter_counts: how many messages there were at which time.
-        kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
+        store_timestamp_ms: of the newest message. Later messages are never older, so a binary
+            search finds a time, whatever the clocks of successive leaders say.
+        kept_from: index of the first entry that is kept; 0 if none was ever dropped.
         kept_position: where that entry begins. No message before it can be read.
-        passed_over: entries whose records are no messages.
     """
 
     queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -42,7 +38,6 @@ class Messages:
     passed_over: PassedOver = field(default_factory=PassedOver)
 
     def queue_end(self, topic: str, queue_id: int) -> int:
-        """The offset that the queue's next message will have."""
         ends = self.queue_ends.get(topic)
         end = None if ends is None else ends.get(queue_id)
         return self.begins.get(topic, 0) if end is None else end

@@ -1,4 +1,4 @@
-"""What a broker has counted, and how far its groups are, as Prometheus reads it.
+"""The counters of a broker and the lags of its groups as Prometheus metrics.
 
 Names are those of RocketMQ 5. Source: its BrokerMetricsConstant.
 """
@@ -21,8 +21,8 @@ from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC, Counted
 from broker.transactions.state import TRANSACTIONS
 
-# Rows of a metric of what was counted: some ten milliseconds. Of more topics and groups, those are
-# told that were in use last.
+# Rows of a counter metric, which take some ten milliseconds. Of more topics and groups, the most
+# recently used are shown.
 MAX_ROWS: Final = 1_000
 
 _LABELS: Final = ("cluster", "node_id")
@@ -33,8 +33,7 @@ _BY_GROUP: Final = (*_LABELS, "topic", "consumer_group", "is_retry")
 class BrokerMetrics:
     """Makes the metrics of one broker.
 
-    Args:
-        lags: how far groups are behind; None if this member does not serve.
+    `lags`: None if this member does not serve.
     """
 
     def __init__(self, parts: Parts, lags: Lags | None) -> None:
@@ -48,7 +47,7 @@ class BrokerMetrics:
         self._left_out: dict[str, int] = {}  # rows, by metric
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics. Lags and connections are those of the leader; other members have none."""
+        """Yield the metrics. Only the leader has lags and connections."""
         yield from self._counted()
         yield from self._folded()
         if self._lags_told is not None:
@@ -84,7 +83,7 @@ class BrokerMetrics:
         yield family
 
     def _totals(self, name: str, counted: Counted) -> Iterable[tuple[str, int]]:
-        """What was counted, by key: of those that were in use last."""
+        """Return totals by key, of the most recently used counters."""
         counters = list(self._traffic.counters(counted))
         found = nlargest(MAX_ROWS, counters, lambda row: row[1].last_second)
         self._left_out[name] = len(counters) - len(found)
@@ -101,7 +100,7 @@ class BrokerMetrics:
         return gauge
 
     def _folded(self) -> Iterator[Metric]:
-        """What the log says, which is the same at all members."""
+        """Yield metrics of the folded state, which are equal on all members."""
         transactions, delays = self._state[TRANSACTIONS], self._state[DELAYS]
         for name, text, value in (
             ("topic_number", "Topics.", len(self._state[TOPICS].configs)),

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, for brokers that are told where."""
+"""Metrics for Prometheus, of brokers that are configured to serve them."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     if parts.config.metrics is None:
         return Service()
     return Service(tasks=(partial(_serve, parts, str(parts.config.metrics)),))
@@ -23,7 +22,7 @@ def service(parts: Parts) -> Service:
 
 async def _serve(parts: Parts, address: str) -> None:
     """Answer scrapers. Raises AddressInUse."""
-    # Here, not above: what makes the format takes an eighth of a member's start.
+    # Imported here, because prometheus_client takes an eighth of a member's start.
     from broker.metrics.exposition import BrokerMetrics
 
     notice = LagsNotice()

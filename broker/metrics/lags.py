@@ -1,4 +1,4 @@
-"""How many messages consumer groups have not consumed, for all groups and topics, largest first."""
+"""The lags of all consumer groups and topics, the largest first."""
 
 import logging
 from heapq import nlargest
@@ -11,7 +11,7 @@ from broker.topics.state import TOPICS
 
 _log = logging.getLogger(__name__)
 
-# Ends of queues that are compared with offsets: 0.2 us each, of a step that may take 50 ms.
+# Queues whose ends are compared with offsets: 0.2 us each, in a step that may take 50 ms.
 MAX_QUEUES: Final = 100_000
 # Lags in one answer: 5 us each, in the same step.
 MAX_LAGS: Final = 5_000
@@ -20,10 +20,7 @@ MAX_LAGS: Final = 5_000
 class Lag(NamedTuple):
     """How far a group is behind in a topic.
 
-    Attributes:
-        messages: how many it has not consumed, over all queues that can be read.
-        group: the consumer group.
-        topic: the topic.
+    `messages`: how many it has not consumed, over all readable queues.
     """
 
     messages: int
@@ -35,9 +32,8 @@ class Lags(NamedTuple):
     """The lags of a broker.
 
     Attributes:
-        largest: `MAX_LAGS` of them at most.
-        left_out: how many more there are. These are smaller, or belong to queues beyond
-            `MAX_QUEUES`.
+        largest: at most `MAX_LAGS`.
+        left_out: how many more there are: smaller ones, or of queues beyond `MAX_QUEUES`.
     """
 
     largest: list[Lag]
@@ -45,7 +41,6 @@ class Lags(NamedTuple):
 
 
 def lags_of(state: BrokerState) -> Lags:
-    """The largest lags, as far as the log is applied."""
     messages, configs = state[MESSAGES], state[TOPICS].configs
     found: list[Lag] = []
     there, left = 0, MAX_QUEUES
@@ -70,13 +65,12 @@ def lags_of(state: BrokerState) -> Lags:
 
 
 class LagsNotice:
-    """Says in the log that lags are left out: when that begins, not at every scrape."""
+    """Logs that lags are left out: when that begins, not at every scrape."""
 
     def __init__(self) -> None:
         self._is_said = False
 
     def look(self, left_out: int) -> None:
-        """Take how many are left out of a scrape."""
         if left_out and not self._is_said:
             _log.warning(
                 "the metrics leave out the lags of %d groups and topics, the smallest: there are "

@@ -1,1 +1,1 @@
-"""Offsets: what consumer groups have committed, and questions about offsets of queues."""
+"""Offsets that consumer groups have committed, and requests about the offsets of queues."""

@@ -1,4 +1,4 @@
-"""When groups began to read where they were moved."""
+"""When groups began to read at the offsets to which they were reset."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from typing import Any, Final, TypeAlias
 
 from broker.log.belongings import Belongings
 
-# RocketMQ's consumeTimeout: after it, a message is another member's. A listener that takes longer
-# can still undo a reset, if its member does not know of it.
+# RocketMQ's consumeTimeout, after which another member is given a message. A listener that takes
+# longer can still undo a reset that its member does not know of.
 RESET_MS: Final = 15 * 60 * 1000
 
-# With each reset that begins: more than it adds.
+# For each reset that begins: more than it adds.
 _FORGOTTEN_AT_ONCE: Final = 4
 
 # A consumer group, a topic, and the id of a queue.
@@ -18,10 +18,10 @@ QueueKey: TypeAlias = tuple[str, str, int]
 
 
 class BegunResets:
-    """By group, topic and queue: when it was, in milliseconds since 1970.
+    """Times in milliseconds since 1970, by group, topic and queue.
 
-    They go with their group and topic at once, and with time a few at each that comes. Those that
-    went with a topic stand in the order until one that comes passes them by, once.
+    They disappear with their group or topic at once, and old ones a few with each addition. Deleted
+    keys leave the order later, when an addition passes them.
     """
 
     __slots__ = ("_order", "_times")
@@ -39,45 +39,44 @@ class BegunResets:
         return f"BegunResets({self.listed()})"
 
     def listed(self) -> list[tuple[QueueKey, int]]:
-        """All of them, the oldest first."""
+        """List all resets, the oldest first."""
         return [(key, self._times[key]) for key in self._order if key in self._times]
 
     def began_ms(self, key: QueueKey) -> int | None:
-        """When a group began in a queue; None if that is long ago, or it was never moved."""
+        """Return when a group began to read a queue after a reset; None if that is long ago, or
+        never was.
+        """
         return self._times.get(key)
 
     def begin(self, key: QueueKey, now_ms: int) -> None:
-        """A group begins, now; some that did so long ago are forgotten."""
+        """Note that a group begins to read now, and forget some old resets."""
         for old in self._first():
             if now_ms - self._times[old] >= RESET_MS:
                 self.forget(old)
         self.put(key, now_ms)
 
     def put(self, key: QueueKey, began_ms: int) -> None:
-        """A group began then; nothing is forgotten."""
+        """Note that a group began to read at a time, without forgetting others."""
         self.forget(key)
         self._times[key] = began_ms
         self._order[key] = None
 
     def forget(self, key: QueueKey) -> None:
-        """A group is moved again, and has not begun yet."""
+        """Forget a group that is reset again and has not begun to read."""
         self._times.pop(key, None)
         self._order.pop(key, None)
 
     def drop_topic(self, topic: str) -> None:
-        """A topic was deleted."""
         self._times.drop_topic(topic)
 
     def drop_group(self, group: str) -> None:
-        """A group was deleted."""
         self._times.drop_group(group)
 
     def captured(self) -> Iterator[tuple[Any, ...]]:
-        """As of Belongings."""
         return self._times.captured()
 
     def _first(self) -> list[QueueKey]:
-        """The oldest ones; what went with a topic or group leaves the order on the way there."""
+        """Return the oldest keys, and remove deleted ones in front of them."""
         found: list[QueueKey] = []
         gone: list[QueueKey] = []
         for key in self._order:

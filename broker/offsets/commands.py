@@ -14,7 +14,7 @@ from dledger import Entry
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has consumed a queue: the offset of the next message to consume."""
+    """The offset of the next message that a group wants of a queue."""
 
     group: str
     topic: str
@@ -27,13 +27,11 @@ class CommitOffsets:
     """Many offsets at once; the last one of a queue counts.
 
     Attributes:
-        offsets: what was committed.
-        at_ms: when the leader wrote them down; its wall clock, milliseconds since 1970. None in an
-            entry of format version 1, which has no time. The fold does not use it;
-            analytics of the log compute the consumer lag over time from it.
-        as_of: how far the leader had applied the log when it wrote them down, as a position. The
-            fold passes over the offsets of a topic that was deleted since, and perhaps created
-            again: the new one would begin with them. None before version 3.
+        at_ms: the leader's wall clock. None in format version 1. The fold ignores it; analytics of
+            the log compute the consumer lag over time from it.
+        as_of: up to which position the leader had applied the log. The fold ignores offsets of a
+            topic that was deleted since, and perhaps created again: the new one would begin with
+            them. None before version 3.
     """
 
     kind: ClassVar[int] = 5
@@ -50,9 +48,9 @@ def _commit(
     tables, has_resets = offsets.tables, bool(offsets.resets)
     for name, topic, queue_id, offset in command.offsets:
         if command.as_of is not None and not topics.existed(topic, command.as_of):
-            continue  # the topic was deleted meanwhile, and perhaps created again
+            continue
         if has_resets and offsets.reset(name, topic, queue_id) not in (None, offset):
-            continue  # from before the group was moved
+            continue  # committed before the reset
         table = tables.changing((name, topic))
         if table is None:
             table = tables[name, topic] = {}

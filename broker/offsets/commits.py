@@ -1,8 +1,8 @@
-"""Offsets on their way into the log: one entry at a time, of all that has gathered.
+"""Gathers offsets, and commits them by one entry at a time.
 
-A request that wants an answer is answered when its offset is in the log, so it goes at once. Pulls
-bring offsets along for which nobody waits, one with each: an entry for each of them would have
-every member write and sync for each pull. They go with the next entry, and five times a second.
+An offset of a request goes into the log at once, because a client waits for the answer. Pulls carry
+offsets for which nobody waits: an entry for each would have every member write and sync for each
+pull. They go with the next entry, and five times a second.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
 
-# Offsets in one entry: if all are of pairs that had none, folding it takes ten milliseconds.
+# If none of their groups and topics had offsets before, folding so many takes ten milliseconds.
 MAX_OFFSETS_PER_ENTRY = 512
 
 
@@ -25,10 +25,9 @@ class _Waiting:
     """Offsets for the next entry, and the requests that wait for them.
 
     Attributes:
-        offsets: by group, topic and queue: the offset, and how far the log was applied at its
-            request, as a position.
-        brought: those that pulls have brought.
-        thens: told of the outcome.
+        offsets: by group, topic and queue: the offset, and up to which position the log was applied
+            at its request.
+        brought: the keys that came with pulls.
     """
 
     offsets: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
@@ -37,8 +36,6 @@ class _Waiting:
 
 
 class OffsetCommits:
-    """Gathers committed offsets while an entry of them is on its way: one entry at a time."""
-
     def __init__(self, parts: Parts) -> None:
         self._log = parts.log
         self._state = parts.state
@@ -46,24 +43,25 @@ class OffsetCommits:
         self._wall_clock_ms = parts.wall_clock_ms
         self._work = parts.work
         self._waiting = _Waiting()
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit of waiting requests is reached."""
         waiting = self._waiting
         return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
 
     def add(self, offset: CommittedOffset, then: Then | None) -> None:
-        """Commit an offset: soon when `then` waits for it. The caller looks at `is_full` first."""
+        """Commit an offset: soon if `then` waits for it. Callers check `is_full` first."""
         self._waiting.offsets[offset[:3]] = offset.offset, self._state.log_end
         self._waiting.brought.discard(offset[:3])
         if then is not None:
             self._waiting.thens.append(then)
 
     def bring(self, offset: CommittedOffset) -> None:
-        """Commit an offset that a pull brings, if its group is still there then. As `add`."""
-        # A client that asked for the queue's offset before is told that it is committed.
+        """Commit an offset that came with a pull, if its group still exists then. Callers check
+        `is_full`.
+        """
+        # If a request waits for the queue's offset, it is committed even without the group.
         waiting, key = self._waiting, offset[:3]
         was_asked_for = key in waiting.offsets and key not in waiting.brought
         self.add(offset, None)
@@ -71,26 +69,26 @@ class OffsetCommits:
             waiting.brought.add(key)
 
     def forget(self, group: str, topic: str, queue_id: int) -> None:
-        """What waits for a queue does not count: it is from before the group was moved there."""
+        """Drop a waiting offset, which was committed before the group was reset."""
         self._waiting.offsets.pop((group, topic, queue_id), None)
 
     def flush(self) -> None:
-        """Append what has gathered if a client waits for the answer or an entry is full. While an
-        entry is on its way, this waits for it.
+        """Append the gathered offsets if a client waits or an entry is full, unless an entry is in
+        flight.
         """
         waiting = self._waiting
         if waiting.thens or len(waiting.offsets) >= MAX_OFFSETS_PER_ENTRY:
             self.flush_all()
 
     def flush_all(self) -> None:
-        """As `flush`, also when no client waits for an answer."""
+        """Append the gathered offsets unless an entry is in flight."""
         waiting = self._waiting
-        if self._is_on_its_way or not (waiting.offsets or waiting.thens):
+        if self._is_in_flight or not (waiting.offsets or waiting.thens):
             return
         self._waiting = _Waiting()
-        self._is_on_its_way = True
+        self._is_in_flight = True
         state, topics, groups = self._state, self._state[TOPICS], self._state[GROUPS]
-        # Of a topic that was deleted since the request, nothing is committed.
+        # Without the offsets of topics that were deleted since the request.
         offsets = [
             CommittedOffset(*key, offset)
             for key, (offset, as_of) in waiting.offsets.items()
@@ -104,7 +102,7 @@ class OffsetCommits:
         ]
 
         def then(refusal: RequestRefused | None) -> None:
-            self._is_on_its_way = False
+            self._is_in_flight = False
             self._tell(waiting.thens, refusal)
             self.flush()
 
@@ -114,7 +112,7 @@ class OffsetCommits:
             then(None)
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
-        """Answer everything that the log has not been given."""
+        """Refuse all requests whose offsets are not in flight."""
         waiting, self._waiting = self._waiting, _Waiting()
         self._tell(waiting.thens, refusal)
 

@@ -12,7 +12,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     commits = parts[OFFSET_COMMITS]
     generations = parts[GENERATIONS]
     processor = OffsetProcessor(parts)

@@ -1,4 +1,4 @@
-"""Answers questions about offsets: 14, 15, 29, 30, 31, 32 and 43.
+"""Answers requests about offsets (14, 15, 29, 30, 31, 32, 43).
 
 Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
@@ -24,7 +24,7 @@ from remoting.wire.codes import LanguageCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# Of the answer about all groups (43). Frames end at 16 MiB; 100 000 groups with one queue take 3.
+# Of the answer with all groups (43). A frame holds 16 MiB; 100 000 groups with one queue take 3.
 _MAX_TABLES_BYTES: Final = 12 * 1024 * 1024
 
 # A table may have the offsets of 1024 queues, which take some 200 microseconds.
@@ -37,12 +37,12 @@ _OTHERS: Final = frozenset({LanguageCode.GO, LanguageCode.PYTHON})
 
 
 def knows_refusals_of_offsets(command: Command) -> bool:
-    """Whether a client knows a refusal of an offset (14) from the answer that there is none.
+    """Return whether a client can tell a refusal (14) from the answer that the group has no offset.
 
-    Java's clients of version 4 and the C++ client do not: whatever a broker answers but an offset,
-    they take it that the group has none, and a consumer that begins with a queue goes to its end.
-    What the group has not consumed is then lost to it. They ask again when there is no answer.
-    Source: RemoteBrokerOffsetStore.readOffset of RocketMQ 4.9 and 5.3.
+    Java's clients of version 4 and the C++ client cannot: they take every answer without an offset
+    as "none", and a consumer that begins with a queue goes to its end. It would lose all messages
+    that the group has not consumed. These clients ask again when they get no answer. Source:
+    RemoteBrokerOffsetStore.readOffset of RocketMQ 4.9 and 5.3.
     """
     if command.language == LanguageCode.JAVA:
         return command.version >= _JAVA_VERSION_5
@@ -50,7 +50,7 @@ def knows_refusals_of_offsets(command: Command) -> bool:
 
 
 class OffsetProcessor:
-    """Reads and commits offsets. Its reads are asked for when the group has confirmed them."""
+    """Reads and commits offsets. Its reads are called after the group has confirmed them."""
 
     def __init__(self, parts: Parts) -> None:
         self._confirm = parts.confirm
@@ -62,16 +62,14 @@ class OffsetProcessor:
         self._settings = parts[SETTINGS]
 
     def query(self, origin: Origin, command: Command) -> Command:
-        """The offset a group has committed.
+        """Return the offset that a group has committed (14).
 
-        A group that never committed an offset gets the first one, mostly 0, while the queue is
-        young and whole, else "not found": the client then starts at the queue's end, or where it is
-        configured to start.
-        Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
+        A group without an offset gets the queue's first one, mostly 0, if the queue is young and
+        whole. Otherwise it gets "not found": the client starts at the queue's end, or where it is
+        configured to start. Clients rely on this rule of RocketMQ: a new group on a new topic
+        misses nothing.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (22): there is none.
+        Raises RequestRefused (22): there is no offset.
         """
         group, topic = command.name("consumerGroup"), command.name("topic")
         queue_id = command.int32("queueId")
@@ -88,14 +86,12 @@ class OffsetProcessor:
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
-        """Commit an offset; the reply comes when it is in the log.
+        """Commit an offset (15); the reply leaves when it is applied.
 
         A negative offset changes nothing: JavaScript clients send -1 for queues without progress.
-        An offset that is committed already is not written again, when the group confirms that.
+        If the offset is committed already, the group confirms it, and nothing is written.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (2) too much waits or is stored, (29) a bad name.
+        Raises RequestRefused: (2) too many wait or are stored, (29) a bad name.
         """
         key = (command.name("consumerGroup"), command.name("topic"), command.int32("queueId"))
         offset = command.integer("commitOffset")
@@ -103,7 +99,7 @@ class OffsetProcessor:
             return command.reply()
         then = replying(origin, command)
         if not self._generations.counts(origin, key, offset):
-            # RocketMQ's words; of a topic that was made again they are true as well.
+            # RocketMQ's words. They also hold for a topic that was created again.
             return command.reply(remark="Offset has been previously reset")
         if self._offsets.committed(*key) == offset:
             self._confirm(then)
@@ -114,8 +110,8 @@ class OffsetProcessor:
             check_topic_name(topic)
             if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
                 raise RequestRefused.busy("offsets of too many groups: delete a group first")
-        # Of a queue that was taken away, too: a member that had read it tells how far it has come,
-        # and the queue may be given back.
+        # Also for a queue beyond the topic's number of queues: a member has read it, and the number
+        # may be raised again.
         if topic not in self._topics.configs or not 0 <= queue_id < MAX_QUEUES_PER_TOPIC:
             raise RequestRefused.invalid(
                 f"there is no queue {queue_id} of topic {topic}: refresh its route"
@@ -126,17 +122,19 @@ class OffsetProcessor:
         return None
 
     def maximum(self, _origin: Origin, command: Command) -> Command:
-        """The offset that the queue's next message will have; 0 for one never written to."""
+        """Return the offset of the queue's next message (30)."""
         topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.end(topic, queue_id))
 
     def minimum(self, _origin: Origin, command: Command) -> Command:
-        """The offset of the queue's first message."""
+        """Return the offset of the queue's first message (31)."""
         topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.begin(topic, queue_id))
 
     def search(self, _origin: Origin, command: Command) -> Command:
-        """The first message stored at or after a time, or for UPPER the last at or before it."""
+        """Return the first message stored at or after a time, or for UPPER the last at or before it
+        (29).
+        """
         topic, queue_id = command.name("topic"), command.int32("queueId")
         timestamp_ms = command.integer("timestamp")
         if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
@@ -145,17 +143,16 @@ class OffsetProcessor:
         return _offset_reply(command, self._reader.offset_at(topic, queue_id, timestamp_ms))
 
     def earliest_time(self, _origin: Origin, command: Command) -> Command:
-        """When the queue's first message was stored, -1 when it has none."""
+        """Return when the queue's first message was stored; -1 if it has none (32)."""
         topic, queue_id = command.name("topic"), command.int32("queueId")
         first = self._reader.begin(topic, queue_id)
         stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
 
     def all_offsets(self, _origin: Origin, command: Command) -> Steps:
-        """Every group's offsets, as RocketMQ's tools read them.
+        """Return every group's offsets in the form that RocketMQ's tools read (43).
 
-        Raises:
-            RequestRefused (2): they do not fit into one answer.
+        Raises RequestRefused (2): they do not fit into one answer.
         """
         rows: list[str] = []
         size = 0

@@ -1,4 +1,4 @@
-"""How far each consumer group has come."""
+"""The progress of each consumer group."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,12 +10,11 @@ from broker.offsets.begun_resets import BegunResets
 
 
 class OffsetMoved(NamedTuple):
-    """A group has come to another offset of a queue.
+    """The offset of a group in a queue has changed.
 
     Attributes:
-        group, topic, queue_id: the queue of the group.
-        before: the offset before; None without one.
-        offset: the next message that the group wants.
+        before: the old offset; None without one.
+        offset: of the next message that the group wants.
         source: "committed", "popped", or "reset" by an operator.
     """
 
@@ -29,15 +28,14 @@ class OffsetMoved(NamedTuple):
 
 @dataclass(slots=True)
 class Offsets:
-    """What was committed, and what was reset.
+    """Committed offsets and resets.
 
     Attributes:
         tables: by (group, topic): queue id -> offset of the next message.
-        resets: the same, of offsets to which an operator has moved a group, and at which it has not
-            read yet. What a consumer commits meanwhile is from before, and does not count.
-        began: when groups began to read where they were moved; of resets since version 6 that are
-            not long ago.
-        resets_made: how often groups were moved.
+        resets: in the same form, offsets to which an operator has reset a group, and at which it
+            has not read yet. Commits of other offsets are from before the reset and do not count.
+        began: when groups began to read after recent resets, since version 6.
+        resets_made: the number of resets.
     """
 
     tables: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
@@ -46,17 +44,16 @@ class Offsets:
     resets_made: int = 0
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next message the group wants to consume, or None if it never committed an offset."""
+        """Return the offset of the next message for the group; None if it never committed one."""
         table = self.tables.get((group, topic))
         return None if table is None else table.get(queue_id)
 
     def reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where an operator has moved the group, if it has not read there yet."""
+        """Return the offset that an operator has reset the group to, until it reads there."""
         table = self.resets.get((group, topic))
         return None if table is None else table.get(queue_id)
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """The group reads where it was moved."""
         table = self.resets.changing((group, topic))
         if table is None:
             return

@@ -1,4 +1,5 @@
 """POP: consumers that are given messages for a time, and acknowledge each.
 
-No client holds a queue. What is not acknowledged in time is given again, to any of the group.
+No client owns a queue. A message that is not acknowledged in time is given again, to any member of
+the group.
 """

@@ -1,4 +1,4 @@
-"""Acknowledgements (200051, 200151), and messages that are hidden longer (200053).
+"""Acknowledgements (200051, 200151), and changes of invisible times (200053).
 
 Source: RocketMQ's AckMessageProcessor and ChangeInvisibleTimeProcessor.
 """
@@ -27,11 +27,11 @@ from remoting.wire.command import Command
 
 
 class PopAcks:
-    """Acknowledgements on their way into the log: one entry at a time, of all that has gathered.
+    """Gathers acknowledgements, and appends them by one entry at a time.
 
     Args:
-        chooser: told when a message is due.
-        freed: told of which queues something may be given now.
+        chooser: told when a message will be due.
+        freed: called with queues that may have something to give now.
     """
 
     def __init__(
@@ -49,19 +49,17 @@ class PopAcks:
         self._work = parts.work
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
 
-        A message that is not out any more was acknowledged before: unless this member does not
-        lead any more and does not know of the pop, so it makes sure first. One that was given to
-        another consumer meanwhile stays that one's.
+        A message that is not in flight was acknowledged before, unless this member lost leadership
+        and does not know of the pop: so the group confirms it first. A message that was given to
+        another consumer meanwhile remains in flight.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) no
-                handle, (208) it was given again, or there is no such message.
+        Raises RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) an
+        invalid handle, (208) it was given again, or there is no such message.
         """
         message = self._message(command)
         flight = self._flight(message)
@@ -86,7 +84,7 @@ class PopAcks:
 
         def then(refusal: RequestRefused | None) -> None:
             flight = self._pops.flight(message.key, message.offset)
-            # Another pop may have been given it before the log had the acknowledgement.
+            # Another pop may have been applied before the acknowledgement.
             if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
                 refusal = _given_again(message)
             origin.send(command.reply() if refusal is None else refusal.reply_to(command))
@@ -94,16 +92,14 @@ class PopAcks:
         self._add([message], then)
 
     def ack_batch(self, origin: Origin, command: Command) -> None:
-        """Acknowledge many; those that are not out, or were given again, are passed over.
+        """Acknowledge many; those that are not in flight, or were given again, are skipped.
 
-        Raises:
-            BodyMalformed: it cannot be read, or has too many.
-            RequestRefused (2): too many wait.
+        Raises BodyMalformed; RequestRefused (2): too many wait.
         """
         messages = [
             PoppedMessage(pop.group, pop.topic, pop.queue_id, offset, pop.popped_ms)
             for pop in decode_batch_ack(command.body)
-            if pop.kind == TOPIC_KIND  # else of a topic that RocketMQ has for what is given again
+            if pop.kind == TOPIC_KIND  # others are of RocketMQ's retry topics
             for offset in pop.offsets
         ]
         if all(self._flight(one) is not None for one in messages):
@@ -125,7 +121,7 @@ class PopAcks:
     def _when_sure(
         self, origin: Origin, command: Command, do: Callable[[Origin, Command], None]
     ) -> None:
-        """Go on when this member is known to lead, and to have applied all that is committed."""
+        """Call `do` when this member is known to lead, and has applied all that is committed."""
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is None:
@@ -141,11 +137,9 @@ class PopAcks:
         self._confirm(then)
 
     def hide(self, origin: Origin, command: Command) -> None:
-        """Have a message given again at another time, sooner or later than it was to be.
+        """Change the time at which a message is given again.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (29) a bad time, or no handle.
+        Raises RequestRefused (29): a bad time, or an invalid handle.
         """
         message = self._message(command)
         invisible_ms = read_invisible_ms(command)
@@ -165,7 +159,7 @@ class PopAcks:
             if refusal is not None:
                 origin.send(_not_hidden(command, refusal))
                 return
-            # As if it had been acknowledged, and given once more.
+            # Counted as an acknowledgement and another pop.
             self._traffic.acknowledged(message.group, message.topic, 1)
             self._traffic.popped(message.group, message.topic)
             self._chooser.shown(message.key, hide.visible_ms)
@@ -180,18 +174,20 @@ class PopAcks:
         submit_commands(self._log, [hide], then)
 
     def flush(self) -> None:
-        """Append what has gathered, unless an entry is on its way; then it follows that one."""
-        if self._is_on_its_way or not self._messages:
+        """Append the gathered acknowledgements, unless an entry is in flight: then they
+        follow it.
+        """
+        if self._is_in_flight or not self._messages:
             return
         messages, self._messages = self._messages, []
         thens, self._thens = self._thens, []
-        self._is_on_its_way = True
+        self._is_in_flight = True
         commands = [
             AckPopped(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
         ]
 
         def then(refusal: RequestRefused | None) -> None:
-            self._is_on_its_way = False
+            self._is_in_flight = False
             if refusal is None:
                 self._count(messages)
             self._freed({message.key for message in messages})
@@ -201,7 +197,7 @@ class PopAcks:
         submit_commands(self._log, commands, then)
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
-        """Answer everything that the log has not been given."""
+        """Refuse all requests whose acknowledgements are not in flight."""
         thens, self._thens, self._messages = self._thens, [], []
         self._tell(thens, refusal)
 
@@ -210,7 +206,6 @@ class PopAcks:
 
     @property
     def waiting(self) -> int:
-        """How many acknowledgements wait for the log."""
         return len(self._messages)
 
     def _count(self, messages: Sequence[PoppedMessage]) -> None:
@@ -227,7 +222,7 @@ class PopAcks:
         self._thens.append(then)
 
     def _message(self, command: Command) -> PoppedMessage:
-        """The message of a request. Raises FieldMissing, RequestRefused (29)."""
+        """Read the message of a request. Raises FieldMissing, RequestRefused (29)."""
         return PoppedMessage(
             command.name("consumerGroup"),
             command.name("topic"),
@@ -237,7 +232,7 @@ class PopAcks:
         )
 
     def _check_was_out(self, message: PoppedMessage) -> None:
-        """Whether there is such a message at all. Raises RequestRefused (13, 17, 208)."""
+        """Check that there is such a message. Raises RequestRefused (13, 17, 208)."""
         config = self._topics.configs.get(message.topic)
         if config is None:
             raise RequestRefused.no_topic(
@@ -255,13 +250,13 @@ class PopAcks:
             )
 
     def _flight(self, message: PoppedMessage) -> InFlight | None:
-        """What is out; None when it is not, or acknowledged already."""
+        """Return the in-flight state of a message; None if it has none, or is acknowledged."""
         flight = self._pops.flight(message.key, message.offset)
         return None if flight is None or flight.is_settled else flight
 
 
 def _not_hidden(command: Command, refusal: RequestRefused) -> Command:
-    """A refusal with the fields that Java's client wants in each reply to 200053."""
+    """Refuse with the fields that Java's client wants in each reply to 200053."""
     fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
     return command.reply(refusal.code, fields, remark=refusal.remark)
 

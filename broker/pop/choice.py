@@ -1,4 +1,4 @@
-"""What a pop of a queue is given: what is due again, or else what comes next."""
+"""Chooses the messages that a pop of a queue is given: those due again, or else the next ones."""
 
 import heapq
 import struct
@@ -22,27 +22,26 @@ _QUEUE_OFFSET_AT: Final = 20
 
 _NEVER: Final = 1 << 62
 
-# What one choice may find that cannot be given; the others are found again by the next one.
+# The undeliverable messages that are kept until they are taken; others are found again.
 _MAX_UNDELIVERABLE: Final = 64
 
-# That may have something again, in one step.
+# Due queues that one step takes.
 _QUEUES_A_STEP: Final = 16
 
-# The heap keeps times that mean nothing any more; it is made anew when it has more than this beside
-# twice those that do.
+# The heap is rebuilt when it has more outdated times than this, plus twice the valid ones.
 _STALE: Final = 1024
 
 
 class Choice(NamedTuple):
-    """What to propose.
+    """The contents of a pop to propose.
 
     Attributes:
-        first: the queue's next offset, before.
-        next: after.
-        offsets: what is given; may be none, when the queue only goes on.
+        first: the queue's next offset before the pop.
+        next: the queue's next offset after it.
+        offsets: the given messages; empty if only the next offset moves.
         begins: whether the group begins at `first`.
-        popped_ms: when it is given, at the earliest.
-        rest: messages behind.
+        popped_ms: when they are given, at the earliest.
+        rest: the number of messages after `next`.
     """
 
     first: int
@@ -56,11 +55,7 @@ class Choice(NamedTuple):
 class Undeliverable(NamedTuple):
     """A message that cannot be given again.
 
-    Attributes:
-        key: its queue.
-        offset: its offset there.
-        flight: when it was given.
-        is_dead_letter: whether it failed too often; else retention has dropped it.
+    `is_dead_letter`: whether it failed too often; else retention has dropped it.
     """
 
     key: QueueKey
@@ -70,10 +65,9 @@ class Undeliverable(NamedTuple):
 
 
 class Chooser:
-    """Chooses on the leader.
+    """Chooses messages on the leader.
 
-    Attributes:
-        undeliverable: what was found that cannot be given again.
+    `undeliverable`: messages found that cannot be given again.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -81,27 +75,25 @@ class Chooser:
         self._offsets = parts.state[OFFSETS]
         self._groups = parts.state[GROUPS]
         self._reader = parts[MESSAGE_READER]
-        # Nothing of a queue is due before this time. Nothing is known of queues that are not here.
+        # No message of a queue is due before this time; unknown for other queues.
         self._soonest: dict[QueueKey, int] = {}
-        # When to look at a queue again, where a choice found nothing; and the same as a heap.
+        # When to try a queue again for which a choice found nothing; and the same as a heap.
         self._wakes: dict[QueueKey, int] = {}
         self._times: list[tuple[int, QueueKey]] = []
         self.undeliverable: list[Undeliverable] = []
 
     def begin_term(self) -> None:
-        """This member leads a new term."""
         self._soonest.clear()
         self._wakes.clear()
         self._times.clear()
         self.undeliverable.clear()
 
     def shown(self, key: QueueKey, visible_ms: int) -> None:
-        """A message will be due at a time."""
         if visible_ms < self._soonest.get(key, 0):
             self._soonest[key] = visible_ms
 
     def take_due(self, now_ms: int) -> list[QueueKey]:
-        """A few queues where choices found nothing, and something may be due now."""
+        """Take a few queues for which choices found nothing, and that may have due messages now."""
         due: list[QueueKey] = []
         while self._times and self._times[0][0] <= now_ms and len(due) < _QUEUES_A_STEP:
             time_ms, key = heapq.heappop(self._times)
@@ -112,19 +104,18 @@ class Chooser:
 
     @property
     def has_too_many_queues(self) -> bool:
-        """Whether no group may begin with another queue."""
         return not self._pops.queues.has_room(MAX_QUEUES)
 
     def choose(
         self, key: QueueKey, request: PopRequest, wanted: MessageFilter, now_ms: int
     ) -> Choice | None:
-        """What a pop is given of a queue, or None."""
+        """Choose what a pop is given of a queue, or None."""
         _group, topic, queue_id = key
         queue = self._pops.queues.get(key)
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
         moved_to = self._offsets.reset(*key) if self._offsets.resets else None
         if moved_to is None and queue is not None:
-            # Members of the group that pull have gone on from where it had popped.
+            # Members of the group that pull have consumed more than was popped.
             committed = self._offsets.committed(*key)
             if committed is not None and committed > queue.next_offset:
                 moved_to = committed
@@ -143,7 +134,7 @@ class Chooser:
             return Choice(next_offset, next_offset, due, False, now_ms, end - next_offset)
         chosen = self._chosen_next(key, queue, request.max_messages, wanted, begin, end)
         if chosen is None:
-            # A group that begins with what is to come has begun now.
+            # A group that begins with the queue's end begins now.
             if not begins or (moved_to is None and not request.from_end):
                 return None
             chosen = (), queue.next_offset
@@ -152,7 +143,7 @@ class Chooser:
         return Choice(first, next_offset, offsets, begins, now_ms, end - next_offset)
 
     def _begin(self, key: QueueKey, request: PopRequest, begin: int, end: int) -> int:
-        """Where a group begins that never popped from a queue."""
+        """Return the offset at which a group begins that never popped from a queue."""
         committed = self._offsets.committed(*key)
         if committed is not None:
             return committed
@@ -169,7 +160,7 @@ class Chooser:
         begin: int,
         end: int,
     ) -> Choice | None:
-        """All that is out comes again, when it is due or asked for again; then what is new."""
+        """Choose all messages in flight, if they are due or requested again; then new ones."""
         in_flight = queue.in_flight
         is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
         if not is_repeated:
@@ -190,7 +181,6 @@ class Chooser:
         return Choice(first, next_offset, offsets, False, popped_ms, end - next_offset)
 
     def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
-        """What is due, the oldest first."""
         soonest = self._soonest.get(key, 0)
         if soonest > now_ms:
             self._wake_at(key, soonest)
@@ -202,7 +192,7 @@ class Chooser:
             nonlocal soonest, is_something_due
             for offset, flight in queue.in_flight.items():
                 if flight.is_settled:
-                    continue  # it waits for an acknowledgement, not for a time
+                    continue  # it waits for an earlier message
                 if flight.visible_ms <= now_ms:
                     is_something_due = True
                     yield offset, flight
@@ -216,7 +206,7 @@ class Chooser:
         return offsets
 
     def _wake_at(self, key: QueueKey, time_ms: int) -> None:
-        """Nothing of a queue is due before a time."""
+        """Note that no message of a queue is due before a time."""
         if time_ms >= self._wakes.get(key, _NEVER):
             return
         self._wakes[key] = time_ms
@@ -228,7 +218,7 @@ class Chooser:
     def _readable(
         self, key: QueueKey, in_flight: Iterable[tuple[int, InFlight]], most: int
     ) -> Iterator[int]:
-        """The first of these messages, as far as they fit an answer."""
+        """Yield the first of these messages, as far as they fit an answer."""
         group, topic, queue_id = key
         allowed = self._groups.configs.get(group, ConsumerGroup(group)).retry_max_times
         begin = self._reader.begin(topic, queue_id)
@@ -237,7 +227,7 @@ class Chooser:
             is_dead_letter = flight.times - flight.behind > allowed
             if flight.is_settled:
                 if is_dead_letter or offset < begin:
-                    continue  # it was acknowledged: it is done with the one that it waits for
+                    continue  # it was acknowledged, and is done with an earlier one
             elif is_dead_letter or offset < begin:
                 if len(self.undeliverable) < _MAX_UNDELIVERABLE:
                     self.undeliverable.append(
@@ -264,7 +254,9 @@ class Chooser:
         begin: int,
         end: int,
     ) -> tuple[tuple[int, ...], int] | None:
-        """What was never given, and where the queue goes on; None for nothing."""
+        """Choose messages that were never given; return them and the queue's next offset; None for
+        nothing.
+        """
         _group, topic, queue_id = key
         at = max(queue.next_offset, begin)
         room = min(
@@ -287,7 +279,6 @@ class Chooser:
 
 
 def _offsets(records: bytes) -> Iterator[int]:
-    """The queue offsets of records, one behind the other."""
     at = 0
     while at < len(records):
         yield _QUEUE_OFFSET.unpack_from(records, at + _QUEUE_OFFSET_AT)[0]

@@ -1,8 +1,8 @@
 """The log's commands for pops.
 
-The leader chooses the messages, one pop of a queue at a time, because filters need the consume
-queue's files. The fold takes each that is there to be given. So what is popped twice, or after it
-was acknowledged, is given once.
+The leader chooses the messages, by one pop of a queue at a time, because filters need the consume
+queue's files. The fold gives those of them that may be given. So a message that is popped twice, or
+after it was acknowledged, is given once.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,15 @@ class Pop:
     """A group is given messages of a queue. Times are milliseconds since 1970.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
-        popped_ms: when; the leader's wall clock.
+        popped_ms: the leader's wall clock.
         visible_ms: when they are given again, unless they are acknowledged.
-        first: the queue's next offset, before; where the group begins with `begins`.
-        next: after. What lies between and is not given is not wanted.
-        offsets: what is given, rising.
+        first: the queue's next offset before the pop; where the group begins with `begins`.
+        next: the queue's next offset after it. Messages in between that are not given are unwanted.
+        offsets: the given messages, ascending.
         attempt_id: of a pop in order, may be empty; None for others. A pop with one may be
             repeated.
-        begins: whether the group has never popped from the queue, or was moved there.
-        as_of: how far the leader had applied the log, as a position.
+        begins: whether the group has never popped from the queue, or was reset to `first`.
+        as_of: the log position that the leader had applied.
     """
 
     kind: ClassVar[int] = 23
@@ -61,12 +58,10 @@ class Pop:
 
     @property
     def at_ms(self) -> int:
-        """As in `command_layout`."""
         return self.popped_ms
 
     @property
     def key(self) -> QueueKey:
-        """The queue of the group."""
         return self.group, self.topic, self.queue_id
 
 
@@ -81,7 +76,6 @@ class PoppedMessage(NamedTuple):
 
     @property
     def key(self) -> QueueKey:
-        """The queue of the group."""
         return self[:3]
 
 
@@ -98,11 +92,10 @@ class AckPopped:
 
 @dataclass(frozen=True, slots=True)
 class HidePopped:
-    """A consumer wants a message to be given again at another time.
+    """A consumer changes the time at which a message is given again.
 
     Attributes:
-        message: the message.
-        hidden_ms: when; what its handle says from then on.
+        hidden_ms: the leader's wall clock; becomes the pop time in the handle.
         visible_ms: when it is given again.
     """
 
@@ -115,13 +108,12 @@ class HidePopped:
 
     @property
     def at_ms(self) -> int:
-        """As in `command_layout`."""
         return self.hidden_ms
 
 
 @dataclass(frozen=True, slots=True)
 class BuryPopped:
-    """Behind a record: it is the dead letter of a message that failed too often."""
+    """Follows a record: it is the dead letter of a message that failed too often."""
 
     kind: ClassVar[int] = 26
     since: ClassVar[int] = ATTACHED_VERSION
@@ -158,7 +150,7 @@ def _pop(state: BrokerState, folded: Folded, command: Pop, _entry: Entry) -> Ent
         elif is_repeated:
             in_flight[offset] = given._replace(times=flight.times, behind=flight.behind)
         else:
-            continue  # it is out
+            continue  # another consumer has it
         folded.tell(PopStep, key, offset, "given", command.popped_ms, command.visible_ms)
     queue.next_offset = command.next
     queue.attempt_id = command.attempt_id or ""
@@ -203,7 +195,7 @@ def _bury(
 
 
 def _commit(state: BrokerState, folded: Folded, key: QueueKey) -> None:
-    """The group's progress, for those who ask for it and for pulls that come later."""
+    """Set the group's committed offset, for requests about it and for later pulls."""
     group, topic, queue_id = key
     queue = state[POPS].queues[key]
     table = state[OFFSETS].tables.setdefault((group, topic), {})

@@ -12,7 +12,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     pops, chooser = parts.state[POPS], Chooser(parts)
     popping = Popping(parts, chooser)
     acks = PopAcks(parts, chooser, popping.freed)

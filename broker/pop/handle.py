@@ -1,4 +1,4 @@
-"""Receipt handles: what a consumer shows to acknowledge a message.
+"""Receipt handles, by which a consumer acknowledges a message.
 
 Eight words, as in RocketMQ: offset of the check-point (here that of the first message of the pop),
 time of the pop, invisible time, queue of check-points, kind of topic, broker, queue, offset.
@@ -9,7 +9,7 @@ from typing import Final
 from broker.errors import RequestRefused
 from remoting.wire.field_values import read_natural
 
-# Pops in order have this number instead of a queue of check-points; clients look at it.
+# Pops in order have this number instead of a queue of check-points; clients read it.
 ORDERED_QUEUE: Final = 999
 _QUEUE: Final = 0
 
@@ -31,7 +31,6 @@ def handle(
     queue_id: int,
     offset: int,
 ) -> str:
-    """The handle of a message."""
     return (
         f"{first} {popped_ms} {invisible_ms} {check_point_queue(is_ordered)} {TOPIC_KIND} "
         f"{broker} {queue_id} {offset}"
@@ -39,17 +38,19 @@ def handle(
 
 
 def check_point_queue(is_ordered: bool) -> int:
-    """What stands where RocketMQ has the queue of the check-point."""
+    """Return the word that is the queue of the check-point in RocketMQ."""
     return ORDERED_QUEUE if is_ordered else _QUEUE
 
 
 def is_of_order(text: str) -> bool:
-    """Whether a handle, which `popped_ms_of` has read, is of a pop in order."""
+    """Return whether a handle, which `popped_ms_of` has read, is of a pop in order."""
     return text.split(" ")[_QUEUE_AT] == str(ORDERED_QUEUE)
 
 
 def popped_ms_of(text: str) -> int:
-    """When the message of a handle was given. Raises RequestRefused (29): it is no handle."""
+    """Return when the message of a handle was given. Raises RequestRefused (29): an
+    invalid handle.
+    """
     words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
     popped = read_natural(words[_POPPED_AT]) if len(words) >= _FEWEST_WORDS else None
     if popped is None:

@@ -5,7 +5,7 @@ from typing import Final
 # RocketMQ's limit of one pop.
 MAX_MESSAGES: Final = 32
 
-# How many messages of one queue a group may have and not acknowledge; RocketMQ's value.
+# Messages of one queue that a group may have in flight; RocketMQ's value.
 MAX_IN_FLIGHT_PER_QUEUE: Final = 10_000
 
 # Of all groups; each takes some 150 bytes of memory and 30 of each snapshot.
@@ -14,7 +14,7 @@ MAX_IN_FLIGHT: Final = 500_000
 # Queues of groups that pop; each takes some 500 bytes.
 MAX_QUEUES: Final = 100_000
 
-# A message that is invisible for longer is one that nobody misses; that of RocketMQ's proxy.
+# The limit of RocketMQ's proxy.
 MAX_INVISIBLE_MS: Final = 12 * 3600 * 1000
 
 # It goes into the log with each pop in order; clients send a UUID.
@@ -23,15 +23,15 @@ MAX_ATTEMPT_CHARACTERS: Final = 64
 # Requests that wait for a message; RocketMQ's value is 100 000.
 MAX_WAITING: Final = 50_000
 
-# Of these, of one connection: it must leave room for others, and its end must not take long.
-# RocketMQ's proxy has one connection to a broker for some thousand consumers.
+# Of one connection, which must leave room for others, and whose end must not take long. RocketMQ's
+# proxy has one connection to a broker for some thousand consumers.
 MAX_WAITING_A_CLIENT: Final = 10_000
 
 # Requests that wait for their acknowledgements to be applied.
 MAX_WAITING_ACKS: Final = 50_000
 
-# Groups and topics of which is known which queue comes next; more of them begin anew.
+# Groups and topics whose next queue is remembered; with more, all start again.
 MAX_TURNS: Final = 10_000
 
-# How often it is said that too many messages are out.
-WARN_SECONDS: Final = 60.0
+# The pause between two warnings that too many messages are in flight.
+WARN_S: Final = 60.0

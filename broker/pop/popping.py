@@ -1,4 +1,4 @@
-"""Answers pops (200050) and questions whether there is something to pop (200054).
+"""Answers pops (200050) and notifications (200054), requests that wait for something to pop.
 
 Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 """
@@ -34,23 +34,20 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
 
-# Of a stored record: how often it was consumed before.
+# Where a stored record has the number of times it was consumed before.
 _TIMES_AT: Final = 72
 _TIMES_END: Final = 76
 
 _ALL: Final = MessageFilter()
 
-# For the log, when it fails.
+# Names the step in log lines.
 _WHAT: Final = "answering a pop"
 
 
 class Popping:
     """Gives messages to consumers, by entries of the log.
 
-    One pop of a queue is on its way at a time: another one takes another queue, or waits.
-
-    Args:
-        chooser: chooses what is given.
+    A queue has one pop in flight at a time: another pop takes another queue, or waits.
     """
 
     def __init__(self, parts: Parts, chooser: Chooser) -> None:
@@ -72,7 +69,7 @@ class Popping:
         self._waiting = WaitingPops(MAX_WAITING)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._ready: dict[tuple[str, str], None] = {}  # groups and topics with something new
-        # With which queue the next pop of a group begins; `_next_turn` bounds it.
+        # The first queue for the next pop of a group; `_next_turn` bounds it.
         self._turns: dict[tuple[str, str], int] = {}
         self._is_ending = False
         self._is_flushing = False
@@ -81,12 +78,10 @@ class Popping:
         return len(self._waiting)
 
     def pop(self, origin: Origin, command: Command) -> None:
-        """Give a consumer messages, now or when some come.
+        """Give a consumer messages, now or when some arrive.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) too many messages, (16) not readable, (17) no such topic, (23) a
-                filter that cannot be read, (29) no such queue, or a bad name or time.
+        Raises RequestRefused: (1) too many messages, (16) not readable, (17) no such topic, (23) a
+        filter that cannot be read, (29) no such queue, or a bad name or time.
         """
         request = read_pop(command)
         self._check(request)
@@ -103,7 +98,7 @@ class Popping:
         self._begin(origin, command, request)
 
     def peek(self, _origin: Origin, command: Command) -> Command:
-        """Show what a pop would be given, and leave it there (200052). Raises as `pop`."""
+        """Return what a pop would be given, without giving it (200052). Raises as `pop`."""
         request = read_peek(command)
         self._check(request)
         now_ms = self._wall_clock_ms()
@@ -116,40 +111,41 @@ class Popping:
         return command.reply(ResponseCode.PULL_NOT_FOUND, _times(0, 0, 0) | {"restNum": "0"})
 
     def polling_info(self, _origin: Origin, command: Command) -> Command:
-        """How many requests of a group wait for a topic (200055)."""
+        """Return how many requests of a group wait for a topic (200055)."""
         count = self._waiting.count(command.name("consumerGroup"), command.name("topic"))
         return command.reply(fields={"pollingNum": str(count)})
 
     def applied(self, folded: Folded) -> None:
-        """Messages came."""
+        """Note the topics with new messages, and try pops of deleted topics again."""
         if len(self._waiting):
             for topic, _queue_id in folded.arrivals:
                 for group in self._waiting.groups(topic):
                     self._ready[group, topic] = None
             for topic in folded.deleted_topics:
                 pops = self._waiting.take_topic(topic)
-                self._work.each("pops of a topic that was deleted", pops, self._try_again)
+                self._work.each("pops of a topic that was deleted", pops, self._give_or_wait)
 
     def make_ready(self, key: QueueKey) -> None:
-        """Something of a queue may be given now."""
         if self._waiting.count(key[0], key[1]):
             self._ready[key[0], key[1]] = None
 
     def freed(self, keys: Iterable[QueueKey]) -> None:
-        """Something of these queues may be given now: give it to those that wait."""
+        """Give waiting pops what these queues have now."""
         for key in keys:
             self.make_ready(key)
         self.flush()
 
     def flush(self) -> None:
-        """Give what is there to those that wait: now, for as long as a turn, and then in steps."""
+        """Give waiting pops what is there: now until the turn is over, then in steps."""
         if self._ready and not self._is_flushing:
             self._is_flushing = True
             self._work.begin("giving messages to pops that wait", self._giving())
         self._undeliverable.take(self._chooser.undeliverable)
 
     def _giving(self) -> Iterator[None]:
-        """What becomes ready meanwhile is given, too: the log may refuse a pop at once."""
+        """Give until nothing is ready; more may become ready meanwhile, if the log refuses a pop at
+        once.
+        """
         try:
             while self._ready:
                 yield from self._giving_to(*self._ready.popitem()[0])
@@ -163,10 +159,10 @@ class Popping:
             request = pop.request
             kind = request.queue_id, request.is_ordered, not request.invisible_ms
             if kind in empty:
-                continue  # another one has just found nothing there
+                continue  # an equal request has just found nothing
             yield
             if not self._waiting.waits(pop):
-                continue  # its time was over meanwhile, or its client is gone
+                continue  # it expired meanwhile, or its client has disconnected
             if self._is_answered(pop):
                 self._waiting.remove(pop)
             elif request.queue_id == ANY_QUEUE and request.invisible_ms:
@@ -175,7 +171,7 @@ class Popping:
                 empty.add(kind)
 
     def tick(self) -> None:
-        """Answer those whose time is over, and look what is due again."""
+        """Answer expired pops, and give what is due again."""
         self._work.begin("looking at pops that wait", self._looking())
         if len(self._waiting):
             self._crowding.look()
@@ -193,11 +189,10 @@ class Popping:
         self.flush()
 
     def give_no_more(self) -> None:
-        """This member will soon hand leadership over: those that come now wait for that."""
+        """Let all new pops wait: this member will soon hand over leadership."""
         self._is_ending = True
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was on its way is applied or gone."""
         self._is_ending = False
         self._busy = set()
         self._ready.clear()
@@ -205,11 +200,12 @@ class Popping:
         self._undeliverable.begin_term()
 
     def end_term(self, _refusal: RequestRefused) -> None:
-        """Have all that wait ask again: another member leads, or soon will."""
+        """Answer all waiting pops, so that clients ask again: another member leads, or
+        soon will.
+        """
         self._work.each("pops that are asked again", self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self._waiting.drop(origin)
 
     # --- one pop ------------------------------------------------------------------------------
@@ -219,13 +215,13 @@ class Popping:
         self._readable.check(request.group, request.topic, queue_id)
 
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
-        deadline = self._clock() + request.hold_seconds
+        deadline = self._clock() + request.hold_s
         pop = WaitingPop(origin, command.without_content(), request, deadline)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)
 
     def _is_answered(self, pop: WaitingPop) -> bool:
-        """As `_is_given`; a pop that fails is answered, too, and waits no more."""
+        """Try to give as `_is_given`; a pop that fails is answered, too, and waits no longer."""
         try:
             return self._is_given(pop)
         except Exception as error:
@@ -243,18 +239,17 @@ class Popping:
             self._waiting.add(pop)
 
     def _is_given(self, pop: WaitingPop) -> bool:
-        """Whether a pop is given something, or is refused."""
         request = pop.request
         if self._is_ending:
             return False
         try:
-            self._check(request)  # again, if it has waited
+            self._check(request)  # again, after waiting
             wanted = self._wanted(request)
         except RequestRefused as error:
             pop.origin.send(error.reply_to(pop.command))
             return True
         if request.invisible_ms and not self._group_changes.is_there(request.group):
-            self._answer_nothing(pop)  # its group was deleted; a new pop makes it again
+            self._answer_nothing(pop)  # its group was deleted; a new pop creates it again
             return True
         now_ms = self._wall_clock_ms()
         is_known = False
@@ -279,7 +274,7 @@ class Popping:
         return False
 
     def _keys(self, request: PopRequest) -> Iterator[QueueKey]:
-        """The queues that may be asked, each time beginning with another one."""
+        """Yield the queues to try, beginning with another one each time."""
         group, topic = request.group, request.topic
         if request.queue_id != ANY_QUEUE:
             yield group, topic, request.queue_id
@@ -290,7 +285,9 @@ class Popping:
             yield group, topic, (first + number) % count
 
     def _next_turn(self, group: str, topic: str) -> int:
-        """Grows with each pop of a group, so that none of its queues is passed over for ever."""
+        """Return a number that grows with each pop of a group, so that every queue comes first in
+        turn.
+        """
         turn = self._turns.get((group, topic), 0)
         if len(self._turns) >= MAX_TURNS:
             self._turns.clear()
@@ -298,7 +295,7 @@ class Popping:
         return turn
 
     def _wanted(self, request: PopRequest) -> MessageFilter:
-        """Which messages. Raises RequestRefused (23)."""
+        """Return the filter of a request. Raises RequestRefused (23)."""
         if request.wanted is not None:
             return request.wanted
         subscription = self._consumers.subscription(request.group, request.topic)
@@ -330,13 +327,9 @@ class Popping:
 
         submit_commands(self._log, [command], then)
 
-    def _try_again(self, pop: WaitingPop) -> None:
-        self._give_or_wait(pop)
-
     # --- answers ------------------------------------------------------------------------------
 
     def _answer(self, pop: WaitingPop, command: Pop, rest: int) -> None:
-        """The pop is applied."""
         queue = self._pops.queues.get(command.key)
         in_flight = {} if queue is None else queue.in_flight
         given = [
@@ -345,7 +338,7 @@ class Popping:
             if offset in in_flight and in_flight[offset].popped_ms == command.popped_ms
         ]
         if not given:
-            self._try_again(pop)
+            self._give_or_wait(pop)
             return
         times = [in_flight[offset].times for offset in given]
 
@@ -392,13 +385,12 @@ class Popping:
         return pop.command.reply(fields=fields, body=body)
 
     def _records(self, key: QueueKey, offsets: "list[int] | tuple[int, ...]") -> Iterator[bytes]:
-        """Messages by their offsets; none for one that retention has dropped since."""
+        """Read messages by their offsets; empty if retention has dropped one."""
         _group, topic, queue_id = key
         for offset in offsets:
             yield self._reader.read(topic, queue_id, offset, 1).messages
 
     def _answer_nothing(self, pop: WaitingPop) -> None:
-        """Its time is over."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False)))
             return
@@ -410,7 +402,6 @@ class Popping:
         )
 
     def _answer_full(self, pop: WaitingPop) -> None:
-        """Too many wait already, of all clients or of this one."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False) | {"pollingFull": "true"}))
             return
@@ -422,7 +413,7 @@ _NO_REST: Final = {"restNum": "0"}
 
 
 def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
-    """These must be in each reply to a pop."""
+    """Return the fields that every reply to a pop must have."""
     return {
         "popTime": str(popped_ms),
         "invisibleTime": str(invisible_ms),
@@ -431,7 +422,6 @@ def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
 
 
 def _failed(pop: WaitingPop, error: Exception) -> Command:
-    """The answer to a pop in which something of the broker failed."""
     refusal = failure(_WHAT, error)
     return refusal.reply_to(pop.command)
 
@@ -441,7 +431,7 @@ def _notice(has_message: bool) -> dict[str, str]:
 
 
 def _with_times(record: bytes, times: int) -> bytes:
-    """A record that says how often it was consumed before, besides what it says itself."""
+    """Add to the number of times that a record says it was consumed before."""
     if not times or not record:
         return record
     stored = saturated_int32(int.from_bytes(record[_TIMES_AT:_TIMES_END], "big", signed=True))

@@ -1,9 +1,9 @@
-"""A client's pop (200050) or its question whether there is something to pop (200054), read."""
+"""Reads a client's pop (200050), notification (200054) or peek (200052)."""
 
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_HOLD_SECONDS
+from broker.limits import MAX_HOLD_S
 from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_INVISIBLE_MS, MAX_MESSAGES
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.request import filter_of
@@ -17,19 +17,17 @@ _FROM_END: Final = 1
 
 
 class PopRequest(NamedTuple):
-    """What a pop asks for.
+    """A checked request.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
         queue_id: the queue, or -1 for any.
-        max_messages: how many at most.
-        invisible_ms: how long the messages are the client's; 0 when it only asks.
-        hold_seconds: how long to wait for a message; 0 for not at all.
-        from_end: whether a new group begins with the messages to come.
-        wanted: which messages; None when the group's heartbeats say which.
-        is_ordered: whether it waits until all that the group has of the queue is acknowledged.
-        attempt_id: the same when a client asks again because it lost the answer.
+        invisible_ms: how long the messages are the client's; 0 for a notification or a peek.
+        hold_s: how long to wait for a message; 0 for not at all.
+        from_end: whether a new group begins with later messages.
+        wanted: None for the subscription in the group's heartbeats.
+        is_ordered: whether it waits until all messages that the group has of the queue are
+            acknowledged.
+        attempt_id: the same if a client repeats a request because it lost the answer.
     """
 
     group: str
@@ -37,7 +35,7 @@ class PopRequest(NamedTuple):
     queue_id: int
     max_messages: int
     invisible_ms: int
-    hold_seconds: float
+    hold_s: float
     from_end: bool
     wanted: MessageFilter | None
     is_ordered: bool
@@ -47,10 +45,8 @@ class PopRequest(NamedTuple):
 def read_pop(command: Command) -> PopRequest:
     """Read a pop.
 
-    Raises:
-        FieldMissing: a field it must have is missing or no number.
-        RequestRefused: (1) too many messages, or a filter of another kind, (23) a filter that
-            cannot be read, (29) a bad group name or time.
+    Raises RequestRefused: (1) too many messages, or a filter of another kind, (23) a filter that
+    cannot be read, (29) a bad group name or time.
     """
     wanted = command.int32("maxMsgNums")
     if not 1 <= wanted <= MAX_MESSAGES:
@@ -68,13 +64,13 @@ def read_pop(command: Command) -> PopRequest:
 
 
 def read_peek(command: Command) -> PopRequest:
-    """Read a look at what is to come. Raises as `read_pop`."""
+    """Read a peek. Raises as `read_pop`."""
     most = min(max(command.int32("maxMsgNums"), 1), MAX_MESSAGES)
     return read_notice(command)._replace(max_messages=most)
 
 
 def read_invisible_ms(command: Command) -> int:
-    """For how long messages are not given again. Raises FieldMissing, RequestRefused (29)."""
+    """Read for how long messages are not given again. Raises FieldMissing, RequestRefused (29)."""
     invisible_ms = command.integer("invisibleTime")
     if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
         raise RequestRefused.invalid(f"invisibleTime {invisible_ms}: 1 to {MAX_INVISIBLE_MS} ms")
@@ -82,7 +78,7 @@ def read_invisible_ms(command: Command) -> int:
 
 
 def read_notice(command: Command) -> PopRequest:
-    """Read a question. Raises as `read_pop`."""
+    """Read a notification. Raises as `read_pop`."""
     group, topic = command.name("consumerGroup"), command.name("topic")
     check_group_name(group)  # it is kept while the request waits
     attempt_id = command.fields.get("attemptId", "")
@@ -96,7 +92,7 @@ def read_notice(command: Command) -> PopRequest:
         command.int32("queueId"),
         1,
         0,
-        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_SECONDS),
+        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_S),
         False,
         None,
         command.fields.get("order", "") == "true",

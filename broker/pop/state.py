@@ -1,8 +1,9 @@
-"""What groups have popped: which messages are with consumers, until when, and how often they were.
+"""Popped messages: until when consumers have them, and how often they were given.
 
 RocketMQ stores a check-point message for each pop, and a copy of each message that was not
-acknowledged. Here a message that is given again is the same one, at its old place, and that it is
-out is a row of the state. So a new leader knows all that the old one has given and taken back.
+acknowledged. Here a message that is given again stays at its place, and the state has a row for it
+while it is in flight. So a new leader knows all that the old one has given, and what was
+acknowledged.
 """
 
 from collections.abc import Iterator
@@ -17,16 +18,16 @@ QueueKey: TypeAlias = tuple[str, str, int]
 
 
 class InFlight(NamedTuple):
-    """A message that was given out and is not acknowledged. Times are milliseconds since 1970.
+    """A message that was given and is not acknowledged. Times are milliseconds since 1970.
 
     Attributes:
-        popped_ms: when it was given, or hidden longer; its handle says so.
-        visible_ms: when it is given again. 0 when it was acknowledged in order, but a message
-            before it was not: it comes again with that one.
+        popped_ms: when it was given, or hidden longer; part of its handle.
+        visible_ms: when it is given again. 0 if it was acknowledged in order, but an earlier
+            message was not: it is given again with that one.
         times: how often it was given.
         is_ordered: whether it was given in order.
         behind: how often it was given again behind another message, in order. Nobody can have
-            consumed it then, so it must not become a dead letter for that.
+            consumed it then, so it does not count towards dead letters.
     """
 
     popped_ms: int
@@ -37,16 +38,14 @@ class InFlight(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it only waits for the acknowledgement of a message before it."""
+        """Whether it only waits for the acknowledgement of an earlier message."""
         return not self.visible_ms
 
 
 class PopStep(NamedTuple):
-    """Something became of a message that a group pops.
+    """A step in the life of a popped message.
 
     Attributes:
-        key: the queue of the group.
-        offset: of the message.
         event: "given", "acknowledged", "hidden" or "buried".
         popped_ms: when it was given.
         visible_ms: when it is given again; None if it is not.
@@ -61,11 +60,11 @@ class PopStep(NamedTuple):
 
 @dataclass(slots=True)
 class PopQueue:
-    """A queue, as a group pops from it.
+    """A queue from which a group pops.
 
     Attributes:
         next_offset: the first message that was never given.
-        in_flight: by offset, rising: what is out.
+        in_flight: messages in flight by offset, ascending.
         attempt_id: of the last pop in order; a client that repeats it lost the answer.
     """
 
@@ -78,26 +77,26 @@ class PopQueue:
 
     @property
     def done_offset(self) -> int:
-        """All messages before it are acknowledged."""
+        """The offset before which all messages are acknowledged."""
         return next(iter(self.in_flight), self.next_offset)
 
 
 @dataclass(slots=True)
 class Pops:
-    """All queues that groups pop from. Only folds change it.
+    """All queues from which groups pop. Only the fold changes it.
 
     Attributes:
         queues: by group, topic and queue.
-        in_flight_count: how many messages are out.
+        in_flight_count: messages in flight of all queues.
     """
 
     queues: Belongings[QueueKey, PopQueue] = field(default_factory=Belongings)
     in_flight_count: int = 0
 
     def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
-        """A message is acknowledged, if it was given last at `popped_ms`.
+        """Acknowledge a message, if it was last given at `popped_ms`.
 
-        What was given in order is done when everything before it is.
+        A message given in order is done when all earlier ones are.
         """
         queue = self._given(key, offset, popped_ms)
         if queue is None:
@@ -110,7 +109,7 @@ class Pops:
         return True
 
     def bury(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
-        """A message is not given again, if it was given last at `popped_ms`."""
+        """Remove a message from those in flight, if it was last given at `popped_ms`."""
         queue = self._given(key, offset, popped_ms)
         if queue is None:
             return False
@@ -120,7 +119,7 @@ class Pops:
     def hide(
         self, key: QueueKey, offset: int, popped_ms: int, hidden_ms: int, visible_ms: int
     ) -> bool:
-        """A message is given again at another time, if it was given last at `popped_ms`."""
+        """Change when a message is given again, if it was last given at `popped_ms`."""
         queue = self._given(key, offset, popped_ms)
         if queue is None or queue.in_flight[offset].is_settled:
             return False
@@ -129,19 +128,20 @@ class Pops:
         return True
 
     def flight(self, key: QueueKey, offset: int) -> InFlight | None:
-        """How a message is out, if it is."""
         queue = self.queues.get(key)
         return None if queue is None else queue.in_flight.get(offset)
 
     def _given(self, key: QueueKey, offset: int, popped_ms: int) -> PopQueue | None:
-        """The queue of a message, to be changed, if it was given last at `popped_ms` and is out."""
+        """Return the queue of a message, to be changed, if the message was last given at
+        `popped_ms`.
+        """
         flight = self.flight(key, offset)
         if flight is None or flight.popped_ms != popped_ms:
             return None
         return self.queues.changing(key)
 
     def _end(self, queue: PopQueue, offset: int) -> None:
-        """A message is done, and with it those behind that waited for it."""
+        """Remove a message, and later ones that waited for it."""
         in_flight = queue.in_flight
         del in_flight[offset]
         self.in_flight_count -= 1
@@ -150,7 +150,6 @@ class Pops:
             self.in_flight_count -= 1
 
     def drop(self, key: QueueKey) -> None:
-        """Forget a queue."""
         queue = self.queues.pop(key, None)
         if queue is not None:
             self.in_flight_count -= len(queue.in_flight)
@@ -167,7 +166,7 @@ def _group_deleted(pops: Pops, deletion: Deletion) -> None:
 
 
 def _left(pops: Pops, queues: list[PopQueue]) -> None:
-    """Queues go, with what is out of them."""
+    """Subtract the messages in flight of dropped queues."""
     pops.in_flight_count -= sum([len(queue.in_flight) for queue in queues])
 
 

@@ -1,4 +1,4 @@
-"""Messages that are out and cannot be given again: those that failed too often become dead letters,
+"""Messages in flight that cannot be given again: those that failed too often become dead letters,
 and those that retention has dropped are forgotten.
 """
 
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 _WHAT: Final = "a dead letter of a group that pops"
 
-# Dead letters on their way; the others follow with the next pops. As many messages of 4 MiB as the
-# log takes at once.
+# Dead letters in flight; the others follow with the next pops. The log accepts as many messages of
+# 4 MiB at once.
 MAX_UNDER_WAY: Final = 64
 
 
 class UndeliverableMessages:
-    """Takes them out of the pops."""
+    """Removes them from those in flight."""
 
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
@@ -46,11 +46,9 @@ class UndeliverableMessages:
         self._under_way: set[tuple[QueueKey, int]] = set()  # a new set for each term
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was on its way is applied or gone."""
         self._under_way = set()
 
     def take(self, found: list[Undeliverable]) -> None:
-        """Take some, and empty the list."""
         for one in found:
             place = one.key, one.offset
             if place in self._under_way:
@@ -76,7 +74,7 @@ class UndeliverableMessages:
             _group, topic, queue_id = one.key
             units = self._reader.units(topic, queue_id, one.offset, 1)
             if not units:
-                return  # retention was faster; it is forgotten with the next pop
+                return  # retention has dropped it meanwhile; the next pop forgets it
             stand_in = StandIn(BuryPopped(message), AckPopped([message]))
             self._copies.attempt(
                 _WHAT,

@@ -1,6 +1,7 @@
 """Pops that wait for a message, by topic and group."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from broker.pop.limits import MAX_WAITING_A_CLIENT
@@ -9,37 +10,27 @@ from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
 from remoting.wire.command import Command
 
-# Whose time is over, in one step.
+# Expired pops that one step takes.
 _POPS_A_STEP: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class WaitingPop:
-    """One that waits.
+    """A pop that waits.
 
     Attributes:
-        origin: the client.
-        command: the request, as far as its reply needs it.
-        request: the same, read.
+        command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
     """
 
-    __slots__ = ("command", "deadline", "origin", "request")
-
-    def __init__(
-        self, origin: Origin, command: Command, request: PopRequest, deadline: float
-    ) -> None:
-        self.origin = origin
-        self.command = command
-        self.request = request
-        self.deadline = deadline
+    origin: Origin
+    command: Command
+    request: PopRequest
+    deadline: float
 
 
 class WaitingPops:
-    """All that wait.
-
-    Args:
-        limit: how many may.
-    """
+    """The waiting pops, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -53,43 +44,37 @@ class WaitingPops:
         return self._count
 
     def has_room(self, origin: Origin) -> bool:
-        """Whether another pop of a client may wait, by the limits of all and of each client."""
+        """Return whether another pop of a client may wait, by the limits of all and of
+        each client.
+        """
         of_client = len(self._by_origin.get(origin, ()))
         return self._count < self._limit and of_client < MAX_WAITING_A_CLIENT
 
     def add(self, pop: WaitingPop) -> None:
-        """Let a pop wait. The caller looks at `has_room` first."""
+        """Add a pop. Callers check `has_room` first."""
         groups = self._waiting.setdefault(pop.request.topic, {})
         groups.setdefault(pop.request.group, {})[pop] = None
         self._by_origin.setdefault(pop.origin, {})[pop] = None
         self._count += 1
         self._ends.add(pop.deadline, pop, self._count)
 
-    def topics(self) -> Iterable[str]:
-        """The topics that something waits for."""
-        return self._waiting
-
     def groups(self, topic: str) -> Iterable[str]:
-        """The groups that wait for a topic."""
         return self._waiting.get(topic, ())
 
     def of(self, group: str, topic: str) -> list[WaitingPop]:
-        """Those of a group that wait for a topic, in the order in which they came."""
+        """Return the waiting pops of a group and topic, the oldest first."""
         return list(self._waiting.get(topic, {}).get(group, ()))
 
     def count(self, group: str, topic: str) -> int:
-        """How many."""
         return len(self._waiting.get(topic, {}).get(group, ()))
 
     def take_expired(self, now: float) -> list[WaitingPop]:
-        """A few of those whose time is over; empty when there is none."""
         expired = self._ends.take(now)
         for pop in expired:
             self.remove(pop)
         return expired
 
     def take_all(self) -> list[WaitingPop]:
-        """Everything."""
         taken = [pop for waiting in self._by_origin.values() for pop in waiting]
         self._waiting, self._by_origin = {}, {}
         self._ends.clear()
@@ -97,7 +82,7 @@ class WaitingPops:
         return taken
 
     def take_topic(self, topic: str) -> Iterator[WaitingPop]:
-        """Those that wait for a topic, one by one; what comes or goes meanwhile does no harm."""
+        """Yield the waiting pops of a topic. Pops may be added or removed between steps."""
         for waiting in list(self._waiting.get(topic, {}).values()):
             for pop in list(waiting):
                 if self.waits(pop):
@@ -105,12 +90,10 @@ class WaitingPops:
                     yield pop
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone, and its pops with it."""
         for pop in list(self._by_origin.get(origin, ())):
             self.remove(pop)
 
     def remove(self, pop: WaitingPop) -> None:
-        """It waits no more."""
         request = pop.request
         groups = self._waiting[request.topic]
         del groups[request.group][pop]
@@ -125,5 +108,4 @@ class WaitingPops:
         self._count -= 1
 
     def waits(self, pop: WaitingPop) -> bool:
-        """Whether it was not answered, dropped or removed meanwhile."""
         return pop in self._by_origin.get(pop.origin, ())

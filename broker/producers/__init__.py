@@ -1,1 +1,1 @@
-"""The present members of producer groups, as they say themselves."""
+"""The connected members of producer groups."""

@@ -1,4 +1,4 @@
-"""Members of producer groups. Heartbeats enter them, see `broker.consumers`."""
+"""Members of producer groups. `broker.consumers` registers them by their heartbeats."""
 
 from broker.producers.members import PRODUCERS
 from broker.producers.processor import ProducerProcessor
@@ -8,7 +8,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     producers = parts[PRODUCERS]
     processor = ProducerProcessor(parts)
     return Service(

@@ -1,8 +1,7 @@
-"""The members of each producer group, as heartbeats told, one record a connection.
+"""The members of each producer group, one record per connection, as their heartbeats say.
 
-Kept on the leader only and in memory, like the members of consumer groups. A producer is needed
-when it leaves a transaction open: any member of its group may be asked how it ends. Source:
-RocketMQ's ProducerManager.
+Only the leader has them, in memory, like the members of consumer groups. Any member of a group may
+be asked how a transaction of the group ends. Source: RocketMQ's ProducerManager.
 """
 
 from collections import OrderedDict
@@ -16,13 +15,9 @@ from broker.serving.parts import Shared
 
 @dataclass(slots=True)
 class Producer:
-    """One connection that sends for a group.
+    """A connection that sends for a group.
 
-    Attributes:
-        client_id: its name.
-        last_heartbeat: seconds on the monotonic clock.
-        language: from its header.
-        version: from its header.
+    `last_heartbeat`: seconds on the monotonic clock.
     """
 
     client_id: str
@@ -32,23 +27,21 @@ class Producer:
 
 
 class Producers:
-    """All groups' members."""
+    """The members of all groups."""
 
     def __init__(self) -> None:
         self._groups: dict[str, OrderedDict[Origin, Producer]] = {}
         self._memberships = Memberships()
         self._clients: dict[str, Origin] = {}
-        self._client_ids: dict[Origin, str] = {}  # the last one that a connection has said
+        self._client_ids: dict[Origin, str] = {}  # the last one of each connection
 
     def __len__(self) -> int:
         return len(self._memberships)
 
     def is_member(self, origin: Origin, group: str) -> bool:
-        """Whether a connection is registered for a group."""
         return (origin, group) in self._memberships
 
     def register(self, origin: Origin, group: str, member: Producer) -> None:
-        """Note a heartbeat for one group."""
         self._groups.setdefault(group, OrderedDict())[origin] = member
         self._memberships.put(origin, group, member.last_heartbeat)
         if self._client_ids.get(origin) != member.client_id:
@@ -57,7 +50,6 @@ class Producers:
         self._clients[member.client_id] = origin
 
     def unregister(self, origin: Origin, group: str) -> None:
-        """A connection leaves a group."""
         if not self.is_member(origin, group):
             return
         del self._groups[group][origin]
@@ -67,27 +59,24 @@ class Producers:
             self._forget_client(origin)
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         for group in list(self._memberships.groups(origin)):
             self.unregister(origin, group)
 
     def expire(self, now: float) -> bool:
-        """Drop a few members that have been silent too long; whether there were any."""
+        """Drop a few members that have been silent too long; return whether there were any."""
         silent = self._memberships.silent(now)
         for origin, group in silent:
             self.unregister(origin, group)
         return bool(silent)
 
     def members(self, group: str) -> dict[Origin, Producer]:
-        """A group's members, by connection."""
         return self._groups.get(group, {})
 
     def groups(self) -> list[str]:
-        """The groups that have members."""
         return sorted(self._groups)
 
     def any_of(self, group: str) -> Origin | None:
-        """A member of a group to ask something, another one each time; None when there is none."""
+        """Return a member of a group to ask, another one each time; None if there is none."""
         members = self._groups.get(group, OrderedDict())
         for origin in members:
             if not origin.is_closed:
@@ -96,21 +85,18 @@ class Producers:
         return None
 
     def client(self, client_id: str) -> Origin | None:
-        """The connection of a client that produces for any group."""
         return self._clients.get(client_id)
 
     def group_count(self, origin: Origin) -> int:
-        """For how many groups a connection produces."""
         return len(self._memberships.groups(origin))
 
     def _forget_client(self, origin: Origin) -> None:
-        """A connection has another client id, or produces for no group any more."""
+        """Forget the client id of a connection that has another one, or has left its last group."""
         client_id = self._client_ids.pop(origin, None)
         if client_id is not None and self._clients.get(client_id) is origin:
             del self._clients[client_id]
 
     def clear(self) -> None:
-        """Forget all members."""
         self._clients.clear()
         self._client_ids.clear()
         self._groups.clear()

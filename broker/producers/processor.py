@@ -1,4 +1,4 @@
-"""Answers what operators ask about producers (204, 328).
+"""Answers operators' requests about producers (204, 328).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
@@ -15,12 +15,12 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
-# In one answer.
+# Producers in one answer.
 _MAX_TOLD: Final = 10_000
 
 
 class ProducerProcessor:
-    """Tells which producers are connected."""
+    """Lists the connected producers."""
 
     def __init__(self, parts: Parts) -> None:
         self._producers = parts[PRODUCERS]
@@ -29,12 +29,7 @@ class ProducerProcessor:
         self._work = parts.work
 
     def connections(self, _origin: Origin, command: Command) -> Steps:
-        """The members of one group (204).
-
-        Raises:
-            FieldMissing: the group is not named.
-            RequestRefused (1): it has no member.
-        """
+        """List the members of one group (204). Raises RequestRefused (1): it has no member."""
         group = command.name("producerGroup")
         members = self._producers.members(group)
         if not members:
@@ -47,7 +42,7 @@ class ProducerProcessor:
         return command.reply(body=body.encode())
 
     def all_producers(self, _origin: Origin, command: Command) -> Steps:
-        """The members of all groups (328)."""
+        """List the members of all groups (328)."""
         told: list[str] = []
         left = _MAX_TOLD
         for group in self._producers.groups():
@@ -63,11 +58,9 @@ class ProducerProcessor:
         return command.reply(body=f'{{"data":{{{",".join(told)}}}}}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         self._producers.drop(origin)
 
     def expire(self) -> None:
-        """Drop members that have been silent for too long."""
         self._work.begin("dropping silent producers", self._expiring(self._clock()))
 
     def _expiring(self, now: float) -> Iterator[None]:

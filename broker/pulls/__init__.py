@@ -1,1 +1,1 @@
-"""Pulls: messages for consumers, at once or when they come."""
+"""Pulls: messages for consumers, at once or when they arrive."""

@@ -10,7 +10,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     held, pulled = parts[HELD_PULLS], parts[PULLED_OFFSETS]
 
     def end_term(refusal: RequestRefused) -> None:

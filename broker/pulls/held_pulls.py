@@ -1,6 +1,7 @@
 """Pulls that wait for a message: RocketMQ's long polling, without a task or an event for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from broker.pulls.request import PullRequest
@@ -9,46 +10,39 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.wire.command import Command
 
-# Pulls that are looked at or answered in one step; an answer takes about 60 microseconds.
+# Pulls that are examined or answered in one step; an answer takes about 60 microseconds.
 PULLS_A_STEP: Final = 16
 
-# One client asks once for each of its queues; a topic has 1024 at most. One that asks for more must
-# leave room for others, and its end must not take long.
+# A client pulls each of its queues once; a topic has 1024 at most. A client with more pulls must
+# leave room for others, and its disconnection must not take long.
 MAX_HELD_PULLS_A_CLIENT: Final = 10_000
 
-# Tags of one pull that are not counted apart; most consumers have fewer.
+# The hashes of so many tags take as much memory as a pull; most consumers have fewer tags.
 _CODES_PER_WEIGHT: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class HeldPull:
-    """One pull that waits.
+    """A pull that waits.
 
     Attributes:
-        origin: the client.
-        command: the request, as far as its reply needs it.
-        request: the same, read.
+        command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
-        weight: as how many pulls it counts. The hashes of some tags take as much memory as a pull.
     """
 
-    __slots__ = ("command", "deadline", "origin", "request", "weight")
+    origin: Origin
+    command: Command
+    request: PullRequest
+    deadline: float
 
-    def __init__(
-        self, origin: Origin, command: Command, request: PullRequest, deadline: float
-    ) -> None:
-        self.origin = origin
-        self.command = command
-        self.request = request
-        self.deadline = deadline
-        self.weight = 1 + len(request.wanted.codes or ()) // _CODES_PER_WEIGHT
+    @property
+    def weight(self) -> int:
+        """How many pulls it counts as."""
+        return 1 + len(self.request.wanted.codes or ()) // _CODES_PER_WEIGHT
 
 
 class HeldPulls:
-    """The waiting pulls by queue, with their deadlines.
-
-    Args:
-        limit: how many may wait.
-    """
+    """The waiting pulls by queue, with their deadlines."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -62,20 +56,18 @@ class HeldPulls:
         return self._count
 
     def all(self) -> list[HeldPull]:
-        """All waiting pulls."""
         return [held for waiting in self._by_origin.values() for held in waiting]
 
     def of_queue(self, topic: str, queue_id: int) -> list[HeldPull]:
-        """The pulls that wait for a message of a queue."""
         return list(self._by_queue.get((topic, queue_id), ()))
 
     def has_room(self, held: HeldPull) -> bool:
-        """Whether the pull may wait, by the limits of waiting pulls, of all and of its client."""
+        """Return whether the pull may wait, by the limits of all pulls and of its client."""
         of_client = len(self._by_origin.get(held.origin, ()))
         return self._weight + held.weight <= self._limit and of_client < MAX_HELD_PULLS_A_CLIENT
 
     def add(self, held: HeldPull) -> None:
-        """Let a pull wait. The caller looks at `has_room` first."""
+        """Add a pull. Callers check `has_room` first."""
         key = (held.request.topic, held.request.queue_id)
         self._by_queue.setdefault(key, {})[held] = None
         self._by_origin.setdefault(held.origin, {})[held] = None
@@ -86,20 +78,18 @@ class HeldPulls:
     def take(
         self, waiting: Sequence[HeldPull], wanted: Callable[[HeldPull], bool]
     ) -> Iterator[list[HeldPull]]:
-        """Look at pulls, a few at a time; take those that are wanted and still wait.
+        """Examine pulls a few at a time; take those that are wanted and still wait.
 
-        Pulls may come and go between two steps.
+        Pulls may be added or removed between steps.
         """
         for at in range(0, len(waiting), PULLS_A_STEP):
             few = waiting[at : at + PULLS_A_STEP]
             yield self._take([held for held in few if self._waits(held) and wanted(held)])
 
     def take_expired(self, now: float) -> list[HeldPull]:
-        """A few pulls whose time is over; empty when there is none."""
         return self._take(self._ends.take(now))
 
     def take_all(self) -> list[HeldPull]:
-        """All pulls."""
         taken = self.all()
         self._by_queue, self._by_origin = {}, {}
         self._ends.clear()
@@ -107,7 +97,6 @@ class HeldPulls:
         return taken
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone, and its pulls with it."""
         self._take(list(self._by_origin.get(origin, ())))
 
     def _waits(self, held: HeldPull) -> bool:

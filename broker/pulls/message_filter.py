@@ -1,8 +1,8 @@
-"""What a pull wants of its queue: messages with certain tags, or those that meet a condition.
+"""Which messages a pull wants: those with certain tags, or those that meet a condition.
 
-Tags are "*", or tags separated by "||". The broker compares hashes, and clients compare tags.
+Tags are "*", or tags separated by "||". The broker compares hashes, and clients compare tags. The
+hashes are computed here from the expression, because C++ clients send wrong ones.
 
-The hashes are computed here from the expression, because the ones C++ clients send are wrong.
 Source: RocketMQ's FilterAPI and ExpressionMessageFilter.
 """
 
@@ -18,36 +18,34 @@ from remoting.wire.codes import ResponseCode
 
 ALL_TAGS: Final = "*"
 
-# Each is hashed and kept with every held pull.
+# Each is hashed, and kept with every held pull.
 MAX_TAGS: Final = 256
 
 # Bounds the work before the tags are counted: 256 tags of 60 characters.
 MAX_EXPRESSION_CHARACTERS: Final = 16 * 1024
 
-# Consumers repeat their expression with every pull; expressions are few, and most are short. Those
-# that are longer are read again each time, so that remembering takes 4 MiB at most.
+# Consumers repeat their expression with every pull; expressions are few, and most are short. Longer
+# ones are read again each time, so that the cache takes 4 MiB at most.
 _REMEMBERED_FILTERS: Final = 4096
 _REMEMBERED_CHARACTERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages a consumer wants.
+    """The messages that a consumer wants.
 
     Attributes:
-        codes: the wanted hashes of tags; None wants every message.
-        condition: what a message's properties must meet as well, or None.
+        codes: hashes of the wanted tags; None for all messages.
+        condition: on the properties of messages, in addition.
     """
 
     codes: frozenset[int] | None = None
     condition: Condition | None = None
 
     def wants(self, tags_code: int) -> bool:
-        """Whether a message with this hash is wanted."""
         return self.codes is None or tags_code in self.codes
 
     def wants_any(self, tags_codes: Collection[int]) -> bool:
-        """Whether one of these is wanted."""
         return self.codes is None or not self.codes.isdisjoint(tags_codes)
 
 
@@ -55,10 +53,9 @@ ALL_MESSAGES: Final = MessageFilter()
 
 
 def tag_filter(expression: str) -> MessageFilter:
-    """The filter of an expression.
+    """Return the filter of a tag expression.
 
-    Raises:
-        RequestRefused (23): it is too long, has too many tags, or none although it is not empty.
+    Raises RequestRefused (23): it is too long, has too many tags, or is not empty and has none.
     """
     if len(expression) <= _REMEMBERED_CHARACTERS:
         return _remembered(expression)
@@ -71,7 +68,7 @@ def tag_filter(expression: str) -> MessageFilter:
 
 
 def sql_filter(expression: str) -> MessageFilter:
-    """The filter of an SQL92 condition. Raises RequestRefused (23): it cannot be read."""
+    """Return the filter of an SQL92 condition. Raises RequestRefused (23): it cannot be read."""
     return MessageFilter(condition=condition(expression))
 
 

@@ -1,4 +1,4 @@
-"""Answers pulls (11, 361), at once or when a message comes.
+"""Answers pulls (11, 361), at once or when a message arrives.
 
 Source: RocketMQ's PullMessageProcessor and PullRequestHoldService.
 """
@@ -13,7 +13,7 @@ from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
 from broker.formats.state import FORMATS
 from broker.groups.state import GROUPS
-from broker.limits import MAX_HOLD_SECONDS
+from broker.limits import MAX_HOLD_S
 from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.folded import Arrivals, Folded
 from broker.log.one_by_one import failure
@@ -38,7 +38,7 @@ from remoting.net.answering import answer_each
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# The broker id that clients are to ask next: always the leader.
+# The broker id that clients pull from next: always the leader.
 _ASK_LEADER: Final = "0"
 
 _CODES: Final = {
@@ -50,12 +50,12 @@ _CODES: Final = {
 }
 
 
-# A pull that waits no longer, and what has just come to its queue, if that is why.
+# A pull that waits no longer, and new messages of its queue, if they are the reason.
 _Woken: TypeAlias = tuple[HeldPull, Arrivals | None]
 
 
 class PullProcessor:
-    """Reads messages for consumers and lets pulls wait."""
+    """Reads messages for consumers, and lets pulls wait."""
 
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
@@ -77,19 +77,17 @@ class PullProcessor:
         self._work = parts.work
         self._commits_offsets = True
         self._resets_seen = 0
-        # Resets whose end is on its way, and where they have moved the group.
+        # Resets whose end is in flight, with the offset that the group was reset to.
         self._ending: dict[tuple[str, str, int], int] = {}
 
     def pull(self, origin: Origin, command: Command) -> Command | None:
         """Answer a pull, or let it wait for a message.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) a filter of an unknown kind, (2) too many wait, (16) not readable,
-                (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
-                is not known yet, (29) no such queue.
+        Raises RequestRefused: (1) a filter of an unknown kind, (2) too many wait, (16) not
+        readable, (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
+        is not known yet, (29) no such queue.
         """
-        request = read_pull_request(command, MAX_HOLD_SECONDS)
+        request = read_pull_request(command, MAX_HOLD_S)
         self._check(request)
         if (moved_to := self._moved_to(origin, request)) is not None:
             return self._moved(command, request, moved_to)
@@ -98,21 +96,21 @@ class PullProcessor:
         self._pulled.note(request)
         self._commit(origin, request)
         end = self._reader.end(request.topic, request.queue_id)
-        if request.offset != end or not request.hold_seconds:
+        if request.offset != end or not request.hold_s:
             if not origin.is_behind:
                 return self._answer(origin, command, request)
             self._answer_when_taken(origin, command, request)
             return None
-        held = HeldPull(
-            origin, command.without_content(), request, self._clock() + request.hold_seconds
-        )
+        held = HeldPull(origin, command.without_content(), request, self._clock() + request.hold_s)
         if not self._held.has_room(held):
             raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)
         return None
 
     def wake(self, folded: Folded) -> None:
-        """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
+        """Answer pulls that want one of the new messages, or whose group was reset, or whose topic
+        was deleted.
+        """
         if self._resets_seen != self._offsets.resets_made:
             self._resets_seen = self._offsets.resets_made
             self._generations.moved()
@@ -150,7 +148,6 @@ class PullProcessor:
             yield
 
     def expire(self) -> None:
-        """Answer the pulls whose time is over."""
         self._work.begin("answering pulls whose time is over", self._expiring())
 
     def _expiring(self) -> Iterator[None]:
@@ -159,22 +156,21 @@ class PullProcessor:
             yield
 
     def commit_no_more(self) -> None:
-        """Let pulls bring nothing new into the log: this member is about to end."""
+        """Stop committing offsets of pulls: this member is about to end."""
         self._commits_offsets = False
 
     def end_term(self, _refusal: RequestRefused) -> None:
-        """Have every waiting pull asked again: another member leads, or soon will.
+        """Have clients repeat all waiting pulls: another member leads, or soon will.
 
-        After 14, which other requests are answered with, a client pauses for up to three seconds.
+        After 14, the answer to other requests, a client pauses for up to three seconds.
         """
         self._work.each("pulls that are asked again", self._held.take_all(), _ask_again)
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self._held.drop(origin)
 
     def _answer_all(self, pulls: Sequence[_Woken]) -> None:
-        """Answer with what is there now, whatever that is. Answers to one client go together."""
+        """Answer with the messages there are now. Answers to one client are sent together."""
         by_origin: dict[Origin, list[_Woken]] = {}
         for woken in pulls:
             by_origin.setdefault(woken[0].origin, []).append(woken)
@@ -188,7 +184,9 @@ class PullProcessor:
                 origin.write_gathered()
 
     def _still_waits(self, held: HeldPull) -> bool:
-        """As `_waits_on`; a pull for which that fails is answered."""
+        """Return whether a pull should keep waiting as `_waits_on`; if that raises, the pull is
+        answered.
+        """
         try:
             return self._waits_on(held)
         except Exception as error:
@@ -196,7 +194,9 @@ class PullProcessor:
             return False
 
     def _waits_on(self, held: HeldPull) -> bool:
-        """Messages came: whether a pull goes on waiting, as its condition wants none of them."""
+        """Return whether the pull should keep waiting: its condition matches none of the new
+        messages.
+        """
         request = held.request
         if request.wanted.condition is None:
             return False
@@ -214,16 +214,15 @@ class PullProcessor:
         request: PullRequest,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many.
-
-        `arrivals`: what has just come to the queue.
+        """Answer as fast as the client reads: an answer has 256 KiB, and a client may send many
+        pulls.
         """
         if origin.is_behind:
-            arrivals = None  # until it has read, they would take memory
+            arrivals = None  # they would take memory until the client has read
 
         def answer(_origin: Origin, command: Command) -> Command:
             try:
-                self._check(request)  # again, as it has waited
+                self._check(request)  # again, after waiting
                 if (moved_to := self._moved_to(origin, request)) is not None:
                     return self._moved(command, request, moved_to)
                 return self._answer(origin, command, request, arrivals)
@@ -242,7 +241,6 @@ class PullProcessor:
         request: PullRequest,
         arrivals: Arrivals | None = None,
     ) -> Command:
-        """The answer, of what is there now."""
         began = self._clock()
         found = None
         if arrivals is not None and arrivals.first_offset == request.offset:
@@ -261,7 +259,7 @@ class PullProcessor:
         return _reply(command, found)
 
     def _moved_to(self, origin: Origin, request: PullRequest) -> int | None:
-        """Where an operator has moved the group, if the client does not know of it yet."""
+        """Return the offset that the group was reset to, if the client does not know it yet."""
         key = request.key
         if not self._generations.is_open(key):
             return None
@@ -270,7 +268,7 @@ class PullProcessor:
         if moved_to is None or self._ending.get(key) == moved_to:
             if has_joined or not self._may_commit(origin, request):
                 return None
-            moved_to = self._offsets.committed(*key)  # the group reads on already
+            moved_to = self._offsets.committed(*key)  # other members have joined already
         elif has_joined:
             self._end_reset(key, moved_to)
             return None
@@ -279,7 +277,7 @@ class PullProcessor:
         return moved_to
 
     def _moved(self, command: Command, request: PullRequest, offset: int) -> Command:
-        """The reply to a pull of a group that was moved: go on there."""
+        """Reply to a pull of a group that was reset: continue at `offset`."""
         topic, queue_id = request.topic, request.queue_id
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
         return command.reply(
@@ -289,27 +287,27 @@ class PullProcessor:
         )
 
     def _may_commit(self, origin: Origin, request: PullRequest) -> bool:
-        """Whether what a client reads is the progress of its group."""
+        """Return whether the reads of a client are the progress of its group."""
         group = self._consumers.group(request.group)
         if group is None or origin not in group.members:
             return request.commit_offset is not None
         return not self._consumers.is_broadcasting(request.group)
 
     def _end_reset(self, key: tuple[str, str, int], moved_to: int) -> None:
-        """A client reads where its group was moved."""
+        """Propose the end of a reset: a client reads at its offset."""
         self._ending[key] = moved_to
         self._commits.forget(*key)
         is_kept = self._formats.format_version >= INCARNATIONS_VERSION
         end = EndReset(*key, moved_to, self._wall_clock_ms() if is_kept else None)
-        submit_commands(self._log, [end], lambda _refusal: self._ended(key, moved_to))
 
-    def _ended(self, key: tuple[str, str, int], moved_to: int) -> None:
-        """The end of a reset is in the log, or was refused."""
-        if self._ending.get(key) == moved_to:
-            del self._ending[key]
+        def then(_refusal: RequestRefused | None) -> None:
+            if self._ending.get(key) == moved_to:
+                del self._ending[key]
+
+        submit_commands(self._log, [end], then)
 
     def _arrived(self, request: PullRequest, arrivals: Arrivals) -> ReadResult | None:
-        """What has just come to the queue, if it is what the pull wants."""
+        """Return the new messages of the queue, if the pull wants all of them."""
         wanted = request.wanted
         if wanted.condition is not None:
             return None
@@ -328,9 +326,9 @@ class PullProcessor:
         )
 
     def _commit(self, origin: Origin, request: PullRequest) -> None:
-        """Commit the offset that a pull brings along; no client waits for it.
+        """Commit the offset that a pull carries; no client waits for it.
 
-        Only for a group that is known: a pull makes none.
+        A pull does not create its group.
         """
         offset, offsets = request.commit_offset, self._offsets
         if (
@@ -351,18 +349,16 @@ class PullProcessor:
         self._commits.bring(CommittedOffset(*key, offset))
 
     def _check(self, request: PullRequest) -> None:
-        """Raises RequestRefused when the topic or the group cannot be pulled from."""
         self._readable.check(request.group, request.topic, request.queue_id)
 
     def _subscribe(self, request: PullRequest) -> None:
-        """Let a pull without a subscription have the one its group's heartbeats told.
+        """Give a pull without a subscription that of its group's heartbeats.
 
-        A leader that has not heard of it yet, or not of the newest one, sends all messages: the
-        client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
-        leader Java clients would wait for their next heartbeat, up to 30 seconds.
+        A leader that has not received it yet, or has an older one, sends all messages: the client
+        checks their tags anyway. RocketMQ answers 24 or 25, so after a change of leader Java
+        clients would wait up to 30 seconds, until their next heartbeat.
 
-        Raises:
-            RequestRefused (25): the group filters by a condition that is not known yet.
+        Raises RequestRefused (25): the group filters by a condition that is not known yet.
         """
         subscription = self._consumers.subscription(request.group, request.topic)
         if request.is_sql:
@@ -373,7 +369,6 @@ class PullProcessor:
     def _condition_of(
         self, request: PullRequest, subscription: SubscriptionData | None
     ) -> MessageFilter:
-        """The group's condition, from heartbeats or from the log."""
         kept = self._filters.found(request.group, request.topic)
         version = request.subscription_version
         if (
@@ -391,14 +386,14 @@ class PullProcessor:
 
 
 def _ask_again(held: HeldPull) -> None:
-    offset = str(held.request.offset)  # how far the queue goes is for the next leader to tell
+    offset = str(held.request.offset)  # only the next leader knows the queue's end
     fields = _fields(offset, "0", offset)
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
 
 
 def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
-    """All four must be in the reply to a pull, whatever its code."""
+    """Return the four fields that every reply to a pull must have."""
     return {
         "suggestWhichBrokerId": _ASK_LEADER,
         "nextBeginOffset": offset,
@@ -408,7 +403,6 @@ def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
 
 
 def _reply(command: Command, result: ReadResult) -> Command:
-    """The reply to a pull."""
     code, remark = _CODES[result.found]
     return command.reply(
         code,

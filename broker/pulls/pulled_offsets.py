@@ -1,12 +1,11 @@
-"""How far each group has pulled, which is ahead of what it has committed; for operators."""
+"""The offsets that groups have pulled, ahead of what they have committed; for operators."""
 
 from typing import Final
 
 from broker.pulls.request import PullRequest
 from broker.serving.parts import Shared
 
-# Queues of groups that pull at this leader; beyond it all are forgotten, and known again with the
-# next pulls.
+# Of groups that pull from this leader. Beyond it all are forgotten, until the next pulls.
 MAX_QUEUES: Final = 200_000
 
 
@@ -17,17 +16,17 @@ class PulledOffsets:
         self._offsets: dict[tuple[str, str, int], int] = {}
 
     def note(self, request: PullRequest) -> None:
-        """A group pulls."""
         if len(self._offsets) >= MAX_QUEUES:
             self._offsets.clear()
         self._offsets[request.group, request.topic, request.queue_id] = request.offset
 
     def of(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a group has pulled last; None if it has not since this member leads."""
+        """Return the last offset that a group has pulled; None if it has not since this member
+        leads.
+        """
         return self._offsets.get((group, topic, queue_id))
 
     def clear(self) -> None:
-        """Forget all: this member leads no more."""
         self._offsets.clear()
 
 

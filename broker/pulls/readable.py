@@ -13,7 +13,7 @@ from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
 
 
 class Readable:
-    """Judges by the settings of the broker, of topics and of groups."""
+    """Checks the settings of the broker, of topics and of groups."""
 
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
@@ -22,11 +22,10 @@ class Readable:
         self._settings = parts[SETTINGS]
 
     def check(self, group: str, topic: str, queue_id: int | None) -> TopicConfig:
-        """The topic, if the group may read it, and this queue if one is given.
+        """Return the topic, if the group may read it, and this queue if one is given.
 
-        Raises:
-            RequestRefused: (16) not readable, (17) no such topic, (26) no such group, and none is
-                made, (29) no such queue.
+        Raises RequestRefused: (16) not readable, (17) no such topic, (26) no such group, and none
+        is created, (29) no such queue.
         """
         self._settings.check_readable()
         config = self._topics.configs.get(topic)

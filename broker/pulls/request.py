@@ -1,4 +1,4 @@
-"""A client's pull (11, 361), read and checked."""
+"""Reads and checks a client's pull (11, 361)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,20 +23,16 @@ _TAG_EXPRESSIONS: Final = frozenset({"", "TAG", "null"})
 
 @dataclass(slots=True)
 class PullRequest:
-    """What a pull asks for.
+    """A checked pull.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
         offset: the first message wanted.
-        max_messages: how many at most.
-        commit_offset: what the group has consumed up to, or None when it does not say.
-        hold_seconds: how long to wait for a message; 0 for not at all.
-        wanted: which messages; all, as long as it is not known what the group's heartbeats say.
-        has_subscription: whether the pull itself says which.
-        is_sql: whether they say it by an SQL92 condition.
-        subscription_version: of the subscription the client has.
+        commit_offset: the group's progress, if the pull carries it.
+        hold_s: how long to wait for a message; 0 for not at all.
+        wanted: all messages until the subscription in the group's heartbeats is known.
+        has_subscription: whether the pull itself has the subscription.
+        is_sql: whether the subscription is an SQL92 condition.
+        subscription_version: of the client's subscription.
     """
 
     group: str
@@ -45,7 +41,7 @@ class PullRequest:
     offset: int
     max_messages: int
     commit_offset: int | None
-    hold_seconds: float
+    hold_s: float
     wanted: MessageFilter
     has_subscription: bool
     is_sql: bool
@@ -53,17 +49,14 @@ class PullRequest:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """The group, the topic and the queue."""
         return self.group, self.topic, self.queue_id
 
 
-def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
-    """Read a pull.
+def read_pull_request(command: Command, max_hold_s: float) -> PullRequest:
+    """Read and check a pull.
 
-    Raises:
-        FieldMissing: a field it must have is missing or no number.
-        RequestRefused: (1) it wants a filter of another kind, (23) its tags or its condition cannot
-            be read, (29) a bad group name.
+    Raises RequestRefused: (1) a filter of another kind, (23) its tags or its condition cannot be
+    read, (29) a bad group name.
     """
     integer = command.integer
     flag = command.int32("sysFlag")
@@ -89,7 +82,7 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         integer("queueOffset"),
         max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
         commit_offset if commit_offset >= 0 else None,
-        min(max(hold_ms, 0) / 1000, max_hold_seconds),
+        min(max(hold_ms, 0) / 1000, max_hold_s),
         wanted,
         has_subscription,
         is_sql,
@@ -98,14 +91,14 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
 
 
 def filter_of(subscription: SubscriptionData) -> MessageFilter:
-    """The filter of a heartbeat's subscription, from its expression alone."""
+    """Return the filter of a heartbeat's subscription, by its expression alone."""
     if _is_sql(subscription.expression_type):
         return sql_filter(subscription.expression)
     return tag_filter(subscription.expression)
 
 
 def _is_sql(expression_type: str) -> bool:
-    """Raises RequestRefused (1) for anything but tags and SQL92, in RocketMQ's words."""
+    """Raise RequestRefused (1) for anything but tags and SQL92, in RocketMQ's words."""
     if expression_type == SQL92:
         return True
     if expression_type not in _TAG_EXPRESSIONS:

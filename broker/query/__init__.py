@@ -1,1 +1,1 @@
-"""Queries: messages by a key, or by the unique key that each has, and the index that finds them."""
+"""Queries of messages by a key or by their unique key, and the tasks that keep the key index."""

@@ -17,13 +17,12 @@ from remoting.wire.codes import RequestCode
 
 
 def _name_of(time_ms: int) -> str:
-    """As RocketMQ names the files of its index: a time of 17 digits, here of UTC."""
+    """Name a file of the index as RocketMQ does, by a time of 17 digits, here in UTC."""
     begin = datetime.fromtimestamp(time_ms // 1000, UTC)
     return f"{begin:%Y%m%d%H%M%S}{time_ms % 1000:03d}"
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     member, messages = parts[MEMBER], parts.state[MESSAGES]
     index = KeyIndex(os.fspath(parts.config.directory / "index"), _name_of)
     indexing = KeyIndexing(parts.state, member.machine.queues, parts.log, index)

@@ -1,13 +1,13 @@
-"""Puts the keys of applied messages into the index, in the order in which they lie in the log.
+"""Puts the keys of applied messages into the index, in the order of the log.
 
-What is applied is not slowed down by it: the index follows some way behind, and is told by the
-consume queues which of them have grown. So a missing index is made in the same way as the next
-entry of a whole one.
+Applying is not slowed down: the index lags behind, and the consume queues tell which of them have
+grown. So a missing index is rebuilt in the same way as it is extended.
 """
 
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from itertools import chain
+from typing import Final, NamedTuple
 
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
@@ -19,6 +19,7 @@ from broker.messages.record_facts import (
 )
 from broker.messages.state import MESSAGES
 from broker.query.keys import keys_of
+from broker.store.consume_queues import ConsumeQueues
 from broker.store.key_index import KeyIndex
 from dledger import OutsideLog
 
@@ -31,28 +32,8 @@ _UNITS_AT_ONCE: Final = 64
 _RUN_BYTES: Final = 128 * 1024
 
 
-class GrowingQueues(Protocol):
-    """The consume queues. `broker.store.consume_queues.ConsumeQueues` is them."""
-
-    def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message."""
-        ...
-
-    def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
-        """Up to `count` units from offset `first`."""
-        ...
-
-    def take_grown(self) -> set[tuple[str, int]]:
-        """The queues that messages came to since the last call."""
-        ...
-
-    def all_grown(self) -> None:
-        """Have `take_grown` tell all queues."""
-        ...
-
-
 class _Unit(NamedTuple):
-    """A message to index; they are sorted by their places."""
+    """A message to index; sorted by position."""
 
     place: int
     size: int
@@ -60,22 +41,14 @@ class _Unit(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind it."""
         return self.place + self.size
 
 
 class KeyIndexing:
-    """Makes the index of one member.
-
-    Args:
-        state: the applied state.
-        queues: the consume queues.
-        log: the log.
-        index: the index.
-    """
+    """Fills the index of one member."""
 
     def __init__(
-        self, state: BrokerState, queues: GrowingQueues, log: Log, index: KeyIndex
+        self, state: BrokerState, queues: ConsumeQueues, log: Log, index: KeyIndex
     ) -> None:
         self._state = state
         self._messages = state[MESSAGES]
@@ -87,21 +60,21 @@ class KeyIndexing:
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the applied log is not known to be indexed."""
+        """How much of the applied log may not be indexed."""
         return max(0, self._state.log_end - self._index.covered)
 
     @property
     def is_sweeping(self) -> bool:
-        """Whether messages are known that are not indexed."""
+        """Whether a sweep over new messages is under way."""
         return self._sweep is not None
 
     def begin(self) -> None:
-        """The index was opened: go on from where it is, with all queues."""
+        """Continue where the index is after it was opened, with all queues."""
         self._sweep = None
         self._queues.all_grown()
 
     def step(self, units: int) -> bool:
-        """Index up to so many messages; return whether there is more to do. Raises DiskFailed."""
+        """Index up to `units` messages; return whether there is more to do. Raises DiskFailed."""
         if self._sweep is None:
             if self._index.covered >= self._state.log_end:
                 return False
@@ -124,8 +97,10 @@ class KeyIndexing:
         return True
 
     def _grown_units(self) -> Iterator[_Unit | None]:
-        """The messages up to now that are not indexed; None between them where it may pause."""
-        # All messages before it lie in the queues that have grown.
+        """Yield the messages up to now that are not indexed, and None at further points
+        to pause.
+        """
+        # All messages before it are in the queues that have grown.
         end = self._sweep_end = self._state.log_end
         begin = max(self._index.covered, self._messages.kept_position)
         sources = []
@@ -133,26 +108,25 @@ class KeyIndexing:
             source = self._units(topic, queue_id, begin, end)
             first = next(source, None)
             if first is not None:
-                sources.append(_followed(first, source))
+                sources.append(chain((first,), source))
             yield None
         yield from heapq.merge(*sources)
 
     def _units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[_Unit]:
-        """The messages of a queue between two positions of the log."""
         at = self._first(topic, queue_id, begin)
         last = begin - 1
         while units := self._queues.read(topic, queue_id, at, _UNITS_AT_ONCE):
             for place, size, _tag in UNIT.iter_unpack(units):
                 if not last < place < end:
-                    return  # the topic was deleted, and made again
+                    return  # the topic was deleted and created again
                 yield _Unit(place, size, topic)
                 last = place
             at += len(units) // UNIT.size
 
     def _first(self, topic: str, queue_id: int, begin: int) -> int:
-        """The offset of a queue's first message at or behind a position of the log.
+        """Return the offset of a queue's first message at or after a log position.
 
-        Looked for from the end on, where it mostly is.
+        The search starts at the queue's end, because it usually is close to it.
         """
         high = self._queues.end(topic, queue_id)
         step = 1
@@ -177,16 +151,16 @@ class KeyIndexing:
         try:
             records = self._records(run)
         except OutsideLog:
-            if len(run) > 1:  # the end of a segment lies within
+            if len(run) > 1:  # the run crosses the end of a segment
                 for unit in run:
                     self._put([unit])
-            return  # else retention was faster
+            return  # retention has dropped it
         for unit, record in zip(run, records, strict=False):
             time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
             self._index.put(unit.topic, keys_of(record), unit.place, time_ms)
 
     def _records(self, run: Sequence[_Unit]) -> Sequence[bytes]:
-        """The records of a run. A long one has an empty body, and is the same but for that."""
+        """Read the records of a run; a long one with an empty body."""
         begin, size = run[0].place, run[0].size
         if size <= SHORT_RECORD_BYTES:
             read = self._log.read_bytes(begin, run[-1].end - begin)
@@ -196,7 +170,7 @@ class KeyIndexing:
 
 
 def _runs(units: Sequence[_Unit]) -> Iterator[Sequence[_Unit]]:
-    """Short records that lie near each other together, and each long one by itself."""
+    """Group neighbouring short records; each long one is a run of its own."""
     run: list[_Unit] = []
     for unit in units:
         is_short = unit.size <= SHORT_RECORD_BYTES
@@ -209,8 +183,3 @@ def _runs(units: Sequence[_Unit]) -> Iterator[Sequence[_Unit]]:
             run = []
     if run:
         yield run
-
-
-def _followed(first: _Unit, rest: Iterator[_Unit]) -> Iterator[_Unit]:
-    yield first
-    yield from rest

@@ -1,4 +1,4 @@
-"""Takes searches for messages by a key (12).
+"""Answers searches for messages by a key (12).
 
 Source: RocketMQ's QueryMessageProcessor.
 """
@@ -6,22 +6,18 @@ Source: RocketMQ's QueryMessageProcessor.
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.query.searches import WAIT_SECONDS, Search, Searches
+from broker.query.searches import WAIT_S, Search, Searches
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from remoting.wire.command import Command
 
-# RocketMQ's values: the most messages of one answer, and those of a search for a unique key.
+# RocketMQ's values: the most messages in an answer, and the number for a unique key.
 MAX_MESSAGES: Final = 64
 UNIQUE_MESSAGES: Final = 32
 
 
 class QueryProcessor:
-    """Reads the requests.
-
-    Args:
-        searches: answers them.
-    """
+    """Reads the requests, which `searches` answers."""
 
     def __init__(self, parts: Parts, searches: Searches) -> None:
         self._state = parts.state
@@ -29,11 +25,10 @@ class QueryProcessor:
         self._clock = parts.clock
 
     def query(self, origin: Origin, command: Command) -> None:
-        """Find the newest messages with a key that were stored within some time.
+        """Find the newest messages with a key that were stored within a time range.
 
-        Raises:
-            FieldMissing, FieldMalformed: a field it must have is missing, or is no number.
-            RequestRefused: (2) too many searches wait, (29) no message is wanted.
+        Raises FieldMissing, FieldMalformed; RequestRefused: (2) too many searches wait, (29) no
+        message is wanted.
         """
         wanted = command.int32("maxNum")
         if command.fields.get("_UNIQUE_KEY_QUERY") == "true":
@@ -50,6 +45,6 @@ class QueryProcessor:
                 command.integer("endTimestamp"),
                 min(wanted, MAX_MESSAGES),
                 self._state.log_end,
-                self._clock() + WAIT_SECONDS,
+                self._clock() + WAIT_S,
             )
         )

@@ -15,20 +15,20 @@ from broker.store.message_reader import MessageReader, Outline
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# Searches that wait. One takes about a millisecond once the index has come up to it.
+# Waiting searches. Each takes about a millisecond once the index has caught up.
 MAX_WAITING: Final = 64
 
 # How long a search waits for the index; Java's wait for 15 s.
-WAIT_SECONDS: Final = 5.0
+WAIT_S: Final = 5.0
 
-# Of one answer, but for a single message that is longer; frames end at 16 MiB.
+# Of one answer, except for a single longer message; a frame holds 16 MiB.
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 
-# Entries of the index that one search looks at. More than these only keys have that are put to very
-# many messages, of which none in the wanted time is among the newest.
+# Entries of the index that one search reads. Only a key of very many messages has more entries of
+# which none of the newest is in the time range.
 MAX_LOOKED_AT: Final = 200_000
 
-# Entries, and messages among them, that are looked at between two pauses: less than a millisecond.
+# Entries, and messages among them, that are read between two pauses: less than a millisecond.
 _AT_ONCE: Final = 256
 _MESSAGES_AT_ONCE: Final = 16
 
@@ -37,13 +37,10 @@ class Search(NamedTuple):
     """One search.
 
     Attributes:
-        origin: who asked.
-        command: the request.
-        topic: of the messages.
         key: a unique key, or one of the KEYS.
         begin_ms, end_ms: when the messages were stored, at the earliest and at the latest.
         max_messages: how many are wanted; the newest ones.
-        position: the index has to have all before this position of the log.
+        position: it waits until everything before this log position is indexed.
         deadline: until when it waits for that, on the monotonic clock.
     """
 
@@ -59,16 +56,11 @@ class Search(NamedTuple):
 
 
 class Searches:
-    """The searches of one member, answered in the order in which they came.
-
-    Args:
-        state: the applied state.
-        index: the key index.
-        reader: reads messages.
+    """The searches of one member, answered in the order in which they arrived.
 
     Attributes:
         waiting: those that are not answered.
-        on_added: called when one comes.
+        on_added: called for each new one.
     """
 
     def __init__(self, state: BrokerState, index: KeyIndex, reader: MessageReader) -> None:
@@ -79,20 +71,19 @@ class Searches:
         self.on_added: Callable[[], None] = lambda: None
 
     def add(self, search: Search) -> None:
-        """Have a search answered. Raises RequestRefused (2): too many wait."""
+        """Add a search. Raises RequestRefused (2): too many wait."""
         if len(self.waiting) >= MAX_WAITING:
             raise RequestRefused.busy(f"{MAX_WAITING} searches wait: search again later")
         self.waiting.append(search)
         self.on_added()
 
     def end_term(self, refusal: RequestRefused) -> None:
-        """Another member leads: it answers."""
+        """Refuse all searches: another member leads."""
         waiting, self.waiting = self.waiting, deque()
         for search in waiting:
             search.origin.send(refusal.reply_to(search.command))
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self.waiting = deque(one for one in self.waiting if one.origin is not origin)
 
     def answering(self, search: Search) -> Iterator[None]:
@@ -130,7 +121,6 @@ class Searches:
             )
 
     def failed(self, search: Search) -> None:
-        """The index cannot be read."""
         self._refuse(search, "the key index cannot be read: see the broker's log")
 
     def _refuse(self, search: Search, remark: str) -> None:
@@ -154,9 +144,9 @@ class Searches:
         search.origin.send(search.command.reply(fields=fields, body=b"".join(records)))
 
     def _wanted(self, search: Search, position: int) -> Outline | None:
-        """The message at a position, if it is what is searched for.
+        """Return the message at a position, if the search wants it.
 
-        Its hash alone does not say so, and its topic may be gone.
+        Another key may have the same hash, and the topic may be gone.
         """
         outline = self._reader.outline_at(position)
         if (

@@ -1,4 +1,4 @@
-"""The tasks that keep the key index, and answer from it."""
+"""The tasks that keep the key index and answer searches."""
 
 import logging
 import time
@@ -20,43 +20,42 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Messages that are indexed at once: up to a millisecond, as their places in a new file of the index
-# are read for the first time.
+# Indexing so many takes up to a millisecond in a new file of the index, whose slots are read for
+# the first time.
 UNITS_AT_ONCE: Final = 64
 
-# How long the index rests between two such runs. While the leader has other things to do, clients
-# should feel nothing of it: it takes a fiftieth of a core, 1 600 messages a second; else a seventh,
-# 11 000 messages a second. If it is too far behind, a third.
-BUSY_REST_SECONDS: Final = 0.04
-CALM_REST_SECONDS: Final = 0.005
-BEHIND_REST_SECONDS: Final = 0.002
+# The rest between two such runs. While the leader is busy, clients should not notice the index: it
+# takes a fiftieth of a core, 1 600 messages a second; else a seventh, 11 000 messages a second. If
+# it is too far behind, a third.
+BUSY_REST_S: Final = 0.04
+CALM_REST_S: Final = 0.005
+BEHIND_REST_S: Final = 0.002
 
-# A leader with other things to do uses more than this much of a core for them.
+# A busy leader uses more than this share of a core for other work.
 BUSY_SHARE: Final = 0.1
 
-# What is too far. So far a leader's index is brought up by one search or two, which it does not
-# rest for. A follower answers no searches and is never in a hurry; when it becomes leader with so
-# much to index, searches are told for half a minute to come again.
+# Beyond this the index is too far behind. The index does not rest for a search, so one or two
+# searches bring a leader's up to date. A follower answers no searches; if it becomes leader with so
+# much to index, it refuses searches for half a minute.
 MAX_BEHIND_BYTES: Final = 512 * 1024 * 1024
 MAX_FOLLOWER_BEHIND_BYTES: Final = 2 * 1024 * 1024 * 1024
 
-# How long it rests when it has come up to the log, or there is something that it has to wait for.
-LOOK_SECONDS: Final = 0.2
+# The rest when the index is up to date, or has to wait for damaged queues.
+LOOK_S: Final = 0.2
 
-# When the index is made durable. What came after that is indexed again by the next start, which
-# takes a second per 100 000 messages; so many heads of slots take about 10 MB of memory.
-SYNC_SECONDS: Final = 60.0
+# The index is synced at least so often. The next start indexes later messages again, which takes a
+# second per 100 000 messages. So many heads of slots take about 10 MB of memory.
+SYNC_S: Final = 60.0
 SYNC_HEADS: Final = 100_000
 
-# After the disk has failed.
-RETRY_SECONDS: Final = 10.0
+# The pause after the disk has failed.
+RETRY_S: Final = 10.0
 
 
 class _Pace:
-    """How much else this process does between two runs of the index.
+    """Measures the other work of this process between two runs of the index.
 
-    Attributes:
-        is_busy: whether it had much to do before the last run.
+    `is_busy`: whether there was much before the last run.
     """
 
     def __init__(self) -> None:
@@ -66,26 +65,18 @@ class _Pace:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """A run of the index, between two rests."""
+        """Enclose a run of the index, between two rests."""
         rested = time.perf_counter() - self._rested_at
-        # Read once a run: the processor time of a process is dear to ask for.
+        # Read once per run, because reading a process's processor time is expensive.
         used, began_at = time.process_time(), time.perf_counter()
         self.is_busy = used - self._used_then > rested * BUSY_SHARE
         yield
         self._rested_at = time.perf_counter()
-        self._used_then = used + self._rested_at - began_at  # the run has only computed
+        self._used_then = used + self._rested_at - began_at  # a run never waits
 
 
 class IndexTasks:
-    """Keeps the index of one member, and answers searches in it.
-
-    Args:
-        index: the index; opened here.
-        indexing: fills it.
-        searches: those that wait.
-        member: the member.
-        messages: says what of the log is kept.
-    """
+    """Keeps the index of one member, and answers searches."""
 
     def __init__(
         self,
@@ -113,14 +104,14 @@ class IndexTasks:
         self._wanted.unpark_all()
 
     async def keep(self) -> None:
-        """Fill the index, for ever."""
+        """Fill the index, forever."""
         try:
             while True:
                 try:
                     await self._fill()
                 except DiskFailed as error:
-                    _log.error("the key index rests for %d s: %s", RETRY_SECONDS, quoted(error))
-                    await trio.sleep(RETRY_SECONDS)
+                    _log.error("the key index rests for %d s: %s", RETRY_S, quoted(error))
+                    await trio.sleep(RETRY_S)
         finally:
             self._index.close()
 
@@ -131,15 +122,15 @@ class IndexTasks:
         self._synced_at, self._synced_to = trio.current_time(), self._index.covered
         while True:
             if self._queues.damaged or not self._step():
-                await self._rest(LOOK_SECONDS)
+                await self._rest(LOOK_S)
             else:
                 self._advanced.unpark_all()
                 if self._searches.waiting:
                     await trio.lowlevel.checkpoint()
                 elif self._indexing.is_sweeping:
-                    await self._rest(self._rest_seconds())
+                    await self._rest(self._rest_s())
                 else:
-                    await self._rest(LOOK_SECONDS)
+                    await self._rest(LOOK_S)
             if self._is_sync_due():
                 await self._sync()
             if self._messages.kept_position != self._dropped_before:
@@ -150,24 +141,23 @@ class IndexTasks:
         with self._pace.working():
             return self._indexing.step(UNITS_AT_ONCE)
 
-    def _rest_seconds(self) -> float:
+    def _rest_s(self) -> float:
         leads = self._member.node.is_ready_leader
         bound = MAX_BEHIND_BYTES if leads else MAX_FOLLOWER_BEHIND_BYTES
         if self._indexing.behind_bytes > bound:
-            return BEHIND_REST_SECONDS
-        return CALM_REST_SECONDS if leads and not self._pace.is_busy else BUSY_REST_SECONDS
+            return BEHIND_REST_S
+        return CALM_REST_S if leads and not self._pace.is_busy else BUSY_REST_S
 
-    async def _rest(self, seconds: float) -> None:
-        """Rest, but no longer than until a search comes."""
-        with trio.move_on_after(seconds):
+    async def _rest(self, rest_s: float) -> None:
+        """Rest, but no longer than until a search arrives."""
+        with trio.move_on_after(rest_s):
             if not self._searches.waiting:
                 await self._wanted.park()
-            await trio.sleep(BEHIND_REST_SECONDS)  # queues have to be mended before it is answered
+            await trio.sleep(BEHIND_REST_S)  # damaged queues may have to be mended first
 
     def _is_sync_due(self) -> bool:
         return self._index.covered != self._synced_to and (
-            self._index.unsynced >= SYNC_HEADS
-            or trio.current_time() - self._synced_at >= SYNC_SECONDS
+            self._index.unsynced >= SYNC_HEADS or trio.current_time() - self._synced_at >= SYNC_S
         )
 
     async def _sync(self) -> None:
@@ -177,7 +167,7 @@ class IndexTasks:
         self._synced_at, self._synced_to = trio.current_time(), sync.covered
 
     async def answer(self) -> None:
-        """Answer searches, for ever."""
+        """Answer searches, forever."""
         while True:
             while not self._searches.waiting:
                 await self._wanted.park()
@@ -189,10 +179,10 @@ class IndexTasks:
                 if self._searches.waiting and self._searches.waiting[0] is search:
                     self._searches.waiting.popleft()
                     await self._answer(search)
-                del search  # the next one may come much later
+                del search  # frees it while the task waits
 
     async def _catch_up(self, search: Search) -> None:
-        """Wait until the index has what the search is for, or until its time is over."""
+        """Wait until the index has what the search needs, or until its deadline."""
         with trio.move_on_at(search.deadline):
             while self._index.covered < search.position:
                 await self._advanced.park()

@@ -1,1 +1,1 @@
-"""One address for a group: members that do not lead pass clients on to the leader."""
+"""One address for a group: followers relay clients to the leader."""

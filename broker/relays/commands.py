@@ -1,4 +1,4 @@
-"""The log's command by which a leader says where it takes clients."""
+"""The log's command by which a leader announces its address."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -11,12 +11,10 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class LeadFrom:
-    """A member leads now. Only groups with one address write it; the other members pass their
-    clients on to it.
+    """A member leads now. Only groups with one address write it; followers relay their clients to
+    it.
 
-    Attributes:
-        node_id: the member.
-        address: "host:port" at which the other members reach it.
+    `address`: "host:port" at which the other members reach it.
     """
 
     kind: ClassVar[int] = 8

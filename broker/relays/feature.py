@@ -11,40 +11,31 @@ from broker.serving.service import Service
 
 
 class LeadersPlace:
-    """Proposes the place of this member while it leads, until the log has it: the others pass
-    clients on to it.
-
-    Args:
-        log: the log.
-        known: the place that the log has.
-        own: this member's.
-    """
+    """Proposes this member's address until the log has it, while it leads."""
 
     def __init__(self, log: Log, known: LeaderPlace, own: LeadFrom) -> None:
         self._log = log
         self._known = known
         self._own = own
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was on its way is applied or gone."""
-        self._is_on_its_way = False
+        self._is_in_flight = False
         self.look()
 
     def look(self) -> None:
-        """Propose it unless it is known. Called on the leader, again and again."""
+        """Propose the address unless it is known. Called on the leader, with each tick."""
         known = (self._known.node_id, self._known.address)
-        if self._is_on_its_way or known == (self._own.node_id, self._own.address):
+        if self._is_in_flight or known == (self._own.node_id, self._own.address):
             return
-        self._is_on_its_way = True
+        self._is_in_flight = True
         submit_commands(self._log, [self._own], self._told)
 
     def _told(self, _refusal: RequestRefused | None) -> None:
-        self._is_on_its_way = False  # if it failed, the next look tries again
+        self._is_in_flight = False  # if it failed, the next look tries again
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     if parts.config.listen_group is None:
         return Service()
     door = parts[GROUP_DOOR]

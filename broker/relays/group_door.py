@@ -1,11 +1,11 @@
-"""Takes clients at the address of the whole group.
+"""Accepts clients at the address of the whole group.
 
-The leader serves them; every other member passes them on to it, and to the next leader when
-leadership moves. Connections that a member served while it led end then.
+The leader serves them. Every other member relays them to it, and to the next leader when leadership
+moves. Then the connections end that the old leader has served itself.
 
-When members share one port of a machine, the leader leaves it to the others. If a leader is frozen,
-its clients then come by members that see it, and pass them on to the next leader; a connection to
-the leader itself would stay open until the client gives it up.
+When members share one port of a machine, the leader does not accept clients there. So if it is
+frozen, its clients come through members that see it, and relay them to the next leader. A direct
+connection to the leader would stay open until the client gives up.
 """
 
 import logging
@@ -24,10 +24,10 @@ from remoting.net.server import listen
 _log = logging.getLogger(__name__)
 
 # How long a client waits for a leader: an election takes a second, and rarely two.
-LEADER_SECONDS: Final = 4.0
+LEADER_S: Final = 4.0
 
-# How often a client that waits looks for the leader. Followers are told nothing of what they apply.
-_LOOK_SECONDS: Final = 0.02
+# How often a waiting client's task checks for a leader: followers get no event when they apply.
+_LOOK_S: Final = 0.02
 
 
 class GroupDoor:
@@ -46,27 +46,22 @@ class GroupDoor:
 
     @property
     def relays(self) -> int:
-        """How many connections are passed on."""
         return len(self._relays)
 
     def end_connections(self) -> None:
-        """End the connections of all clients that are served here: another member leads now."""
+        """Close the connections of all clients that are served here: another member leads."""
         for connection in list(self._member.connections()):
             connection.close_when_sent("another member leads now")
 
     def begin_ending(self) -> None:
-        """Take no more clients, and let those go that are passed on: they come by other members."""
+        """Accept no more clients, and let relayed ones go: they reconnect through other members."""
         self._is_ending = True
         if self._taking is not None:
             self._taking.cancel()
         self._relays.let_go_all()
 
     async def run(self) -> None:
-        """Take clients, for ever.
-
-        Raises:
-            PortInUse, ListenFailed: clients cannot connect.
-        """
+        """Accept clients, forever. Raises PortInUse, ListenFailed: clients cannot connect."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_leader)
             if not self._config.shares_port or len(self._config.peers) == 1:
@@ -88,7 +83,6 @@ class GroupDoor:
             await self._member.server().take(listeners, gate=self._pass_on, nursery=nursery)
 
     async def _until(self, *, leads: bool) -> None:
-        """Wait until this member leads, or leads no more."""
         while self._node.is_ready_leader != leads:
             await self._role_changed.park()
 
@@ -110,23 +104,27 @@ class GroupDoor:
         return True
 
     async def _found_leader(self) -> Address | None:
-        """Where another member leads; None when this one does, or none for too long."""
-        with trio.move_on_after(LEADER_SECONDS):
+        """Return the address of another leader; None if this member leads, or none does for too
+        long.
+        """
+        with trio.move_on_after(LEADER_S):
             while not self._node.is_ready_leader:
                 if (leader := self._leader_address()) is not None:
                     return leader
-                await trio.sleep(_LOOK_SECONDS)
+                await trio.sleep(_LOOK_S)
         return None
 
     async def _found_leader_or_self(self) -> Address | None:
-        """Where a client goes on: this member may have come to lead meanwhile."""
+        """Return the address for a relayed client; this member may have become leader meanwhile."""
         leader = await self._found_leader()
         if leader is None and self._node.is_ready_leader:
             return self._config.address_for_members
         return leader
 
     def _leader_address(self) -> Address | None:
-        """Where the leader serves, if this member knows its leader, and the leader has said it."""
+        """Return the leader's address, if this member knows the leader and the log has
+        its address.
+        """
         if self._leader is None or self._leader != self._place.node_id:
             return None
         if self._leader == self._config.node_id:

@@ -1,4 +1,4 @@
-"""Where the leader takes the clients that other members pass on."""
+"""The address at which the leader accepts relayed clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from broker.log.state import Rows, StatePart
 
 @dataclass(slots=True)
 class LeaderPlace:
-    """What the newest leader of a group with one address has said.
+    """The announcement of the newest leader, in groups with one address.
 
     Attributes:
         node_id: the member; "" before the first.

@@ -1,1 +1,1 @@
-"""Request and reply: a consumer's answer goes to the producer that has asked."""
+"""Request and reply: a consumer's reply goes to the producer that asked."""

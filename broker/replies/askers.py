@@ -1,7 +1,7 @@
-"""Who waits for replies: the connection of each client, by the client's name.
+"""The connections of clients that wait for replies, by client id.
 
-RocketMQ's broker knows only clients that have sent a heartbeat, so a question in the first 30
-seconds of a producer gets no answer. Here a question itself tells the connection, too.
+RocketMQ's broker knows only clients that have sent a heartbeat, so a request in the first 30
+seconds of a producer gets no reply. Here a request registers the connection, too.
 """
 
 from collections import OrderedDict
@@ -10,12 +10,12 @@ from typing import Final
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 
-# Clients that have asked something; the one that has asked nothing for longest is forgotten first.
+# The client whose last request is oldest is forgotten first.
 MAX_ASKERS: Final = 50_000
 
 
 class Askers:
-    """The clients that have asked something at this leader."""
+    """The clients that have sent requests to this leader."""
 
     def __init__(self) -> None:
         self._origins: OrderedDict[str, Origin] = OrderedDict()
@@ -25,7 +25,7 @@ class Askers:
         return len(self._origins)
 
     def asked(self, client_id: str, origin: Origin) -> None:
-        """A client asks by this connection."""
+        """Note that a client has sent a request on this connection."""
         self._forget(client_id)
         self._origins[client_id] = origin
         self._names.setdefault(origin, set()).add(client_id)
@@ -33,16 +33,14 @@ class Askers:
             self._forget(next(iter(self._origins)))
 
     def found(self, client_id: str) -> Origin | None:
-        """The connection of a client; None: it has not asked here, or is gone."""
+        """Return the connection of a client; None if it has not asked here, or has disconnected."""
         return self._origins.get(client_id)
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         for client_id in self._names.pop(origin, ()):
             self._origins.pop(client_id, None)
 
     def clear(self) -> None:
-        """Forget all: this member leads no more."""
         self._origins.clear()
         self._names.clear()
 

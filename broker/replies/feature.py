@@ -10,7 +10,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     askers, config = parts[ASKERS], parts.config
     parts[SPECIAL_SENDS].add(QuestionSends(askers, config.cluster))
     parts[SPECIAL_SENDS].add(StrayReplies())

@@ -1,7 +1,7 @@
-"""Passes replies on to those that have asked (324, 325, 326).
+"""Passes replies on to the clients that asked (324, 325, 326).
 
-A reply is not stored: whoever asked waits for it now. RocketMQ stores replies, too, where nobody
-reads them. Source: RocketMQ's ReplyMessageProcessor.
+A reply is not stored: the client waits for it now. RocketMQ also stores replies, where nobody reads
+them. Source: RocketMQ's ReplyMessageProcessor.
 """
 
 from typing import Final
@@ -25,13 +25,11 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
 
-# How long the asker may take to say that it has the reply; RocketMQ's value for such requests.
-PUSH_SECONDS: Final = 3.0
+# The client's time to acknowledge the reply; RocketMQ's value for such requests.
+PUSH_S: Final = 3.0
 
 
 class ReplyProcessor:
-    """Hands replies over."""
-
     def __init__(self, parts: Parts) -> None:
         self._askers = parts[ASKERS]
         self._producers = parts[PRODUCERS]
@@ -39,12 +37,10 @@ class ReplyProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def reply(self, origin: Origin, command: Command) -> None:
-        """Pass a reply on, and answer when the asker has it.
+        """Pass a reply on, and answer when the client that asked has it.
 
-        Raises:
-            FieldMissing: it cannot be read.
-            RequestRefused: (1) the asker is not here, (13) it is no single message, or names no
-                asker; see `read_send_request`.
+        Raises RequestRefused: (1) that client is not connected here, (13) it is not a single
+        message, or does not name the client; see `read_send_request`.
         """
         try:
             request = read_send_request(command)
@@ -73,7 +69,7 @@ class ReplyProcessor:
             }
             origin.send(command.reply(ResponseCode.SUCCESS, fields))
 
-        asker.request(self._pushed(origin, request), pushed, PUSH_SECONDS)
+        asker.request(self._pushed(origin, request), pushed, PUSH_S)
 
     def _pushed(self, origin: Origin, request: SendRequest) -> Command:
         (record,) = request.records

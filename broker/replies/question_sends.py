@@ -1,6 +1,6 @@
-"""Sends of questions: messages whose sender waits for a reply.
+"""Sends of requests: messages whose sender waits for a reply.
 
-A question is a message like others. Its property CLUSTER tells consumers where replies go.
+A request is a message like others. Its property CLUSTER tells consumers where replies go.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,7 @@ REPLY: Final = "reply"  # the MSG_TYPE of replies
 
 
 class QuestionSends:
-    """Notes who asks. Implements `sends.special_sends.SpecialSend`.
-
-    Args:
-        askers: where it is noted.
-        cluster: the cluster's name.
-    """
+    """Registers clients that send requests. Implements `sends.special_sends.SpecialSend`."""
 
     names = (REPLY_TO_CLIENT,)
 
@@ -40,18 +35,16 @@ class QuestionSends:
         self._topic = TopicConfig(cluster + REPLY_TOPIC_SUFFIX, 1, 1, PERMISSION_READ_WRITE)
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
-        """Whether the message is a question."""
         return bool(pairs.get(REPLY_TO_CLIENT)) and pairs.get(MESSAGE_TYPE) != REPLY
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        """Note who asks, and have the topic made that replies are addressed to.
+        """Register the client, and have the topic created to which replies are addressed.
 
-        Raises:
-            RequestRefused (29): the cluster's name cannot stand in a topic's.
+        Raises RequestRefused (29): the cluster's name is not allowed in a topic's.
         """
         check_topic_name(self._topic.topic)
         client_id = pairs[REPLY_TO_CLIENT]
-        if is_name(client_id):  # no client has another
+        if is_name(client_id):  # as the ids of all clients are
             self._askers.asked(client_id, send.origin)
         (record,) = send.records
         if pairs.get(CLUSTER) != self._cluster:
@@ -60,7 +53,7 @@ class QuestionSends:
 
 
 class StrayReplies:
-    """Refuses replies that are sent like other messages: stored, they would reach no asker.
+    """Refuses replies that are sent like other messages: stored, they would reach no client.
 
     Implements `sends.special_sends.SpecialSend`. RocketMQ stores them, where nobody reads them.
     """
@@ -68,11 +61,10 @@ class StrayReplies:
     names = (MESSAGE_TYPE,)
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
-        """Whether the message is a reply to someone."""
         return pairs.get(MESSAGE_TYPE) == REPLY and bool(pairs.get(REPLY_TO_CLIENT))
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        """Raises RequestRefused (13)."""
+        """Raise RequestRefused (13)."""
         raise RequestRefused.illegal(
             f"a reply to {pairs[REPLY_TO_CLIENT]:.120} would be stored and not reach it: send it "
             f"with request {RequestCode.SEND_REPLY_MESSAGE} or "

@@ -1,1 +1,1 @@
-"""Moving a consumer group back, or forward, in its topics."""
+"""Resets of the offsets of consumer groups."""

@@ -1,4 +1,4 @@
-"""The log's commands that move consumer groups."""
+"""The log's commands that reset the offsets of consumer groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,15 +15,12 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """A group is moved in a topic.
+    """The offsets of a group in a topic are reset.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
         offsets: by queue: the next message to consume.
-        at_ms: when; the leader's wall clock, milliseconds since 1970.
-        as_of: how far the leader had applied the log, as a position. The offsets are those of the
-            topic as it was there.
+        as_of: the log position that the leader had applied. The offsets are those of the topic that
+            existed there.
     """
 
     kind: ClassVar[int] = 21
@@ -42,16 +39,12 @@ class ResetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndReset:
-    """A group reads a queue where it was moved: its commits count again.
+    """A group reads a queue at the offset it was reset to: its commits count again.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
-        offset: where it was moved.
-        at_ms: when; the leader's wall clock, milliseconds since 1970. For a while longer, leaders
-            tell commits from before (see `broker.offsets.generations`). None before version 6: all
-            commits count from here on.
+        offset: that offset.
+        at_ms: None before version 6: all commits count from here on. Otherwise leaders ignore
+            commits from before the reset for a while longer (see `broker.offsets.generations`).
     """
 
     kind: ClassVar[int] = 22

@@ -1,4 +1,4 @@
-"""Moves of consumer groups."""
+"""Resets of consumer groups."""
 
 from broker.resets.processor import ResetProcessor
 from broker.serving.parts import Parts
@@ -7,7 +7,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = ResetProcessor(parts)
     return Service(
         handlers={

@@ -1,8 +1,8 @@
-"""Moves consumer groups (222).
+"""Resets the offsets of consumer groups (222).
 
-As RocketMQ 5 does it: the broker keeps the new offsets, and tells a consumer at its next pull. So
-it works for every client, and for groups that have no member now. RocketMQ 4 asks the members to do
-it. Source: RocketMQ's AdminBrokerProcessor.
+As in RocketMQ 5, the broker stores the new offsets, and tells a consumer at its next pull. So it
+works for every client, and for groups without members. RocketMQ 4 asks the members to do it.
+Source: RocketMQ's AdminBrokerProcessor.
 """
 
 from typing import Final
@@ -22,12 +22,12 @@ from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 
-# Each takes up to 30 looks at the log, 10 us each.
+# Each takes up to 30 reads of the log, 10 us each.
 _QUEUES_A_STEP: Final = 4
 
 
 class ResetProcessor:
-    """Moves groups by time, to an offset, or to the end."""
+    """Resets groups by time, to an offset, or to the end."""
 
     def __init__(self, parts: Parts) -> None:
         self._state = parts.state
@@ -41,14 +41,12 @@ class ResetProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def reset(self, origin: Origin, command: Command) -> Steps:
-        """Move a group in a topic: all queues, or one.
+        """Reset a group in a topic: all queues, or one.
 
-        A negative time is the end. Without `isForce` a queue moves back only.
+        A negative time is the end. Without `isForce` a queue only moves back.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) an offset that the queue does not have, (2) too many groups have
-                offsets, (17) no such topic, (26) no such group, (29) no such queue.
+        Raises RequestRefused: (1) an offset outside the queue, (2) too many groups have offsets,
+        (17) no such topic, (26) no such group, (29) no such queue.
         """
         group, topic = command.name("group"), command.name("topic")
         time_ms, is_forced = command.integer("timestamp"), command.boolean("isForce")

@@ -1,1 +1,1 @@
-"""Retention: how long messages are kept, and what happens when the disk fills."""
+"""Retention: how long messages are kept, and what happens when the disk is full."""

@@ -1,4 +1,4 @@
-"""The log's command that lets go of its beginning."""
+"""The log's command that drops its beginning."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -11,12 +11,11 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class KeepLogFrom:
-    """No message before this is kept, on any member.
+    """No earlier message is kept, on any member.
 
     Attributes:
         first_index: the first entry that is kept, which begins a segment of the log.
         position: where that entry begins.
-        at_ms: when it was decided; the leader's wall clock, milliseconds since 1970.
     """
 
     kind: ClassVar[int] = 6
@@ -29,7 +28,7 @@ class KeepLogFrom:
 def _keep(
     state: BrokerState, _folded: Folded, command: KeepLogFrom, entry: Entry
 ) -> EntryRefused | None:
-    """Let go of the log's beginning. It never comes back, and never reaches what comes later."""
+    """Drop the log's beginning. Positions only grow, and never pass the entry itself."""
     messages = state[MESSAGES]
     first_index, position = command.first_index, command.position
     if not (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def used_percent(directory: Path) -> float:
-    """The share of the disk under a directory that is used, as `df` tells it. Raises OSError."""
+    """Return how full the disk of a directory is, as `df` computes it. Raises OSError."""
     found = os.statvfs(directory)
     used = found.f_blocks - found.f_bfree
     usable = used + found.f_bavail
@@ -13,6 +13,6 @@ def used_percent(directory: Path) -> float:
 
 
 def capacity_bytes(directory: Path) -> tuple[int, int]:
-    """How large the disk under a directory is, and how much of it can be used. Raises OSError."""
+    """Return the size of the disk of a directory, and how much of it is free. Raises OSError."""
     found = os.statvfs(directory)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

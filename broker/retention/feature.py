@@ -7,7 +7,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     keeper = parts[LOG_KEEPER]
     return Service(
         handlers={

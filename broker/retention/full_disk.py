@@ -10,12 +10,9 @@ from broker.serving.parts import Shared
 class FullDisk:
     """Refuses messages while the disk is too full.
 
-    Args:
-        broker_name: the group of brokers this one belongs to.
-
     Attributes:
         is_refusing: whether it is fuller than the settings allow.
-        has_no_room: whether the log finds the disk full, whatever the settings say.
+        has_no_room: returns whether the log finds the disk full, whatever the settings say.
     """
 
     def __init__(self, broker_name: str) -> None:
@@ -24,7 +21,6 @@ class FullDisk:
         self.has_no_room: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
-        """Raises RequestRefused (14) while messages are refused."""
         if self.is_refusing or self.has_no_room():
             raise RequestRefused.not_available(
                 f"the disk of the broker[{self._broker_name}] is full: free some of it"

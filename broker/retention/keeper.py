@@ -1,9 +1,9 @@
-"""Decides on the leader what of the log is dropped, and drops what no queue needs any more.
+"""Decides on the leader which part of the log is dropped, and drops files of consume queues.
 
-The decision is an entry of the log (`KeepLogFrom`): the leader looks at the clock, the disk and the
+The decision is an entry of the log (`KeepLogFrom`): the leader checks the clock, the disk and the
 ages that the fold has marked, and every member carries out the same. The log's files go when the
-snapshots allow it, and the consume queues' files when the messages they point to are gone. An
-operator may have it look now (27, 306, 329; source: RocketMQ's AdminBrokerProcessor).
+snapshots allow it, and the consume queues' files when their messages are gone. An operator may
+request a check (27, 306, 329; source: RocketMQ's AdminBrokerProcessor).
 """
 
 import logging
@@ -32,24 +32,23 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# How often clock and disk are looked at; RocketMQ's value.
-LOOK_SECONDS: Final = 10.0
+# The pause between two checks; RocketMQ's value.
+LOOK_S: Final = 10.0
 
-# How often while no message is taken, so that clients go on as soon as enough has gone.
-FULL_LOOK_SECONDS: Final = 1.0
+# The pause while messages are refused, so that they are accepted soon after files went.
+FULL_LOOK_S: Final = 1.0
 
-# Requests that wait for a look; each operator has one or two.
+# Requests that wait for a check; each operator has one or two.
 _MAX_ASKED: Final = 100
 
-# Queues whose files are looked at between two checkpoints: some milliseconds.
+# Queues whose files are checked between two checkpoints, in some milliseconds.
 _QUEUES_AT_ONCE: Final = 50
 
 
 class LogKeeper:
     """One member's retention.
 
-    Attributes:
-        is_deciding: whether a decision is on its way into the log.
+    `is_deciding`: whether a decision is in flight.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -66,47 +65,41 @@ class LogKeeper:
         self._led_term = parts.led_term
         self._wall_clock_ms = parts.wall_clock_ms
         self.is_deciding = False
-        self._applied = -1  # at the last look that decided nothing
-        self._queues_kept_from = 0  # up to where the consume queues' files were removed
+        self._applied = -1  # at the last check that decided nothing
+        self._queues_kept_from = 0  # log position up to which consume queue files were removed
         self._woken = WakeUp()
         self._told_when_decided: list[Callable[[], None]] = []
         self._drops_soon = False
-        self._asked: list[Callable[[], None]] = []  # to call when a look is done
+        self._asked: list[Callable[[], None]] = []  # called when a check is done
 
     async def run(self) -> None:
-        """Look at clock and disk, for ever."""
+        """Check clock and disk, forever."""
         while True:
             await self.look()
             is_full = self._disk.is_refusing or self._disk.has_no_room()
-            with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
+            with trio.move_on_after(FULL_LOOK_S if is_full else LOOK_S):
                 await self._woken.wait()
 
     def drop_expired(self, origin: Origin, command: Command) -> None:
-        """Drop what is old enough, whatever the hour (27, 329). The reply comes when that is
-        decided; the files go when snapshots allow it, soon after.
+        """Drop expired messages at any hour (27, 329). The reply leaves once that is decided; the
+        files go soon after, when snapshots allow it.
 
-        Raises:
-            RequestRefused (2): too many wait for it.
+        Raises RequestRefused (2): too many wait for it.
         """
         self.look_soon(lambda: origin.send(command.reply()), drops=True)
 
     def clean_queues(self, origin: Origin, command: Command) -> None:
-        """Remove files of consume queues that point to what is gone (306).
+        """Remove files of consume queues whose messages are gone (306).
 
-        Raises:
-            RequestRefused (2): too many wait for it.
+        Raises RequestRefused (2): too many wait for it.
         """
         self.look_soon(lambda: origin.send(command.reply()), drops=False)
 
     def look_soon(self, then: Callable[[], None], *, drops: bool) -> None:
-        """Look now; `then` is called when it is decided what goes.
+        """Check now; call `then` when the decision is applied. With `drops`, at any hour expired
+        messages go.
 
-        Args:
-            then: what to call.
-            drops: whether the hour counts as one in which old messages go.
-
-        Raises:
-            RequestRefused (2): so many have asked for it that no more may.
+        Raises RequestRefused (2): too many wait for it.
         """
         if len(self._asked) >= _MAX_ASKED:
             raise RequestRefused.busy(f"{len(self._asked)} wait for retention: ask later")
@@ -115,11 +108,11 @@ class LogKeeper:
         self._woken.set()
 
     async def look(self) -> None:
-        """One look: refuse messages or not, decide when leading, remove files."""
+        """Check once: refuse messages or not, decide on the leader, remove files."""
         asked, self._asked = self._asked, []
         drops, self._drops_soon = self._drops_soon, False
         if asked:
-            self._queues_kept_from = 0  # an earlier look may have failed
+            self._queues_kept_from = 0  # an earlier removal may have failed
         try:
             used = await in_a_thread(self._member.used_percent, self._directory)
         except OSError as error:
@@ -163,14 +156,14 @@ class LogKeeper:
             return
         needed_from = self._machine.state.needed_from()
         if needed_from is not None and needed_from < begin.pos:
-            self._kept_back.move_before(begin.pos)  # and drop it with a later look
+            self._kept_back.move_before(begin.pos)  # a later check drops it
             return
         self.is_deciding = True
         command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
         submit_commands(self._node, [command], self._proposed)
 
     def _nudge(self, now_ms: int) -> None:
-        """Append an entry that changes nothing, if files that may go wait and no other entry comes.
+        """Append an entry without effect, if files could go and no other entry arrives.
 
         A file goes when two snapshots cover it, and each is of another entry: see SnapshotPolicy.
         """
@@ -188,7 +181,7 @@ class LogKeeper:
             _log.warning("retention is decided again later: %s", quoted(refusal.remark))
 
     def _segment_of(self, index: int) -> SegmentBegin | None:
-        """The segment that an entry lies in, if something that is kept lies before it."""
+        """Return the segment of an entry, if something before it is still kept."""
         if index <= self._messages.kept_from:
             return None
         try:
@@ -198,10 +191,10 @@ class LogKeeper:
         return begin if begin.first_index > self._messages.kept_from else None
 
     def _second_segment(self) -> SegmentBegin | None:
-        """The segment behind the first one that is on the disk, unless that is decided already.
+        """Return the second segment on the disk, unless the first is dropped already.
 
-        Files go when there are snapshots behind them. Until then the disk does not show what the
-        last decision has brought.
+        Files go when there are snapshots after them. Until then the disk does not show the effect
+        of the last decision.
         """
         status = self._node.status()
         first, low, high = status.first_index, status.first_index, status.applied
@@ -218,7 +211,7 @@ class LogKeeper:
     # --- the consume queues -------------------------------------------------------------------
 
     async def _remove_queue_files(self) -> None:
-        """Remove what lies before the first message that is kept; on every member."""
+        """Remove files with units before the first message that is kept; on every member."""
         position, queues = self._messages.kept_position, self._machine.queues
         if position == self._queues_kept_from or queues.damaged:
             return

@@ -1,4 +1,4 @@
-"""Messages that features have use for, and that retention may not drop before they were moved."""
+"""Messages that features still need, and that are moved before retention drops them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,20 +7,20 @@ from broker.serving.parts import Shared
 
 
 class KeptBack:
-    """Asks features to move messages that they have use for.
+    """Asks features to move the messages that they need.
 
-    A feature says in its part of the state where its first one lies (`StatePart.needed_from`).
+    `StatePart.needed_from` of a feature tells its first one.
     """
 
     def __init__(self) -> None:
         self._moves: list[Callable[[int], None]] = []
 
     def add(self, move_before: Callable[[int], None]) -> None:
-        """`move_before` begins to move a feature's messages that lie before a position."""
+        """Add a function that begins to move a feature's messages before a log position."""
         self._moves.append(move_before)
 
     def move_before(self, position: int) -> None:
-        """Have what is needed before a position of the log moved behind its end."""
+        """Have needed messages before a log position moved to the log's end."""
         for move in self._moves:
             move(position)
 

@@ -1,4 +1,4 @@
-"""When messages are dropped: RocketMQ's rules about age, hour of the day and the disk. Pure."""
+"""When messages are dropped: RocketMQ's rules about age, hour of the day and the disk."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,10 +16,10 @@ _MOST_PERCENT: Final = 95
 
 
 class Drop(Enum):
-    """What may go now."""
+    """What may be dropped now."""
 
     NOTHING = "nothing"
-    EXPIRED = "expired"  # segments whose messages are all old enough
+    EXPIRED = "expired"  # segments with only expired messages
     OLDEST = "oldest"  # the first segment, however old
 
 
@@ -27,15 +27,15 @@ class Drop(Enum):
 class RetentionPolicy:
     """How long messages are kept; defaults are RocketMQ's. Raises SettingInvalid.
 
-    Consumed or not makes no difference. Only whole segments go, and the last one stays.
+    Messages are dropped whether consumed or not, by whole segments; the last one stays.
 
     Attributes:
         keep_hours: a message is kept for so many hours at least, unless the disk is too full.
-        at_hours: the hours of the day (0 to 23, local time) in which expired ones are dropped.
-        drops_oldest: whether what is not expired may go at all.
-        clean_percent: when more of the disk is used, expired ones are dropped at any hour.
+        at_hours: the hours of the day (0 to 23, local time) in which expired messages are dropped.
+        drops_oldest: whether unexpired messages may be dropped.
+        clean_percent: when more of the disk is used, expired messages are dropped at any hour.
         force_percent: when more is used, the oldest segment is dropped whatever its age.
-        refuse_percent: when more is used, no message is taken until it is less.
+        refuse_percent: when more is used, messages are refused.
     """
 
     keep_hours: int = 72
@@ -46,7 +46,6 @@ class RetentionPolicy:
     refuse_percent: int = 90
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         if self.keep_hours < 1:
             raise SettingInvalid("--keep-hours", f"{self.keep_hours}: give 1 or more")
         if not all(0 <= hour < _HOURS_PER_DAY for hour in self.at_hours):
@@ -64,7 +63,6 @@ class RetentionPolicy:
             )
 
     def due(self, used_percent: float, hour: int) -> Drop:
-        """What may go at this hour of the day with so much of the disk used."""
         if used_percent > self.force_percent and self.drops_oldest:
             return Drop.OLDEST
         if used_percent > self.clean_percent or hour in self.at_hours:
@@ -72,11 +70,10 @@ class RetentionPolicy:
         return Drop.NOTHING
 
     def refuses(self, used_percent: float) -> bool:
-        """Whether messages are refused with so much of the disk used."""
         return used_percent > self.refuse_percent
 
     def expired_at_ms(self, now_ms: int) -> int:
-        """Messages of this time or earlier are old enough to go. Milliseconds since 1970."""
+        """Return the time up to which messages are expired, in milliseconds since 1970."""
         return now_ms - self.keep_hours * _MS_PER_HOUR
 
 
@@ -90,5 +87,5 @@ def read_hours(text: str) -> frozenset[int]:
 
 
 def utc_hour(time_ms: int) -> int:
-    """The hour of the day in UTC at a time in milliseconds since 1970."""
+    """Return the hour of the day in UTC at a time in milliseconds since 1970."""
     return time_ms // _MS_PER_HOUR % _HOURS_PER_DAY

@@ -1,1 +1,1 @@
-"""Messages that consumers could not consume: delivered again, or given up."""
+"""Messages that consumers could not consume: delivered again, or made dead letters."""

@@ -1,4 +1,4 @@
-"""What copies of messages that could not be consumed say of where they come from."""
+"""Properties of retried messages and dead letters that refer to the original."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from remoting.message.record import MessageRecord
 
 
 def retry_properties(record: MessageRecord, pairs: Mapping[str, str]) -> dict[str, str]:
-    """Of a copy in a retry topic: topic and id of the message, unless it is a copy itself."""
+    """Return the topic and id of the original for a copy in a retry topic, unless it has them."""
     found: dict[str, str] = {}
     if not pairs.get(RETRY_TOPIC):
         found[RETRY_TOPIC] = record.topic
@@ -25,7 +25,7 @@ def retry_properties(record: MessageRecord, pairs: Mapping[str, str]) -> dict[st
 
 
 def dead_letter_properties(record: MessageRecord, pairs: Mapping[str, str]) -> dict[str, str]:
-    """The same of a dead letter, where both stand once more."""
+    """Return them for a dead letter, which has both in two properties."""
     found = retry_properties(record, pairs)
     found[DEAD_LETTER_ORIGIN_TOPIC] = pairs.get(RETRY_TOPIC) or record.topic
     found[DEAD_LETTER_ORIGIN_MESSAGE_ID] = pairs.get(ORIGIN_MESSAGE_ID) or found[ORIGIN_MESSAGE_ID]

@@ -31,12 +31,12 @@ from remoting.message.record import decode_record
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
 
-# For the log, when it fails.
+# Names the step in log lines.
 _WHAT: Final = "storing a message that was sent back"
 
 
 class RetryProcessor:
-    """Stores messages that failed once more, in their group's retry or dead letter topic."""
+    """Stores messages that could not be consumed in their group's retry or dead letter topic."""
 
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
@@ -53,20 +53,18 @@ class RetryProcessor:
         self._turn = 0
 
     def send_back(self, origin: Origin, command: Command) -> Command | None:
-        """Answer a consumer that could not consume a message: deliver it again, or give it up.
+        """Deliver a message again that a consumer could not consume, or make it a dead letter.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may not
-                send, or not to the group's retry or dead letter topic, (26) no such group, and none
-                is made, (29) a bad group name.
+        Raises RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may not
+        send, or not to the group's retry or dead letter topic, (26) no such group, and none is
+        created, (29) a bad group name.
         """
         self._disk.check()
         self._settings.check_writable()
         group = command.name("group")
         position = command.integer("offset")
         level = command.int32("delayLevel")
-        # Read here: an error that is raised when the group is in the log would end the node.
+        # Read here: in the callback of the log a malformed field would count as a defect.
         said_times = max_times(command, command.int32("maxReconsumeTimes", -1))
         check_group_name(group)
         record = self._reader.record_at(position)
@@ -97,10 +95,10 @@ class RetryProcessor:
         said_times: int | None,
         body: bytes,
     ) -> None:
-        """Queue a copy of a stored message for the retry or the dead letter topic."""
+        """Store a copy of a message in the retry or dead letter topic."""
         config = self._groups.configs.get(group)
         if config is None:
-            raise not_leader(self._broker_name)  # deleted meanwhile: asked again, it is made again
+            raise not_leader(self._broker_name)  # deleted meanwhile; a retry creates it again
         if config.retry_queue_count <= 0:
             origin.send(command.reply())  # the group wants failed messages to be dropped
             return
@@ -128,7 +126,7 @@ class RetryProcessor:
 
         def stored() -> Command:
             origin_topic = pairs.get(RETRY_TOPIC, "")
-            is_known = origin_topic in self._topics.configs  # it is the client's own word
+            is_known = origin_topic in self._topics.configs  # the client wrote the property
             self._traffic.sent_back(group, origin_topic if is_known else came_from)
             return command.reply()
 

@@ -1,7 +1,7 @@
 """Messages that wait for their topic.
 
-A send to a topic that does not exist yet waits until the topic is in the log and the name servers
-know it, so that a client that was told "stored" can find the route.
+A send to a missing topic waits until the topic is in the log and the name servers know it, so that
+a client that was told "stored" can find the route.
 """
 
 from itertools import chain
@@ -20,7 +20,7 @@ from remoting.bodies.topic_config import TopicConfig
 
 
 class AwaitedTopics:
-    """Makes topics for messages, which wait meanwhile."""
+    """Creates topics for waiting messages."""
 
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
@@ -33,11 +33,10 @@ class AwaitedTopics:
         self._waiting_bytes = 0
 
     def topic_for(self, topic: str, default_topic: str, asked_queues: int) -> TopicConfig:
-        """The topic a message goes to: as it is, or as its first message would make it.
+        """Return the topic of a message as it is, or as the message would create it.
 
-        Raises:
-            RequestRefused (17): it does not exist and is not made by a first message, or it is
-                being deleted. (2): there are too many topics.
+        Raises RequestRefused: (17) it does not exist and the message may not create it, or it is
+        being deleted; (2) there are too many topics.
         """
         if self._changes.is_deleting(topic):
             raise RequestRefused.no_topic(f"topic {topic} is being deleted: wait, then create")
@@ -54,11 +53,9 @@ class AwaitedTopics:
         return config
 
     def send_when_created(self, config: TopicConfig, send: PendingMessages) -> None:
-        """Send messages as soon as a topic is there, mostly theirs; makes it unless it is being
-        made.
+        """Send messages once a topic exists, usually their own, and create it if necessary.
 
-        Raises:
-            RequestRefused (2): too many messages wait already.
+        Raises RequestRefused (2): too many messages wait already.
         """
         topic = config.topic
         if topic in self._topics.configs and topic not in self._waiting:
@@ -82,23 +79,22 @@ class AwaitedTopics:
         self._changes.create(config, lambda refusal: self._release(topic, refusal))
 
     def make(self, config: TopicConfig) -> None:
-        """Make a topic, unless it is being made; nothing waits for it."""
+        """Create a topic for which no message waits, unless its creation is in flight."""
         topic = config.topic
         if topic not in self._topics.configs and topic not in self._waiting:
             self._waiting[topic] = []
             self._changes.create(config, lambda refusal: self._release(topic, refusal))
 
     def take_waiting(self) -> list[PendingMessages]:
-        """Everything that waits, for the caller to refuse: this member no longer leads."""
+        """Take all waiting messages, for the caller to refuse: this member no longer leads."""
         waiting, self._waiting = self._waiting, {}
         self._waiting_messages = self._waiting_bytes = 0
         return list(chain.from_iterable(waiting.values()))
 
     def _release(self, topic: str, refusal: RequestRefused | None) -> None:
-        """Send what waited for a topic, or refuse it."""
         waiting = self._waiting.pop(topic, None)
         if waiting is None:
-            return  # the term ended meanwhile, and they were answered
+            return  # the term ended meanwhile, and they were refused
         config = self._topics.configs.get(topic)
         for send in waiting:
             self._waiting_messages -= len(send.records)
@@ -106,10 +102,10 @@ class AwaitedTopics:
             try:
                 if refusal is not None:
                     raise refusal
-                # A delayed message, for example, is stored in another topic first.
+                # A message may be stored in another topic first, such as a delayed one.
                 is_its_own = send.topic == topic
                 if config is None or (is_its_own and send.queue_id >= config.write_queue_count):
-                    # Another request made or deleted it at the same moment.
+                    # Another request created or deleted it at the same moment.
                     raise RequestRefused.no_topic(f"topic {topic} was changed: send again")
                 self._sends.add(send)
             except RequestRefused as error:

@@ -1,13 +1,13 @@
-"""The one way in which the broker stores copies of messages: those that are delivered late, tried
-again, given up, committed, moved out of retention's way, or delivered once more.
+"""Stores all copies of messages: delivered after a delay, retried, given up, committed, moved for
+retention, or redriven.
 
-What was accepted can be copied: acceptance has seen to it that there is room (`entry_room`), and
-properties that are too many are left out (`messages.fitted_properties`). But a log may hold
-messages that were accepted by other rules, a record may be one that cannot be read, and no further
-topic may be allowed. Then the copy would be refused for ever, and everything behind it would wait
-with it. So a message stands in for it in a topic of its own: without the body, and it says where
-the whole message is. Its entry ends what waited for the copy, for each leader that comes. If not
-even that can be stored, a command alone ends it.
+Accepted messages can be copied: acceptance checks that there is room (`entry_room`), and excess
+properties are omitted (`messages.fitted_properties`). But a log may hold messages that were
+accepted by other rules, a record may be unreadable, and no further topic may be allowed. Then the
+copy would be refused forever, and everything after it would wait. So a substitute is stored in a
+topic of its own: without the body, and with a reference to the original. Its entry ends the wait
+for the copy, for all leaders. If not even the substitute can be stored, a command alone ends the
+wait.
 """
 
 import logging
@@ -45,21 +45,20 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Of a message that stands in for another one: where the copy belonged, and why it is not there.
+# Properties of a substitute: the topic of the copy, and why the copy could not be stored.
 UNDELIVERED_TO: Final = "UNDELIVERED_TO"
 UNDELIVERED_REASON: Final = "UNDELIVERED_REASON"
 
-# So much of each of its properties: it must always fit.
+# Of each of its properties: a substitute must always fit.
 _MOST_CHARACTERS: Final = 200
 
 
 class StandIn(NamedTuple):
-    """What ends it that something waits for a copy which can never be stored.
+    """Ends the wait for a copy that can never be stored.
 
     Attributes:
-        command: stands behind the message that is stored in its place; None when nothing in the
-            state waits for the copy.
-        alone: does the same without a message, if not even that can be stored.
+        command: follows the substitute; None if nothing in the state waits for the copy.
+        alone: does the same without a message, if not even the substitute can be stored.
     """
 
     command: LogCommand | None = None
@@ -71,17 +70,14 @@ class Copy:
     """A copy of a stored message, for one queue.
 
     Attributes:
-        what: the message, in words for a log line, as "a delayed message".
-        topic: where it goes.
-        queue_id: the queue.
-        record: the message. What depends on its place is set when it is stored; until then it says
-            where the original is.
-        done: called with None when it is stored and applied, or something in its place; or with why
-            not. Must not raise.
-        attach: makes the command that stands behind it, as in `PendingMessages`.
-        stand_in: what is done if it can never be stored. None: whoever asked for the copy is told,
-            and the original stays where operators look for it.
-        never: why it could not be stored, when something else was stored in its place.
+        what: describes the message in the log, as "a delayed message".
+        record: the message. Its position is that of the original until the copy is stored.
+        done: called with None when the copy, or a substitute, is stored and applied; or with the
+            refusal. Must not raise.
+        attach: makes the command that follows it, as in `PendingMessages`.
+        stand_in: used if it can never be stored. None: the requester is told, and the original
+            stays where operators look for it.
+        never: why a substitute was stored.
     """
 
     what: str
@@ -95,7 +91,6 @@ class Copy:
 
     @property
     def records(self) -> list[MessageRecord]:
-        """The message, as `PendingMessages` has it."""
         return [self.record]
 
 
@@ -103,9 +98,9 @@ class Copies:
     """Stores copies.
 
     Attributes:
-        stood_in: how many copies this member could not store, and stored something in their place.
-        untold: how many it stored nothing for, and ended what waited for them.
-        shortened: how many went without some properties.
+        stood_in: how many substitutes this member stored.
+        untold: how many copies have not even a substitute.
+        shortened: how many lack some properties.
         refused: how many were refused. Most are stored later.
     """
 
@@ -122,22 +117,22 @@ class Copies:
         self.refused = 0
 
     def store(self, copy: Copy) -> None:
-        """Store a copy with the next flush of `Sends`, in a topic that is there."""
+        """Store a copy with the next flush of `Sends`, in an existing topic."""
         self._hand_over(copy, self._sends.add)
 
     def store_when_created(self, config: TopicConfig, copy: Copy) -> None:
-        """The same, as soon as a topic is there, mostly the copy's; makes it unless it is."""
+        """Store a copy once a topic exists, usually its own, and create it if necessary."""
         self._hand_over(copy, lambda made: self._awaited.send_when_created(config, made))
 
     def attempt(
         self, what: str, position: int, stand_in: StandIn, done: Then, step: Callable[[], None]
     ) -> None:
-        """Take a step that is to end with a copy of the message at a position of the log.
+        """Take a step that is to end with a copy of the message at a log position.
 
-        What a step raises of itself depends on the message and on the state, which all members have
-        alike: it would fail for each leader, so something stands in for the copy. What this
-        member's log raises, and refusals, are told to `done`, which tries again. A message that is
-        damaged on this member's disk alone is one of these: the member ends, another one leads.
+        Other errors of a step depend on the message and the state, which all members share: the
+        step would fail for each leader, so a substitute is stored. Refusals and errors of this
+        member's log go to `done`, which tries again. A message that is damaged only on this
+        member's disk is such an error: the member ends, and another one leads.
         """
         try:
             step()
@@ -159,12 +154,12 @@ class Copies:
 
     @property
     def undelivered(self) -> int:
-        """How many messages stand in for others, as the log says; they may be gone by now."""
+        """The number of substitutes in the log; retention may have dropped them."""
         return self._messages.queue_end(UNDELIVERED_TOPIC, 0)
 
     def _hand_over(self, copy: Copy, add: Callable[[MadeMessages], None]) -> None:
         original = copy.record.physical_offset
-        # A copy has a sum of its own, so it would make damage of this disk a message like others.
+        # A copy has its own checksum, which would hide damage on this disk.
         if copy.record.body_crc and copy.record.body_crc != body_crc(copy.record.body):
             self._log.check_at(original)
         run, left_out = fitted(copy.record.properties)
@@ -198,7 +193,7 @@ class Copies:
                     self._stand_in(copy.what, told, copy.stand_in, refusal, copy.done)
                     return
             else:
-                # What a leader has on its way when it is replaced, the next one finds waiting.
+                # When a leader is replaced, the next one finds the message waiting.
                 is_usual = refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
                 level = logging.DEBUG if is_usual else logging.WARNING
                 _log.log(level, "%s waits on: %s", quoted(copy.what), quoted(refusal.remark))
@@ -213,7 +208,6 @@ class Copies:
     def _stand_in(
         self, what: str, told: dict[str, str], stand_in: StandIn, refusal: NeverStored, done: Then
     ) -> None:
-        """Store something in place of a copy; `told` are properties of it."""
         command = stand_in.command
 
         def then(refused: RequestRefused | None) -> None:
@@ -244,7 +238,7 @@ class Copies:
             done(refused)
 
     def _end_alone(self, what: str, stand_in: StandIn, done: Then, refused: NeverStored) -> None:
-        """No message can say that a copy is missing: the log of this member alone does."""
+        """End the wait for a copy without a message; only the log of this process says so."""
         _log.error("%s is not delivered, and no message says so: %s", quoted(what), quoted(refused))
         if stand_in.alone is None:
             done(refused)
@@ -256,7 +250,7 @@ class Copies:
         return message_id(self._address.host, self._address.port, position)
 
     def _told(self, copy: Copy, original: int) -> dict[str, str]:
-        """What is said of a message that cannot be copied. It always fits an entry."""
+        """Return the properties of a substitute. They always fit an entry."""
         pairs = copy.record.property_map()
         return {
             UNIQUE_KEY: pairs.get(UNIQUE_KEY, ""),

@@ -1,7 +1,7 @@
-"""Which records share an entry of the log.
+"""Packs records into entries of the log.
 
 An entry costs each member about as much as a small message, whatever it holds: its place, its sums,
-its acknowledgement and its result. So messages that come together share one.
+its acknowledgement and its result. So messages that arrive together share one.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,20 @@ from typing import Final, TypeAlias
 from broker.errors import NeverStored
 from dledger import Body, PositionedBody, PositionedParts
 
-# With so much in one entry, what it costs by itself is nothing; and it is read, checked and sent to
-# the others as a whole.
+# In an entry of this size the cost of the entry itself is negligible. A larger one would take long
+# to read, check and send as a whole.
 PACKED_BYTES: Final = 128 * 1024
 
-# Where a record lies: in which of the entries, and at which byte of its body.
+# The place of a record: the number of its entry, and a byte of the entry's body.
 Spot: TypeAlias = tuple[int, int]
 
 
 class EntryPacking:
     """Puts records into the bodies of entries, in their order.
 
-    Args:
-        max_body_bytes: of an entry.
-
     Attributes:
-        bodies: the entries that are full.
-        has_runs: whether one of them has several records.
+        bodies: the full entries.
+        has_runs: whether an entry has several records.
     """
 
     def __init__(self, max_body_bytes: int) -> None:
@@ -39,10 +36,9 @@ class EntryPacking:
         self._last_bytes = 0
 
     def add(self, records: Sequence[PositionedBody]) -> list[Spot]:
-        """Add the records of one send: to one entry, unless one cannot hold them.
+        """Add the records of one send: to one entry, unless they do not fit.
 
-        Raises:
-            NeverStored (13): a record is larger than any entry may be; none was added.
+        Raises NeverStored (13): a record is larger than any entry; none was added.
         """
         if len(records) == 1:
             sizes = [records[0].placed_bytes]
@@ -69,9 +65,8 @@ class EntryPacking:
         return spots
 
     def add_alone(self, records: Sequence[PositionedBody]) -> list[Spot]:
-        """Add the records of one send, each with what stands behind it: an entry each.
-
-        Raises as `add`.
+        """Add the records of one send, each followed by its command: an entry each. Raises as
+        `add`.
         """
         self._check(max([record.placed_bytes for record in records]))
         self.close()
@@ -80,7 +75,7 @@ class EntryPacking:
         return [(entry, 0) for entry in range(first, len(self.bodies))]
 
     def close(self) -> None:
-        """Let the next record begin an entry. The last one, if any, is among `bodies` now."""
+        """Move the last entry, if any, to `bodies`. The next record begins another entry."""
         if not self._last:
             return
         if len(self._last) > 1:

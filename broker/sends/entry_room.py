@@ -1,8 +1,8 @@
-"""How much one entry of the log holds, and the most that a message can ever need of it.
+"""The room in an entry of the log, and the most that a message and its copies can need.
 
-A message is stored again and again: when it is delayed, when its time has come, when it could not
-be consumed, when it is given up. Each copy has what the broker adds to it, may have a topic with a
-longer name, and a command behind it. So a message is accepted only if its largest copy fits.
+A message is stored several times: when it is delayed, when it is due, when it is retried, when it
+becomes a dead letter. The broker adds properties to each copy, and its topic may have a longer
+name, and a command may follow it. So a message is accepted only if its largest copy fits.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
-    TIMER_OUT_MILLISECONDS,
+    TIMER_OUT_MS,
     TRANSACTION_CHECK_TIMES,
     UNIQUE_KEY,
 )
@@ -33,26 +33,25 @@ from remoting.message.record import MAX_TOPIC_BYTES
 _MESSAGE_ID_BYTES: Final = 32
 _NUMBER_BYTES: Final = 20  # of 64 bits, in digits
 
-# What the broker adds to the properties of messages and of their copies, and the longest values.
+# Properties that the broker adds to messages and their copies, and the sizes of the longest values.
 ADDED_PROPERTIES: Final = {
     UNIQUE_KEY: _MESSAGE_ID_BYTES,
     MESSAGE_REGION: MAX_TOPIC_BYTES,
     REAL_TOPIC: MAX_TOPIC_BYTES,
     REAL_QUEUE_ID: len(str(MAX_QUEUES_PER_TOPIC)),
-    TIMER_OUT_MILLISECONDS: _NUMBER_BYTES,
+    TIMER_OUT_MS: _NUMBER_BYTES,
     RETRY_TOPIC: MAX_TOPIC_BYTES,
     ORIGIN_MESSAGE_ID: _MESSAGE_ID_BYTES,
     DEAD_LETTER_ORIGIN_TOPIC: MAX_TOPIC_BYTES,
     DEAD_LETTER_ORIGIN_MESSAGE_ID: _MESSAGE_ID_BYTES,
     TRANSACTION_CHECK_TIMES: _NUMBER_BYTES,
 }
-_SEPARATORS_BYTES: Final = 2  # one in a pair, and one behind it
+_SEPARATORS_BYTES: Final = 2  # one in a pair, and one after it
 
-# The longest command that stands behind a record: two names and some numbers.
+# The longest command that follows a record: two names and some numbers.
 MAX_ATTACHED_BYTES: Final = 512
 
-# What the largest copy of a message has besides its body and the properties that it came with. That
-# a run of properties is never longer than a record can hold is left out: it would save nothing.
+# The size of the largest copy of a message without its body and its own properties.
 COPY_BYTES: Final = (
     SMALLEST_RECORD_BYTES
     + MAX_TOPIC_BYTES
@@ -63,19 +62,16 @@ COPY_BYTES: Final = (
 
 
 class EntryRoom:
-    """Tells what one entry of the log holds now.
+    """The room in an entry of the log.
 
-    Args:
-        state: the applied state.
-        log: the log.
-        copy_bytes: what is kept free for copies; less only where names are known to be short.
+    `copy_bytes`: kept free for copies; less only where names are known to be short.
     """
 
     def __init__(self, state: BrokerState, log: Log, copy_bytes: int = COPY_BYTES) -> None:
         self._formats = state[FORMATS]
         self._log = log
         self._copy_bytes = copy_bytes
-        # What every format holds, so that most messages are compared with one number.
+        # Fits every format, so that most messages are compared with one number.
         self._always_bytes = min(log.max_body_bytes, MAX_BODY_BYTES) - copy_bytes
 
     @property
@@ -87,13 +83,9 @@ class EntryRoom:
         return min(most, MAX_BODY_BYTES)
 
     def check(self, message_bytes: int) -> None:
-        """Whether all copies of a message will fit.
+        """Check that all copies of a message will fit. Raises RequestRefused (13).
 
-        Args:
-            message_bytes: of its body and its properties together.
-
-        Raises:
-            RequestRefused (13): they may not.
+        `message_bytes`: of its body and its properties together.
         """
         if message_bytes <= self._always_bytes:
             return

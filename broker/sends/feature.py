@@ -11,7 +11,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     sends, awaited, copies = parts[SENDS], parts[AWAITED_TOPICS], parts[COPIES]
     processor = SendProcessor(parts)
 

@@ -1,11 +1,13 @@
-"""Messages on their way into the log: those of a client's request, and those the broker makes."""
+"""Messages that wait for the log: from requests of clients, and made by the broker."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
+from broker.log.submissions import Then
 from broker.sends.request import REGION
 from broker.serving.origin import Origin
 from remoting.bodies.topic_config import TopicConfig
@@ -15,13 +17,13 @@ from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# A record without its body, roughly: headers, names and properties.
+# A record without its body, roughly.
 _OTHER_BYTES: Final = 512
 
-# By client. A write costs more than the reply in it, so those of one append go together.
+# By client. A write costs more than the reply in it, so the replies of one append go together.
 Replies: TypeAlias = dict[Origin, list[Command]]
 
-# Makes the command that is folded together with a record.
+# Makes the command that follows a record.
 Attach: TypeAlias = Callable[[MessageRecord], LogCommand]
 
 
@@ -29,13 +31,10 @@ class PendingMessages(Protocol):
     """Messages for one queue. `Sends` gives them their places.
 
     Attributes:
-        topic: where they go.
-        queue_id: the queue.
         records: the messages. `Sends` sets all that depends on their places.
         size: bytes of their bodies and properties, roughly.
-        first_offset: of the first message in the queue, once it has one.
-        attach: makes the command that stands behind a record, once the record has its place but in
-            the log. None for messages with nothing behind them.
+        first_offset: queue offset of the first message, once it has one.
+        attach: makes the command that follows a record, which has its place except in the log.
     """
 
     topic: str
@@ -46,140 +45,92 @@ class PendingMessages(Protocol):
     attach: Attach | None
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """They are stored and applied, at these positions of the log; add the reply to those that
-        are about to be sent.
-        """
-        ...
+        """Add the reply to `replies`: the messages are applied, at these positions of the log."""
 
     def failed(self) -> None:
-        """`stored` raised: tell the client that waits, if one does, that it has to ask."""
-        ...
+        """Tell the waiting client, if any, that `stored` raised and it has to ask."""
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """They were not stored, or it is unknown whether they were."""
-        ...
+        """Answer that they were not stored, or that this is unknown."""
 
 
+@dataclass(slots=True, eq=False)
 class PendingSend:
     """Messages of one request of a producer. Implements `PendingMessages`.
 
-    Args:
-        origin: the client that sent them.
-        command: the request.
-        topic, queue_id, records: see `PendingMessages`.
-        id_prefix: what the ids of messages begin with at this broker.
-
     Attributes:
-        attach: see `PendingMessages`.
-        replied: makes further fields of the reply, given where the first message is stored.
-        needs: a further topic that has to be there before the messages are stored.
-        origin: the client.
+        id_prefix: the beginning of all message ids of this broker.
+        replied: makes further fields of the reply, given the position of the first message.
+        needs: a further topic that must exist before the messages are stored.
     """
 
-    __slots__ = (
-        "_asked_queue_id",
-        "_command",
-        "_id_prefix",
-        "attach",
-        "first_offset",
-        "needs",
-        "origin",
-        "queue_id",
-        "records",
-        "replied",
-        "size",
-        "topic",
-    )
+    origin: Origin
+    command: Command
+    topic: str
+    queue_id: int
+    records: Records
+    id_prefix: str
+    attach: Attach | None = None
+    replied: Callable[[int], Mapping[str, str]] | None = None
+    needs: TopicConfig | None = None
+    first_offset: int = 0
+    size: int = field(init=False)
+    asked_queue_id: int = field(init=False)  # the client's, wherever the messages are stored
 
-    def __init__(
-        self,
-        origin: Origin,
-        command: Command,
-        topic: str,
-        queue_id: int,
-        records: Records,
-        id_prefix: str,
-    ) -> None:
-        self.origin = origin
-        self._command = command
-        self._id_prefix = id_prefix
-        self._asked_queue_id = queue_id  # the client's, wherever the messages are stored
-        self.attach: Attach | None = None
-        self.replied: Callable[[int], Mapping[str, str]] | None = None
-        self.needs: TopicConfig | None = None
-        self.topic = topic
-        self.queue_id = queue_id
-        self.records = records
-        self.first_offset = 0
-        self.size = len(command.body) + _OTHER_BYTES * len(records)
-        peer = origin.peer
-        host, port = ipv4_host(peer.host), peer.port
+    def __post_init__(self) -> None:
+        self.asked_queue_id, records = self.queue_id, self.records
+        self.size = len(self.command.body) + _OTHER_BYTES * len(records)
+        host, port = ipv4_host(self.origin.peer.host), self.origin.peer.port
         for record in (records.shared,) if isinstance(records, RecordBatch) else records:
             record.born_host, record.born_port = host, port
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """Tell the client where its messages are."""
-        prefix = self._id_prefix
+        prefix = self.id_prefix
         ends = struct.pack(f">{len(positions)}q", *positions).hex(",", 8).upper()
         fields = {
             "msgId": prefix + ends.replace(",", "," + prefix),
-            "queueId": str(self._asked_queue_id),
+            "queueId": str(self.asked_queue_id),
             "queueOffset": str(self.first_offset),
             "MSG_REGION": REGION,
             "TRACE_ON": "true",
         }
         if self.replied is not None:
             fields.update(self.replied(positions[0]))
-        replies.setdefault(self.origin, []).append(
-            self._command.reply(ResponseCode.SUCCESS, fields)
-        )
+        replies.setdefault(self.origin, []).append(self.command.reply(ResponseCode.SUCCESS, fields))
 
     def failed(self) -> None:
-        """As in `PendingMessages`."""
         remark = "the messages are stored, and the answer could not be made: see the broker's log"
-        self.origin.send(self._command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+        self.origin.send(self.command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """Answer that the messages were not stored."""
-        self.origin.send(refusal.reply_to(self._command))
+        self.origin.send(refusal.reply_to(self.command))
 
 
+@dataclass(slots=True, eq=False)
 class MadeMessages:
-    """Messages that the broker itself makes, such as copies for a retry topic.
+    """Messages that the broker makes, such as copies for a retry topic. Implements
+    `PendingMessages`.
 
-    Implements `PendingMessages`.
-
-    Args:
-        topic, queue_id, records: see `PendingMessages`.
-        done: called with None when they are stored and applied, or with why they are not.
-        attach: see `PendingMessages`.
+    `done`: called with None when they are stored and applied, or with the refusal.
     """
 
-    __slots__ = ("_done", "attach", "first_offset", "queue_id", "records", "size", "topic")
+    topic: str
+    queue_id: int
+    records: Records
+    done: Then
+    attach: Attach | None = None
+    first_offset: int = 0
+    size: int = field(init=False)
 
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        records: Records,
-        done: Callable[[RequestRefused | None], None],
-        attach: Attach | None = None,
-    ) -> None:
-        self._done = done
-        self.attach = attach
-        self.topic = topic
-        self.queue_id = queue_id
-        self.records = records
-        self.first_offset = 0
-        self.size = sum([len(one.body) for one in records]) + _OTHER_BYTES * len(records)
+    def __post_init__(self) -> None:
+        bodies = sum([len(one.body) for one in self.records])
+        self.size = bodies + _OTHER_BYTES * len(self.records)
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """As in `PendingMessages`."""
-        self._done(None)
+        self.done(None)
 
     def failed(self) -> None:
-        """As in `PendingMessages`: what `done` raised is all that there is to say."""
+        """Do nothing: the error of `done` is logged."""
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """As in `PendingMessages`."""
-        self._done(refusal)
+        self.done(refusal)

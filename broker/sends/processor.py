@@ -27,12 +27,12 @@ from remoting.message.record_batch import RecordBatch
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 
-# Messages of a batch that are taken in one step.
+# Messages of a batch that one step handles.
 _AT_ONCE: Final = 1024
 
 
 class SendProcessor:
-    """Turns requests into messages for the log. Their replies leave when they are applied."""
+    """Turns requests into messages for the log. The replies leave when they are applied."""
 
     def __init__(self, parts: Parts) -> None:
         self._mended = parts[SENDS].mended
@@ -49,13 +49,11 @@ class SendProcessor:
         self._turn = 0
 
     def send(self, origin: Origin, command: Command) -> Steps | None:
-        """Take a send, a long batch in steps; it leaves for the log with the next flush of `Sends`.
+        """Accept a send, a long batch in steps. The next flush of `Sends` appends it.
 
-        Raises:
-            RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (13)
-                too large, or a message is not of its topic's type, (14) the disk is too full, (16)
-                the broker or the topic is not writable, (26) no such consumer group, (29) no such
-                queue.
+        Raises RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`;
+        (13) too large, or a message is not of its topic's type, (14) the disk is too full, (16) the
+        broker or the topic is not writable, (26) no such consumer group, (29) no such queue.
         """
         self._disk.check()
         self._settings.check_writable()
@@ -65,7 +63,7 @@ class SendProcessor:
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
-            # Not 1, which would leave the sender in doubt whether it was stored.
+            # Not 1, which would leave it open whether the message was stored.
             raise RequestRefused.illegal(error.reason) from None
         self._room.check(request.longest_bytes)
         if isinstance(request.records, RecordBatch) and len(request.records) > _AT_ONCE:
@@ -76,7 +74,7 @@ class SendProcessor:
     def _take_in_steps(
         self, origin: Origin, command: Command, request: SendRequest, batch: RecordBatch
     ) -> Steps:
-        """Take a batch that took some milliseconds to read, and will to encode."""
+        """Accept a batch that takes some milliseconds to read, and to encode."""
         runs: list[bytes] = []
         for piece in pieces(batch.properties, _AT_ONCE):
             yield
@@ -114,11 +112,13 @@ class SendProcessor:
             if config.topic in self._topics.configs:
                 config = needed
             else:
-                self._awaited.make(needed)  # then it is made before, and told to name servers with
+                self._awaited.make(needed)  # created before, and announced together
         self._awaited.send_when_created(config, send)
 
     def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:
-        """Where a consumer's own send to a retry topic goes: there, or to the dead letters."""
+        """Return the topic and queue of a consumer's send to a retry topic, which may be a dead
+        letter.
+        """
         name = request.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.configs.get(name)
         if group is None:
@@ -127,13 +127,13 @@ class SendProcessor:
             )
         said = max_times(command, request.max_reconsume_times)
         allowed = group.retry_max_times if said is None else said
-        # A consumer counts the failure that it tells of, but Java's of version 4 does not when it
-        # gives up in order; RocketMQ knows such a group by its locks, too.
+        # A consumer counts the failure that it reports, except Java's of version 4 when it gives up
+        # in order. RocketMQ, too, knows such a group by its locks.
         if request.reconsume_times > allowed or (
             request.reconsume_times == allowed and self._locks.holds_any(name)
         ):
             config = created_for_group(dead_letter_topic(name))
-            for record in request.records:  # it is not tried again, so there is no time for it
+            for record in request.records:  # it is not retried, so it is not delayed
                 record.properties = edit_properties(record.properties, {}, (DELAY_TIME_LEVEL,))
             return self._topics.configs.get(config.topic, config), 0
         config = created_for_group(request.topic, max(1, group.retry_queue_count))

@@ -1,4 +1,4 @@
-"""A client's send (10, 310, 320), read, checked, and made into records that only lack their place.
+"""Reads and checks a client's send (10, 310, 320), and makes records that lack only their places.
 
 Source: RocketMQ's SendMessageProcessor. Properties are kept byte for byte; only a missing UNIQ_KEY
 and a missing MSG_REGION are added.
@@ -32,26 +32,25 @@ from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
-# A consumer that sends a popped message on sends its handle with it. With another consumer it would
-# stand for the message's own handle, as clients make one only where there is none.
+# The handle of a popped message, which a consumer may send on with the message. Clients make a new
+# handle only if there is none, so the next consumer would use this one.
 _HANDLE: Final = name_mark(POP_CHECKPOINT)
 
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
-# RocketMQ's default; it names no place here. Java consumers of version 5 send no trace of a message
-# without a region.
+# RocketMQ's default. Java consumers of version 5 send no trace of a message without a region.
 REGION: Final = "DefaultRegion"
 _REGION_PAIR: Final = encode_properties({MESSAGE_REGION: REGION})
 _REGION: Final = name_mark(MESSAGE_REGION)
 _SEPARATOR: Final = b"\x02"
 _SEPARATED_REGION: Final = _SEPARATOR + _REGION_PAIR
-# A message's own properties may take all that a record has for them. A key may be added, too.
+# A message's own properties may fill the record. A key may be added, too.
 _KEY_BYTES: Final = 1 + len(encode_properties({UNIQUE_KEY: 32 * "0"}))
 _MOST_WITH_REGION: Final = MAX_PROPERTIES_BYTES - len(_SEPARATED_REGION) - _KEY_BYTES
 
 
 class _Names(NamedTuple):
-    """How the fields of a send are called."""
+    """The names of a send's fields."""
 
     topic: str
     default_topic: str
@@ -87,14 +86,13 @@ class SendRequest(NamedTuple):
     """A checked send.
 
     Attributes:
-        topic: where it goes.
-        queue_id: the queue; negative lets the broker choose.
-        default_topic: the template to create the topic from.
+        queue_id: negative lets the broker choose.
+        default_topic: the template of a new topic.
         default_queues: how many queues the client wants in a new topic.
         reconsume_times: how often the message failed before; for a retry topic.
-        max_reconsume_times: the client's limit of that, or None.
-        records: the messages; queue, queue offset, store time and hosts are still to be set.
-            Several messages for a topic that is not a retry topic are a `RecordBatch`.
+        max_reconsume_times: the client's limit of that.
+        records: the messages, without queue, queue offset, store time and hosts. Several messages
+            are a `RecordBatch`, except for a retry topic.
         longest_bytes: of the longest message, its body and its properties together.
     """
 
@@ -111,10 +109,8 @@ class SendRequest(NamedTuple):
 def read_send_request(command: Command) -> SendRequest:
     """Read and check a send.
 
-    Raises:
-        FieldMissing, MessageMalformed: it cannot be read.
-        RequestRefused: (13) too many properties or of a kind that is not served, (16) a topic that
-            is not writable, (29) a bad topic name.
+    Raises RequestRefused: (13) its properties are too long or not supported, (16) the topic is not
+    writable, (29) a bad topic name.
     """
     names = _LONG if command.code in _LONG_NAMES else _SHORT
     int32 = command.int32
@@ -122,11 +118,10 @@ def read_send_request(command: Command) -> SendRequest:
     check_topic_name(topic)
     if topic in SEND_FORBIDDEN:
         raise RequestRefused.forbidden(f"sending to topic {topic} is forbidden: use your own")
-    # That a message waits for a transaction, its properties say; with the flag it is invisible to
-    # RocketMQ's tools.
+    # Properties mark half messages; with the flag they would be invisible to RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
-    reconsume_times = _times(command, names.reconsume_times)
+    reconsume_times = max(0, int32(names.reconsume_times, 0))
     flag, born = int32(names.flag), command.integer(names.born)
     max_reconsume = int32(names.max_reconsume_times, -1)
     record = MessageRecord(
@@ -157,14 +152,9 @@ def read_send_request(command: Command) -> SendRequest:
     )
 
 
-def _times(command: Command, name: str) -> int:
-    """How often a message failed before; what is less than never is never. Raises FieldMissing."""
-    return max(0, command.int32(name, 0))
-
-
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:
-    """The messages of a batch, and the bytes of the longest. The envelope's own properties are of
-    no message.
+    """Split a batch into its messages; also return the bytes of the longest. The properties of the
+    batch itself are ignored.
     """
     parts = batch_parts(envelope.body)
     if not parts:
@@ -174,13 +164,13 @@ def _batch(envelope: MessageRecord) -> tuple[Records, int]:
     lengths = list(map(len, properties))
     _check_properties(max(lengths))
     batch = RecordBatch(envelope, bodies, properties, flags)
-    # What changes records one by one gets them one by one.
+    # Some code changes the records of retry topics one by one.
     is_plain = len(parts) > 1 and not envelope.topic.startswith(RETRY_PREFIX)
     return batch if is_plain else list(batch), max(map(add, lengths, map(len, bodies)))
 
 
 def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
-    """As `_prepared`, of many."""
+    """Prepare many runs of properties as `_prepared`."""
     together = b"\x02".join(runs)
     longest = max(map(len, runs), default=0)
     if has_pair(together, _HANDLE) or has_pair(together, _REGION) or longest > _MOST_WITH_REGION:
@@ -192,22 +182,21 @@ def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
 
 
 def _prepared(properties: bytes) -> bytes:
-    """The properties as they are stored, but for a key of the message's own."""
+    """Return the properties as they are stored, without a generated key."""
     if has_pair(properties, _HANDLE):
         properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
     return _with_region(properties)
 
 
 def _with_region(properties: bytes) -> bytes:
-    """The properties with the broker's region, unless a region is there already, or no room."""
+    """Add the broker's region to properties, unless there is one already, or no room."""
     if has_pair(properties, _REGION) or len(properties) > _MOST_WITH_REGION:
         return properties
     if properties and not properties.endswith(_SEPARATOR):
-        return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one
+        return properties + _SEPARATED_REGION  # Java 4.9 clients omit the last separator
     return properties + _REGION_PAIR
 
 
 def _check_properties(size: int) -> None:
-    """Raises RequestRefused when no record can hold properties of so many bytes."""
     if size > MAX_PROPERTIES_BYTES:
         raise RequestRefused.illegal(f"properties of {size} bytes: at most {MAX_PROPERTIES_BYTES}")

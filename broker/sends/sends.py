@@ -1,10 +1,9 @@
-"""Messages on their way into the log: one append for everything that arrived together, of few
-entries.
+"""Appends messages to the log: one append of few entries for all messages that arrived together.
 
-The leader decides queue offset, store time and hosts before the append and writes them into the
-record. Its next offsets are what is applied plus what it has proposed in this term; when it becomes
-ready in a new term, everything proposed before is applied or gone, and it starts from the applied
-state again.
+Before the append the leader decides queue offset, store time and hosts, and writes them into the
+record. Its next offsets are the applied ones plus what it has proposed in this term. When it
+becomes ready in a new term, all earlier proposals are applied or lost, and it starts from the
+applied state again.
 """
 
 from collections import deque
@@ -50,9 +49,9 @@ class _Placed(NamedTuple):
     """Sends with the places that they get if the log takes them next, and their records.
 
     Attributes:
-        spots: for each send, where its records lie; among the bodies that hold records.
-        raised_format: what the first body raises the log's format to for them, and is no record; 0
-            if all are records.
+        spots: for each send, the places of its records among the bodies that hold records.
+        raised_format: the format to which the first body, a command, raises the log; 0 if all
+            bodies hold records.
     """
 
     sends: Sequence[PendingMessages]
@@ -79,27 +78,22 @@ class Sends:
         self._waiting_messages = 0
         self._waiting_bytes = 0
         self._next: dict[tuple[str, int], int] = {}
-        # What the log had no room for. It is offered again as it is, because each flush that
-        # encoded it anew would cost the event loop as much as an append.
+        # Sends for which the log had no room. They are kept encoded, because encoding them again
+        # at each flush would take as long as an append.
         self._held: _Placed | None = None
         self._store_timestamp_ms = 0
         self._keys = UniqueKeys(parts.config.address, parts.process_id, parts.wall_clock_ms)
         self._epoch = 0
         self._formats = parts.state[FORMATS]
         self._room = EntryRoom(parts.state, parts.log)
-        self._raising_format = 0  # what this leader has raised it to, in this term
+        self._raising_format = 0  # the format that this leader has proposed in this term
 
     @property
     def waiting_messages(self) -> int:
-        """How many messages wait for room in the log."""
         return self._waiting_messages
 
     def add(self, send: PendingMessages) -> None:
-        """Queue messages for the next `flush`.
-
-        Raises:
-            RequestRefused (2): too much waits already.
-        """
+        """Queue messages for the next `flush`. Raises RequestRefused (2): too many wait already."""
         limits = self._limits
         if self._waiting_messages and (
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
@@ -111,7 +105,7 @@ class Sends:
         self._push(send)
 
     def flush(self) -> None:
-        """Hand what waits to the log, as far as it has room; the rest follows by itself."""
+        """Append the waiting messages while the log has room; the others follow later."""
         while (placed := self._take_placed()) is not None:
             sends = placed.sends
             try:
@@ -132,13 +126,12 @@ class Sends:
             self._store_timestamp_ms = placed.store_timestamp_ms
 
     def _refuse(self, sends: Sequence[PendingMessages], refusal: RequestRefused) -> None:
-        """Answer sends that the log does not take."""
         self._put_times.failed += sum([len(send.records) for send in sends])
         for send in sends:
             call("refusing a send", send.refuse, refusal)
 
     def _take_placed(self) -> _Placed | None:
-        """What goes to the log next, or None when nothing waits."""
+        """Take the sends for the next append, or None if no message waits."""
         if (held := self._held) is not None:
             self._held = None
             self._count(held.sends, -1)
@@ -149,8 +142,10 @@ class Sends:
                 return placed
         return None
 
-    def _place_anew(self) -> None:
-        """The offsets that sends were given may no longer be the next ones."""
+    def _discard_places(self) -> None:
+        """Discard the places of held sends, because their offsets may no longer be the
+        next ones.
+        """
         if (held := self._held) is not None:
             self._held = None
             self._count(held.sends, -1)
@@ -162,26 +157,26 @@ class Sends:
         self._waiting_bytes += sign * sum([send.size for send in sends])
 
     def begin_term(self) -> None:
-        """This member leads a new term: offsets go on from what is applied."""
-        self._place_anew()
+        """Continue from the applied offsets in a new term."""
+        self._discard_places()
         self._next.clear()
         self._store_timestamp_ms = self._messages.store_timestamp_ms
         self._raising_format = 0
         self._epoch += 1
 
     def take_waiting(self) -> list[PendingMessages]:
-        """Everything that the log has not been given, for the caller to refuse."""
-        self._place_anew()
+        """Take all messages that are not in flight, for the caller to refuse."""
+        self._discard_places()
         waiting, self._waiting = list(self._waiting), deque()
         self._waiting_messages = self._waiting_bytes = 0
         return waiting
 
     def applied(self, folded: Folded) -> None:
-        """Entries were applied. The queues of a topic that was deleted begin elsewhere when it is
-        made again.
+        """Forget the next offsets of deleted topics, whose queues begin elsewhere when created
+        again.
         """
         if folded.deleted_topics:
-            self._place_anew()
+            self._discard_places()
             gone = frozenset(folded.deleted_topics)
             for key in [key for key in self._next if key[0] in gone]:
                 del self._next[key]
@@ -198,7 +193,6 @@ class Sends:
         return send
 
     def _take_chunk(self) -> list[PendingMessages]:
-        """The next sends, as many as are handed to the log at once; at least one."""
         chunk = [self._take()]
         messages, size = len(chunk[0].records), chunk[0].size
         while self._waiting:
@@ -211,7 +205,9 @@ class Sends:
         return chunk
 
     def _place(self, chunk: Sequence[PendingMessages]) -> _Placed:
-        """Give every message its offset, time and hosts, and encode it; refuse what cannot be."""
+        """Give every message its offset, time and hosts, and encode it; refuse those that cannot be
+        stored.
+        """
         now_ms = max(
             self._wall_clock_ms(), self._store_timestamp_ms, self._messages.store_timestamp_ms
         )
@@ -233,7 +229,11 @@ class Sends:
                     spots.append(packing.add(encoded))
                 else:
                     commands = map(encode_log_command, map(attach, send.records))
-                    spots.append(packing.add_alone(list(map(_with_behind, encoded, commands))))
+                    together = [
+                        PositionedBody(record.head, record.tail + command)
+                        for record, command in zip(encoded, commands, strict=True)
+                    ]
+                    spots.append(packing.add_alone(together))
                     has_attached = True
             except Exception as error:
                 call("refusing a send", send.refuse, _refusal_of(error))
@@ -253,9 +253,8 @@ class Sends:
         return _Placed(placed, spots, bodies, needed, next_offsets, now_ms)
 
     def _encode(self, send: PendingMessages, offset: int, now_ms: int) -> list[PositionedBody]:
-        """The records of one send, the first of them at `offset` of its queue.
-
-        Raises MessageMalformed.
+        """Encode the records of one send, the first at `offset` of its queue. Raises
+        MessageMalformed.
         """
         records = send.records
         one_by_one: Sequence[MessageRecord]
@@ -280,13 +279,15 @@ class Sends:
         return list(starmap(PositionedBody, encode_parts_of_all(records)))
 
     def mended(self, runs: Sequence[bytes]) -> list[bytes]:
-        """Properties as they are stored. A long batch may have them mended before it is added."""
+        """Return properties as they are stored. Callers may do so for a long batch before they add
+        it.
+        """
         return mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
 
     def _mended(self, properties: bytes) -> bytes:
-        """The properties with one tag at most, and with a key to find the message by, as RocketMQ's
-        broker adds it. Of several tags consumers take the last, and consume queues have the hash of
-        the first.
+        """Remove all tags but one, and add a key if there is none, as RocketMQ's broker does.
+
+        Of several tags, consumers take the last, and consume queues have the hash of the first.
         """
         properties = with_last_pair_alone(properties, _TAGS)
         if has_pair(properties, _UNIQUE_KEY):
@@ -300,7 +301,6 @@ class Sends:
         handed_over: float,
         outcome: list[Appended] | DLedgerError,
     ) -> None:
-        """Tell each sender of one append what became of its messages."""
         replies: Replies = {}
         bases: list[int] = []
         whole: RequestRefused | None = None
@@ -311,9 +311,9 @@ class Sends:
             if placed.raised_format and epoch == self._epoch:
                 self._raising_format = 0
         else:
-            seconds = self._clock() - handed_over
-            self._put_times.add(seconds, sum(map(len, placed.spots)))
-            self._traffic.put_within(placed.next_offsets, seconds)
+            took_s = self._clock() - handed_over
+            self._put_times.add(took_s, sum(map(len, placed.spots)))
+            self._traffic.put_within(placed.next_offsets, took_s)
             entries = outcome[1:] if placed.raised_format else outcome
             bases = [one.pos + HEADER_BYTES for one in entries]
             for entry, refusal in enumerate(map(refusal_of_entry, entries)):
@@ -325,14 +325,14 @@ class Sends:
                 refusal = next((refused[at] for at, _offset in spots if at in refused), None)
             if refusal is None:
                 positions = [bases[at] + offset for at, offset in spots]
-                try:  # as `call` does it, without a call for each send
+                try:  # as in `call`, without its cost for each send
                     send.stored(positions, replies)
                 except Exception as error:
                     failure("answering a send", error)
                     call("answering a send", send.failed)
                 continue
             if epoch == self._epoch:
-                self._place_anew()
+                self._discard_places()
                 self._next.pop((send.topic, send.queue_id), None)
             call("refusing a send", send.refuse, refusal)
         for origin, commands in replies.items():
@@ -340,18 +340,12 @@ class Sends:
 
 
 def _refusal_of(error: Exception) -> RequestRefused:
-    """Why a send cannot be stored."""
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, MessageMalformed):
         return NeverStored.illegal(error.reason)
     refusal = failure("placing a send", error)
     return NeverStored(refusal.code, refusal.remark)
-
-
-def _with_behind(record: PositionedBody, command: bytes) -> PositionedBody:
-    """A record with a command behind it."""
-    return PositionedBody(record.head, record.tail + command)
 
 
 SENDS: Final = Shared("sends", Sends)

@@ -1,6 +1,6 @@
-"""Sends that a feature treats in its own way, because a property of the message asks for it.
+"""Sends that a feature handles in its own way, because of a property of the message.
 
-Each feature that does so says here by which properties it knows them.
+Each feature registers the properties that select its messages.
 """
 
 from collections.abc import Mapping
@@ -14,39 +14,35 @@ from remoting.message.record_batch import RecordBatch
 
 
 class SpecialSend(Protocol):
-    """One way to treat a send."""
+    """A feature's way to handle a send."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Only messages with one of these properties are looked at."""
-        ...
+        """The properties of which a message needs at least one to be checked."""
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is to be treated so. May raise RequestRefused."""
-        ...
+        """Return whether this way applies to a message. May raise RequestRefused."""
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Change a send of one message before it gets its place. May raise RequestRefused."""
-        ...
 
 
 class SpecialSends:
-    """All ways to treat a send."""
+    """The ways of all features."""
 
     def __init__(self) -> None:
         self._ways: list[SpecialSend] = []
         self._names: frozenset[bytes] = frozenset()
 
     def add(self, way: SpecialSend) -> None:
-        """Have sends treated so; of several ways that are asked for, those added earlier first."""
+        """Add a way. If several ways apply to a send, those added earlier come first."""
         self._ways.append(way)
         self._names |= {name.encode() for name in way.names}
 
     def prepare(self, send: PendingSend) -> None:
-        """Let a send be treated as it asks for.
+        """Apply the ways that the message's properties ask for.
 
-        Raises:
-            RequestRefused: (13) a message of a batch asks for it; and what the way itself raises.
+        Raises RequestRefused: (13) a message of a batch asks for one; or as the way itself.
         """
         records = send.records
         if len(records) == 1:
@@ -64,7 +60,7 @@ class SpecialSends:
                     self._treat(send, decode_properties(run))
 
     def _may_ask(self, properties: bytes) -> bool:
-        """Whether one of the names stands in a run of properties. Most messages have none."""
+        """Return whether a run of properties has one of the names. Most messages have none."""
         return not self._names.isdisjoint(properties.replace(b"\x02", b"\x01").split(b"\x01"))
 
     def _treat(self, send: PendingSend, pairs: Mapping[str, str]) -> None:

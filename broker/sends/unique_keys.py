@@ -1,4 +1,4 @@
-"""The keys that messages are given which have none."""
+"""Keys for messages without one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,30 +9,23 @@ from remoting.net.address import Address
 
 _SEPARATOR: Final = b"\x02"
 
-# How much of a pair, with the separator behind it, is the message's own: the counter.
+# The counter at the end of a key, with the separator after it.
 _COUNTER_BYTES: Final = 4 + len(_SEPARATOR)
 
 
 class UniqueKeys:
-    """Gives keys as RocketMQ's broker adds them.
-
-    Args:
-        address: the broker's; a part of each key.
-        process_id: another one.
-        wall_clock_ms: milliseconds since 1970; another one.
-    """
+    """Generates keys as RocketMQ's broker does, of its address, process id, time and a counter."""
 
     def __init__(self, address: Address, process_id: int, wall_clock_ms: Callable[[], int]) -> None:
         self._address = address
         self._process_id = process_id
         self._wall_clock_ms = wall_clock_ms
         self._counter = 0
-        # A batch may need 8 000 at once: what they share is made once in a millisecond.
+        # A batch may need 8 000 at once: their common part is made once in a millisecond.
         self._shared_ms = -1
         self._shared = b""
 
     def add(self, run: bytes) -> bytes:
-        """Properties that have no key, with a new one behind them."""
         self._counter += 1
         now_ms = self._wall_clock_ms()
         if now_ms != self._shared_ms:

@@ -1,1 +1,1 @@
-"""How clients are served: requests, the features' services, and what these share."""
+"""Serves clients: requests, the services of features, and what features share."""

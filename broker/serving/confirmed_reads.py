@@ -1,7 +1,7 @@
-"""Answers that wait until the group confirms that this member has all that was acknowledged.
+"""Answers that wait until the group confirms that this member has all acknowledged entries.
 
-A leader that was deposed and does not know it would answer from an old state. So it asks the others
-first (`Node.read`): one question for all answers that gathered while the one before was under way.
+A deposed leader that does not know it yet would answer from an old state. So a leader asks the
+group first (`Node.read`): one question for all answers that gathered during the previous one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,12 +14,12 @@ from dledger.wake_up import WakeUp
 
 
 class ConfirmedReads:
-    """The answers that wait.
+    """The waiting answers.
 
     Args:
-        read: `Node.read`: returns when the applied state has all that was acknowledged before.
-        limit: how many may wait.
-        work: tells those that wait, in steps.
+        read: `Node.read`: returns when the state has all entries acknowledged before the call.
+        limit: how many answers may wait.
+        work: runs the answers in steps.
     """
 
     def __init__(self, read: Callable[[], Awaitable[int]], limit: int, work: WorkInSteps) -> None:
@@ -30,7 +30,7 @@ class ConfirmedReads:
         self._wanted = WakeUp()
 
     def add(self, then: Then) -> None:
-        """Have `then` told when the state may be looked at, or why it may not; not at once.
+        """Call `then` later, once the state may be read, or with the reason why it may not.
 
         Raises RequestRefused (2): too many wait.
         """
@@ -40,7 +40,6 @@ class ConfirmedReads:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Ask the group, for ever."""
         while True:
             await self._wanted.wait()
             waiting, self._waiting = self._waiting, []
@@ -50,7 +49,7 @@ class ConfirmedReads:
             except DLedgerError as error:
                 refusal = RequestRefused.not_available(f"not confirmed ({error}): ask again")
             self._tell(waiting, refusal)
-            del waiting  # and the requests in them, which are answered
+            del waiting  # frees the answered requests
 
     def _tell(self, waiting: Sequence[Then], refusal: RequestRefused | None) -> None:
         self._work.each("answers that wait for the group", waiting, lambda then: then(refusal))

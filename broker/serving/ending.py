@@ -1,9 +1,9 @@
-"""How a member ends that was asked to: another one leads first, and clients have their answers.
+"""The orderly end of a member: another member leads first, and clients get their answers.
 
-In this order: requests that come now are refused with the answer that sends clients to the leader,
-but pulls are not; what is on its way into the log is answered; leadership is handed over; the pulls
-that wait are answered, and ask the next leader; the answers leave. Each step has its time, so an
-end that was asked for comes, whatever the group and the clients do.
+The steps: new requests, except pulls, are refused with the answer that sends clients to the leader;
+appends in flight are answered; leadership is handed over; waiting pulls are answered, so that they
+ask the next leader; the answers leave. Each step has a time limit, so the member ends whatever the
+group and the clients do.
 """
 
 import logging
@@ -19,35 +19,26 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# What is on its way into the log needs one round of the group, or as long as the log is full.
-APPEND_SECONDS: Final = 2.0
+# An append in flight needs one round of the group, or as long as the log is full.
+APPEND_S: Final = 2.0
 
 # A transfer gives up after one election timeout, about a second; there is time for another one.
-TRANSFER_SECONDS: Final = 2.0
+TRANSFER_S: Final = 2.0
 
-# The answers leave, and clients that send without waiting hear that they have to go elsewhere.
-FAREWELL_SECONDS: Final = 1.0
+# For answers to leave, and for clients that send without waiting to be refused.
+FAREWELL_S: Final = 1.0
 
-# A client that was silent for so long has no more requests under way.
-QUIET_SECONDS: Final = 0.2
+# A client that was silent for so long has no requests in flight.
+QUIET_S: Final = 0.2
 
-# How often the steps look whether they are done.
-LOOK_SECONDS: Final = 0.01
+# How often a step checks whether it is done.
+LOOK_S: Final = 0.01
 
-# How long to wait after a transfer that failed at once: a member may only just have connected.
-_AGAIN_SECONDS: Final = 0.2
+# The pause after a failed transfer: the other member may only just have connected.
+_AGAIN_S: Final = 0.2
 
 
 class Ending:
-    """The end of one member.
-
-    Args:
-        node: the member.
-        log: its log, as requests see it.
-        requests: its clients.
-        say_farewell: tells the name servers that it ends.
-    """
-
     def __init__(
         self,
         node: Node,
@@ -61,17 +52,17 @@ class Ending:
         self._say_farewell = say_farewell
 
     async def run(self) -> None:
-        """Let the member go; it may be cancelled then. Takes 5 s at most."""
+        """Prepare the end, in 5 s at most. Then the member may be cancelled."""
         self._requests.begin_ending()
-        await _until(lambda: self._log.submitted == 0, APPEND_SECONDS)
-        with trio.move_on_after(TRANSFER_SECONDS):
+        await _until(lambda: self._log.submitted == 0, APPEND_S)
+        with trio.move_on_after(TRANSFER_S):
             await self._hand_over()
         self._requests.let_go()
         await self._say_farewell()
-        await _until(self._are_clients_quiet, FAREWELL_SECONDS)
+        await _until(self._are_clients_quiet, FAREWELL_S)
 
     async def _hand_over(self) -> None:
-        """Have another member lead; give up if there is none."""
+        """Transfer leadership to another member; return if there is none."""
         voters = self._node.configuration.configuration.voters
         told = ""
         while voters != {self._node.config.node_id}:
@@ -82,20 +73,20 @@ class Ending:
             except DLedgerError as error:
                 if told != (told := str(error)):  # each reason once
                     _log.warning("the leader ends, and %s", quoted(error))
-                await trio.sleep(_AGAIN_SECONDS)
+                await trio.sleep(_AGAIN_S)
             else:
                 return
 
     def _are_clients_quiet(self) -> bool:
-        quiet_since = trio.current_time() - QUIET_SECONDS
+        quiet_since = trio.current_time() - QUIET_S
         return self._requests.have_services_ended() and all(
             not connection.unsent_bytes and connection.last_activity <= quiet_since
             for connection in self._requests.connections
         )
 
 
-async def _until(is_done: Callable[[], bool], patience_seconds: float) -> None:
-    with trio.move_on_after(patience_seconds):
-        # Three things of different kinds are waited for once; no event tells of all.
+async def _until(is_done: Callable[[], bool], patience_s: float) -> None:
+    with trio.move_on_after(patience_s):
+        # The callers wait for three different conditions, which have no common event.
         while not is_done():  # noqa: ASYNC110
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""Runs the tasks of features for as long as the member serves."""
+"""Restarts tasks of features that fail."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -10,15 +10,14 @@ from dledger import DLedgerError
 from remoting.wire.errors import RemotingError
 
 # A defect may be met again at once: no more than one line a second.
-_AFTER_FAILURE_SECONDS: Final = 1.0
+_AFTER_FAILURE_S: Final = 1.0
 
 
 async def lasting(task: Callable[[], Awaitable[object]]) -> None:
-    """Run a task until it returns. If it fails by a defect, which one message may bring about, the
-    defect is logged, and the task is run again: it ends no member.
+    """Run a task until it returns. A defect, which a single message may trigger, is logged and the
+    task runs again: it does not end the member.
 
-    Raises:
-        DLedgerError, RemotingError, OSError: the member cannot serve without what failed.
+    Raises DLedgerError, RemotingError, OSError: the member cannot serve without what failed.
     """
     while True:
         try:
@@ -27,7 +26,7 @@ async def lasting(task: Callable[[], Awaitable[object]]) -> None:
             if _ends_member(error):
                 raise
             failure("a task of the broker", error)
-            await trio.sleep(_AFTER_FAILURE_SECONDS)
+            await trio.sleep(_AFTER_FAILURE_S)
         else:
             return
 

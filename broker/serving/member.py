@@ -1,4 +1,4 @@
-"""The member of the log's group that a broker runs, for features that look after its files."""
+"""The member of the log's group that a broker runs, for features that handle its files."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,15 +12,12 @@ from remoting.net.server import Server
 
 
 class Member(NamedTuple):
-    """A member, its machine and its surroundings.
+    """A member, its state machine and its surroundings.
 
     Attributes:
-        node: the member of the log's group.
-        machine: the folded log, with the consume queues.
-        hour_of: the local hour of the day at a time in milliseconds since 1970.
-        used_percent: how much of the disk under a directory is used.
-        server: takes connections.
-        connections: of all clients that are served.
+        hour_of: returns the local hour of a time in milliseconds since 1970.
+        used_percent: returns how full the disk of a directory is.
+        connections: of all clients.
     """
 
     node: Node

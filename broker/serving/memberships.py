@@ -1,4 +1,4 @@
-"""In which groups clients' connections are, and which of them have been silent for too long."""
+"""The groups of each connection, and which members have been silent for too long."""
 
 from collections import OrderedDict
 from collections.abc import Collection
@@ -8,18 +8,18 @@ from typing import Final
 
 from broker.serving.origin import Origin
 
-# A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
-MEMBER_EXPIRY_SECONDS: Final = 120.0
+# A member without a heartbeat for this long is dropped; RocketMQ's value, four heartbeats.
+MEMBER_EXPIRY_S: Final = 120.0
 
-# Members that are dropped in one step: half a millisecond.
+# Dropping so many members in one step takes half a millisecond.
 DROPPED_AT_ONCE: Final = 64
 
 
 @dataclass(slots=True)
 class Memberships:
-    """Connections and groups; its length is how many pairs of them there are."""
+    """Pairs of connection and group."""
 
-    # When each was heard of, in seconds on the monotonic clock; the latest last.
+    # Time of the last heartbeat of each, in seconds on the monotonic clock; the latest is last.
     _heard: OrderedDict[tuple[Origin, str], float] = field(default_factory=OrderedDict)
     _groups: dict[Origin, set[str]] = field(default_factory=dict)
 
@@ -30,17 +30,16 @@ class Memberships:
         return pair in self._heard
 
     def groups(self, origin: Origin) -> Collection[str]:
-        """The groups that a connection is in."""
         return self._groups.get(origin, ())
 
     def put(self, origin: Origin, group: str, now: float) -> None:
-        """A connection is in a group, or still is."""
+        """Add a pair, or renew it."""
         self._heard[origin, group] = now
         self._heard.move_to_end((origin, group))
         self._groups.setdefault(origin, set()).add(group)
 
     def drop(self, origin: Origin, group: str) -> bool:
-        """A connection leaves a group that it is in; whether that was its last one."""
+        """Remove a pair and return whether it was the connection's last group."""
         del self._heard[origin, group]
         groups = self._groups[origin]
         groups.discard(group)
@@ -50,15 +49,14 @@ class Memberships:
         return True
 
     def silent(self, now: float) -> list[tuple[Origin, str]]:
-        """A few of those that have been silent for too long."""
+        """List a few pairs that have been silent for too long."""
         found: list[tuple[Origin, str]] = []
         for pair, heard_at in islice(self._heard.items(), DROPPED_AT_ONCE):
-            if now - heard_at < MEMBER_EXPIRY_SECONDS:
-                break  # all others were heard of later
+            if now - heard_at < MEMBER_EXPIRY_S:
+                break  # the heartbeats of all others are later
             found.append(pair)
         return found
 
     def clear(self) -> None:
-        """Forget all."""
         self._heard.clear()
         self._groups.clear()

@@ -1,6 +1,6 @@
-"""Request codes of RocketMQ that this broker does not answer, and why. Pure.
+"""Request codes of RocketMQ that this broker does not answer, and why.
 
-A code that is not here and has no handler is unknown. `docs/request-codes.md` is made of this.
+A code that is neither here nor handled is unknown. `docs/request-codes.md` is made of this.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the features of one broker are made of, and share."""
+"""What the features of one broker share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,17 +14,16 @@ from broker.serving.work_in_steps import WorkInSteps
 
 T = TypeVar("T")
 
-# Told when the name servers know the topics as they are now, or cannot be reached.
+# Registers the topics. Calls its argument once name servers know them or cannot be reached.
 Announce = Callable[[Callable[[], None] | None], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Shared(Generic[T]):
-    """An object that several features use. Each broker has one.
+    """Names an object that several features use. Each broker has one such object.
 
     Attributes:
-        name: of the object.
-        make: makes it when it is first asked for. Without this, `Parts` is given it.
+        make: makes the object when it is first used; None if `Parts` is given the object.
     """
 
     name: str
@@ -32,11 +31,7 @@ class Shared(Generic[T]):
 
 
 class NotGiven(BrokerError):
-    """A feature asks for what the broker does not have here.
-
-    Attributes:
-        part: the name of it.
-    """
+    """A feature uses an object that this broker lacks."""
 
     part: str
     _template = "the broker was given no {part}"
@@ -46,22 +41,19 @@ class NotGiven(BrokerError):
 class Parts:
     """The surroundings of one broker's features, and the objects that they share.
 
-    What a feature is made of is given all of them, and takes what it needs when it is made.
+    Each feature is made with all of them, and keeps those that it needs.
 
     Attributes:
-        config: the settings.
-        log: the log; what features do with the outcome of an append cannot end the node.
-        state: the applied state.
-        queues: the consume queues.
-        announce: registers the topics with the name servers, then calls what it is given.
-        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
-        work: takes what is too long for one turn of the loop, in steps.
-        led_term: the term this member leads and serves in, or None.
+        log: an error in the callback of an append does not end the node.
+        announce: registers the topics with the name servers, then calls its argument.
+        confirm: calls back when the applied state may be read; see `ConfirmedReads.add`.
+        work: runs long work in steps.
+        led_term: the term in which this member leads and serves, or None.
         wall_clock_ms: milliseconds since 1970; decides store times.
         clock: seconds on the monotonic clock.
         process_id: makes generated message keys unique.
         figures: the run-time figures of all features, by name.
-        made: the shared objects; those that the parts are given, and those that were asked for.
+        made: the shared objects made so far.
     """
 
     config: BrokerConfig
@@ -79,7 +71,6 @@ class Parts:
     made: dict[Shared[Any], Any] = field(default_factory=dict)
 
     def __getitem__(self, shared: Shared[T]) -> T:
-        """The broker's object of this kind. Raises NotGiven."""
         if shared not in self.made:
             if shared.make is None:
                 raise NotGiven(shared.name)

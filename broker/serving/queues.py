@@ -1,30 +1,15 @@
-"""What features need of the consume queues."""
+"""The consume queues, as features see them."""
 
-from collections.abc import Mapping
 from typing import Protocol
-
-from broker.log.folded import Arrivals
 
 
 class Queues(Protocol):
-    """The consume queues. `broker.store.consume_queues.ConsumeQueues` is them."""
+    """The consume queues; see `broker.store.consume_queues.ConsumeQueues`, which implements it."""
 
-    def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
-        """Write what one run of entries brought."""
-        ...
-
-    def delete_topic(self, topic: str) -> None:
-        """Forget the queues of a topic."""
-        ...
-
-    def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message."""
-        ...
+    def end(self, topic: str, queue_id: int) -> int: ...
 
     def begin(self, topic: str, queue_id: int, kept_position: int) -> int:
-        """The offset of the queue's first message at or behind a position of the log."""
-        ...
+        """Return the offset of the queue's first message at or after a position of the log."""
 
     def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
-        """Up to `count` units from offset `first`."""
-        ...
+        """Read up to `count` units from offset `first`."""

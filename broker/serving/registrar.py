@@ -1,11 +1,12 @@
 """Tells the name servers where the group's leader is and which topics it has.
 
 Only the leader registers, always as broker id 0, with its term as the version that newer brokers of
-RocketMQ compare. A follower is not registered: it serves no pulls yet, and a client would be sent
-to it. No broker unregisters: a new leader's registration replaces the old one's, which some name
-servers would drop by the old one's goodbye, and a program that ends closes its connections, by
-which name servers drop it at once. A member that is asked to end says so in a heartbeat (904), so
-that our name server takes the close for no failure; RocketMQ's pass that over.
+RocketMQ compare. A follower does not register: it serves no pulls, and clients would be sent to it.
+
+Brokers never unregister. A new leader's registration replaces the old one; some name servers would
+drop the new one when the old leader unregisters. When a program ends it closes its connections, and
+name servers drop it at once. A member that is asked to end says so in a heartbeat (904), so that
+our name server does not count the close as a failure; RocketMQ's ignores that.
 """
 
 import logging
@@ -33,32 +34,30 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # RocketMQ's period; name servers drop a broker that is silent for 120 s.
-REGISTER_SECONDS: Final = 30.0
+REGISTER_S: Final = 30.0
 
-# How soon a name server that failed, or that lost our connection, is tried again: a name server
-# that restarts knows nothing.
-RETRY_SECONDS: Final = 1.0
+# The pause before a failed or disconnected name server is tried again: after a restart it has
+# forgotten this broker.
+RETRY_S: Final = 1.0
 
-# What waits for a registration waits no longer than this, or one dead name server would hold up
-# the first message of every topic.
-ANNOUNCE_SECONDS: Final = 1.0
+# A registration takes no longer, or one dead name server would delay the first message of every
+# topic.
+ANNOUNCE_S: Final = 1.0
 
-_REQUEST_SECONDS: Final = 3.0
+_REQUEST_S: Final = 3.0
 
-# A member that ends waits no longer for name servers to hear of it.
-_FAREWELL_SECONDS: Final = 0.5
+# An ending member waits no longer for name servers to answer its farewell.
+_FAREWELL_S: Final = 0.5
 
 
 class Registrar:
-    """Registers with every name server at once, every 30 s and whenever something changed.
+    """Registers with every name server at once, every 30 s and after changes.
 
     Args:
-        client: sends the registrations.
-        config: names the broker, its addresses and the name servers.
-        registration: the topics as they are now, for the term that this member leads.
+        registration: makes the registration for the term that this member leads.
         led_term: the term this member leads, or None.
-        proof: what the members of this group share, for name servers that let no other group take
-            its name; "" while some of them do not tell it yet.
+        proof: a secret of the group's members. Name servers that know it accept the name from no
+            other group. "" while some members do not tell it yet.
     """
 
     def __init__(
@@ -87,16 +86,16 @@ class Registrar:
         self._problems: dict[str, str] = {}
 
     def announce(self, then: Callable[[], None] | None = None) -> None:
-        """Register soon; then call `then`, also when name servers cannot be reached."""
+        """Register soon; then call `then`, even if name servers cannot be reached."""
         if then is not None:
             self._thens.append(then)
         self._wake.set()
 
     async def run(self) -> None:
-        """Register whenever it is due, for ever."""
+        """Register whenever it is due, forever."""
         due = trio.current_time()
         while True:
-            with trio.move_on_at(min(due, trio.current_time() + RETRY_SECONDS)) as pause:
+            with trio.move_on_at(min(due, trio.current_time() + RETRY_S)) as pause:
                 await self._wake.wait()
             now = trio.current_time()
             if pause.cancelled_caught and now < due and not self._any_lost():
@@ -104,17 +103,15 @@ class Registrar:
             thens, self._thens = self._thens, []
             if self._led_term() is not None:
                 await self._register_everywhere()
-            due = now + REGISTER_SECONDS
+            due = now + REGISTER_S
             call_each("what waited for a registration", thens)
-            del thens  # and the requests in them, which are answered
+            del thens  # frees the answered requests
 
     async def say_farewell(self) -> None:
-        """Tell the name servers that know this member that it is about to end; half a second at
-        most.
-        """
+        """Tell connected name servers that this member is about to end; half a second at most."""
         fields = {name: self._fields[name] for name in ("brokerAddr", "brokerName", "clusterName")}
         known = [one for one in self._nameservers if self._client.is_connected(one)]
-        with trio.move_on_after(_FAREWELL_SECONDS):
+        with trio.move_on_after(_FAREWELL_S):
             await self._ask(
                 known,
                 lambda: Command(RequestCode.BROKER_HEARTBEAT, {**fields, "ending": "true"}),
@@ -122,7 +119,7 @@ class Registrar:
             )
 
     def _any_lost(self) -> bool:
-        """Whether a name server does not know us, as far as we can tell."""
+        """Return whether, as far as we can tell, a name server does not know us."""
         return self._led_term() is not None and any(
             nameserver in self._problems or not self._client.is_connected(nameserver)
             for nameserver in self._nameservers
@@ -134,14 +131,14 @@ class Registrar:
         fields = {
             **self._fields,
             "bodyCrc32": str(registration_crc(body)),
-            # For our own name server: topics that are not in the body are gone.
+            # For our own name server: topics that the body lacks are deleted.
             "completeTopics": "true",
             "compressed": "false",
             "haServerAddr": self._fields["brokerAddr"],
         }
         if proof := self._proof():
             fields["groupProof"] = proof
-        with trio.move_on_after(ANNOUNCE_SECONDS):
+        with trio.move_on_after(ANNOUNCE_S):
             await self._ask(
                 self._nameservers,
                 lambda: Command(RequestCode.REGISTER_BROKER, dict(fields), body),
@@ -154,7 +151,6 @@ class Registrar:
         command: Callable[[], Command],
         told: Callable[[str, Command | RemotingError], None],
     ) -> None:
-        """Send a command to name servers, and wait until all have answered."""
         waiting = set(nameservers)
         answered = trio.Event()
 
@@ -169,13 +165,13 @@ class Registrar:
                 nameserver,
                 command(),
                 lambda result, nameserver=nameserver: settle(nameserver, result),  # type: ignore[misc]
-                _REQUEST_SECONDS,
+                _REQUEST_S,
             )
         if nameservers:
             await answered.wait()
 
     def _note(self, nameserver: str, result: Command | RemotingError) -> None:
-        """Remember how a name server answered; log when that changes."""
+        """Log changes of a name server's answers."""
         if isinstance(result, ConnectionClosed) and result.is_own_end:
             return  # this broker ends
         problem: str | None = None
@@ -196,7 +192,6 @@ class Registrar:
 
 
 async def _taken(steps: Generator[None, None, bytes]) -> bytes:
-    """What the steps return, with other tasks between them."""
     while True:
         try:
             next(steps)

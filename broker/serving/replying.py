@@ -1,4 +1,4 @@
-"""Replies to requests that are carried out when an entry of the log is applied."""
+"""Replies to requests that wait for an entry of the log."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from remoting.wire.command import Command
 def replying(
     origin: Origin, command: Command, reply: Callable[[], Command | None] | None = None
 ) -> Then:
-    """Answers a request when its change is applied, or with why it was not.
+    """Return a callback that answers a request when its change is applied or refused.
 
     Args:
         origin: the client.
         command: its request.
-        reply: makes the answer, or returns None if that follows; without it, success is answered.
+        reply: makes the answer, or returns None if it sends one itself later; None for success.
     """
 
     def then(refusal: RequestRefused | None) -> None:

@@ -1,7 +1,7 @@
-"""Every request of every client comes in here, and everything that happens on the leader's side.
+"""All requests of clients, and the events on the leader that services hear of.
 
-One batch of requests, as it arrived in one read, becomes at most one append of messages and one of
-offsets. Replies leave by the connection when what they confirm is applied.
+The requests of one read become at most one append of messages and one of offsets. A reply leaves
+the connection when the entries that it confirms are applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,18 +26,12 @@ class Requests:
     """Implements `remoting.net.server.ConnectionHandler`; follows the member's role.
 
     Args:
-        broker_name: the group of brokers this one belongs to.
-        log: the log; tells whether this member leads.
-        services: the features' services, asked in this order.
-        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
-        announce: lets the name servers know of a new leader or of changed topics.
-        queues_are_whole: whether what consume queues say may be answered.
+        services: the features' services, called in this order.
+        confirm: calls back when the applied state may be read; see `ConfirmedReads.add`.
+        announce: tells the name servers of a new leader or of changed topics.
+        queues_are_whole: whether the consume queues are complete enough to answer from.
 
-    Attributes:
-        connections: the clients that are connected.
-
-    Raises:
-        FeatureClash: two services answer the same request code.
+    Raises FeatureClash: two services answer the same request code.
     """
 
     def __init__(
@@ -59,7 +53,7 @@ class Requests:
         for service in services:
             for code, handler in service.handlers.items():
                 add_once(self._handlers, int(code), handler, "the request code")
-        # Called for every read and every apply; most services leave them out.
+        # Called for every read and every apply; most services have none.
         self._flushes = doing_something([service.flush for service in services])
         self._appliers = doing_something([service.applied for service in services])
         self._term: int | None = None  # the term this member leads, once it may serve
@@ -69,22 +63,21 @@ class Requests:
 
     @property
     def led_term(self) -> int | None:
-        """The term this member leads and serves in, or None."""
+        """The term in which this member leads and serves, or None."""
         return self._term
 
     @property
     def handlers(self) -> Mapping[int, Handler]:
-        """What is answered, by request code. All else is answered as not supported."""
+        """Handlers by request code. All other codes are answered as unsupported."""
         return self._handlers
 
     # --- connections --------------------------------------------------------------------------
 
     def on_open(self, connection: Connection) -> None:
-        """A client has connected; it joins no group before its first heartbeat."""
         self.connections.add(connection)
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
-        """Answer requests, or hand them to what will answer them, while the turn lasts."""
+        """Answer requests, or start to, until the client's turn is over."""
         self.follow_role()
         count = answer_each(connection, commands, self._answer)
         if self._term is not None:
@@ -92,7 +85,6 @@ class Requests:
         return count
 
     def on_close(self, connection: Connection) -> None:
-        """A client is gone, with its waiting pulls and its memberships."""
         self.connections.discard(connection)
         for service in self._services:
             call("forgetting a client", service.dropped, connection)
@@ -126,8 +118,8 @@ class Requests:
         return self._in_steps(command, handler, reply)
 
     def _in_steps(self, command: Command, handler: Handler, steps: Steps) -> Steps:
-        """Answer in steps. This member may lead no more at any of them, and what the last of them
-        leaves for the log is the last that comes in this turn.
+        """Answer in steps. This member may lose leadership between them. The last step's
+        submissions are flushed last in the turn.
         """
         while True:
             try:
@@ -149,7 +141,6 @@ class Requests:
         return reply
 
     def _check_leads(self, handler: Handler) -> None:
-        """Raises RequestRefused (14) when another member is to be asked."""
         if self._term is None or (self._is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 
@@ -167,7 +158,7 @@ class Requests:
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is None:
-                # In its turn: those that are confirmed together are not one client's.
+                # In the client's turn: reads of several clients are confirmed together.
                 connection.go_on(steps())
             elif (reply := _unserved(command, handler, refusal)) is not None:
                 connection.send(reply)
@@ -177,7 +168,7 @@ class Requests:
     # --- the log ------------------------------------------------------------------------------
 
     def applied(self, folded: Folded) -> None:
-        """A run of entries was applied: wake what waited for it. Never raises."""
+        """Wake what waits for a run of entries that was applied. Never raises."""
         if self._term is None:
             return
         call_each("waking clients after an apply", self._appliers, folded)
@@ -186,11 +177,11 @@ class Requests:
             call("announcing topics", self._announce)
 
     def follow_role(self) -> None:
-        """Begin to serve when this member leads and is ready; end when it does not.
+        """Begin to serve when this member leads and is ready; stop when it does not.
 
-        Looked at before every batch, not only when the node reports a change: offsets of one term
-        must never be carried into the next. A member that has just been given a snapshot may be
-        elected before its consume queues are made again: until then readers would miss messages.
+        Called before every batch, not only when the node reports a change: offsets of one term must
+        never be carried into the next. A member may be elected just after it was given a snapshot,
+        before its consume queues are rebuilt: until then readers would miss messages.
         """
         leads = self._log.is_ready_leader and not self._has_let_go and self._queues_are_whole()
         term = self._log.term if leads else None
@@ -207,31 +198,30 @@ class Requests:
         self._announce()
 
     def begin_ending(self) -> None:
-        """Answer new requests but reads like a member that does not lead.
-
-        What is on its way into the log is answered when it is applied.
+        """Refuse new requests, except reads, as a follower does. Answer appends in flight when
+        applied.
         """
         self._is_ending = True
         for service in self._services:
             call("ending", service.ending)
 
     def have_services_ended(self) -> bool:
-        """Whether no service has clients that it lets go."""
+        """Return whether no service waits for clients that it sends elsewhere."""
         return all(service.has_ended() for service in self._services)
 
     def let_go(self) -> None:
-        """Serve no more, whether another member leads or not."""
+        """Stop serving, whether another member leads or not."""
         self._has_let_go = True
         self.follow_role()
 
     def tick(self) -> None:
-        """Let the services do what is due by time: five times a second."""
+        """Let the services do timed work: five times a second."""
         if self._term is not None:
             for service in self._services:
                 call("doing what is due", service.tick)
 
     def look_over(self) -> None:
-        """Let the services drop what has been silent for too long: every ten seconds."""
+        """Let the services drop silent clients: every ten seconds."""
         for service in self._services:
             call("looking over clients", service.look_over)
 
@@ -239,15 +229,17 @@ class Requests:
 def _failed(command: Command, handler: Handler, error: RequestRefused | Fatal) -> Command | None:
     if isinstance(error, RequestRefused):
         return error.reply_to(command)
-    # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
-    # to a producer that ends a transaction it says that there is none.
+    # The log has failed, which ends the member. SYSTEM_ERROR would claim more than is known: to a
+    # producer that ends a transaction it means that there is no such transaction.
     words = f"this member ends, ask another one: {error}"
     ending = RequestRefused.not_available(words)
     return _unserved(command, handler, ending)
 
 
 def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Command | None:
-    """The reply of a member that cannot serve a request; None for a client that is not told."""
+    """Return the reply of a member that cannot serve a request; None for clients that
+    get no reply.
+    """
     if not handler.is_told(command):
         return None
     return refusal.reply_to(command)

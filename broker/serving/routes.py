@@ -1,4 +1,4 @@
-"""Asks name servers where a topic is."""
+"""Asks name servers for routes of topics."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -10,26 +10,21 @@ from remoting.wire.command import Command
 from remoting.wire.errors import FrameError, RemotingError
 
 # A name server answers from memory.
-_REQUEST_SECONDS: Final = 1.0
+_REQUEST_S: Final = 1.0
 
-# Sends a question to an address; the callable is told the answer, or why there is none.
+# Sends a request to an address; calls the callable with the answer or the error.
 Ask = Callable[[str, Command, Callable[[Command | RemotingError], None], float], object]
 
 
 class Routes:
-    """Asks one name server after the other, until one answers.
-
-    Args:
-        ask: sends a question.
-        nameservers: "host:port" of each.
-    """
+    """Asks one name server after another until one answers."""
 
     def __init__(self, ask: Ask, nameservers: Sequence[str]) -> None:
         self._send = ask
         self._nameservers = tuple(nameservers)
 
     def find(self, topic: str, then: Callable[[TopicRoute | None], None]) -> None:
-        """Ask; `then` is called once, with None when no name server knows the topic."""
+        """Ask; `then` is called once, with None if no name server knows the topic."""
         self._ask(0, topic, then)
 
     def _ask(self, number: int, topic: str, then: Callable[[TopicRoute | None], None]) -> None:
@@ -49,7 +44,7 @@ class Routes:
             self._ask(number + 1, topic, then)
 
         question = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        self._send(self._nameservers[number], question, settle, _REQUEST_SECONDS)
+        self._send(self._nameservers[number], question, settle, _REQUEST_S)
 
 
 ROUTES: Final[Shared[Routes]] = Shared("routes")

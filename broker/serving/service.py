@@ -1,4 +1,4 @@
-"""What a feature does for clients, and when it is called."""
+"""The services of features, and when they are called."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from broker.serving.origin import Origin
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 
-# Returns the reply; or steps to it, when it takes long; or None when it follows later. May raise
-# RequestRefused, or an error of remoting that says what is wrong with the request; so may a step.
+# Returns the reply, or steps that return it if it takes long, or None if the reply follows later.
+# The call and each step may raise RequestRefused, or an error of remoting about the request.
 Answer: TypeAlias = Callable[[Origin, Command], Command | Steps | None]
 
 
@@ -24,14 +24,13 @@ class Handler:
     """How requests of one code are answered.
 
     Attributes:
-        answer: answers one.
-        any_role: every member answers; else only the leader does.
-        confirmed: answered once the group has confirmed this leader. An older offset would have
-            messages consumed twice, or taken for lost.
-        while_ending: a leader that is about to hand over answers it still. Others would send the
-            client to the next leader before there is one.
-        is_told: whether a client is told that a member cannot serve its request. To one that
-            would take that for an answer, nothing is sent: it asks again.
+        any_role: whether every member answers, not only the leader.
+        confirmed: whether the answer waits until the group has confirmed this leader. An older
+            offset would have messages consumed twice, or taken for lost.
+        while_ending: whether a leader that is about to hand over still answers. Clients with other
+            requests are sent away, even if there is no next leader yet.
+        is_told: whether a client gets a reply if a member cannot serve its request. A client that
+            would misread it gets none, and asks again.
     """
 
     answer: Answer
@@ -41,31 +40,28 @@ class Handler:
     is_told: Callable[[Command], bool] = _always
 
 
-def _nothing(*_: object) -> None:
-    """Stands for what a feature does not need."""
+def _nothing(*_: object) -> None: ...
 
 
 def _at_once() -> bool:
-    """Stands for an end that takes no time."""
     return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """A feature at work on one member. What is not given does nothing.
+    """The callbacks of a feature on one member.
 
     Attributes:
         handlers: by request code.
         begin_term: this member leads, and is ready to serve.
-        end_term: it leads no more; what waits is answered with the given refusal.
-        ending: this member will soon hand leadership over and end: begin nothing more.
-        has_ended: asked while the last answers leave, whether the member may end for this one.
+        end_term: it lost leadership; waiting requests are answered with the given refusal.
+        ending: this member will soon hand over leadership and end: nothing new may begin.
+        has_ended: while the last answers leave: whether this service allows the member to end.
         applied: a run of entries was applied on the leader. Must not raise.
-        flush: all requests of one read were looked at, or entries were applied: hand to the log
-            what has gathered.
+        flush: after the requests of one read, and after an apply: submits gathered entries.
         tick: five times a second, on the leader.
         look_over: every ten seconds, on every member.
-        dropped: a client is gone.
+        dropped: a client has disconnected.
         figures: run-time figures by name, for tools.
         tasks: run as long as the broker does.
     """
@@ -88,5 +84,4 @@ Calls = TypeVar("Calls", bound=Callable[..., None])
 
 
 def doing_something(functions: Iterable[Calls]) -> list[Calls]:
-    """Those functions of services that were given."""
     return [one for one in functions if one is not _nothing]

@@ -7,20 +7,17 @@ T = TypeVar("T")
 
 
 class WorkInSteps(Protocol):
-    """Takes steps between other work. `remoting.net.client_work.ClientWork` does.
+    """Runs steps between other work; see `remoting.net.client_work.ClientWork`, which implements
+    it.
 
-    A step takes a millisecond at most; a generator yields behind each. `what` names the work in
-    the log, if it fails.
+    A step takes a millisecond at most; a generator yields after each. `what` names the work in the
+    log if it fails.
     """
 
-    def later(self, what: str, steps: Iterator[object]) -> None:
-        """Take `steps` one by one."""
-        ...
+    def later(self, what: str, steps: Iterator[object]) -> None: ...
 
     def begin(self, what: str, steps: Iterator[object]) -> None:
-        """Take steps now, for as long as a turn, and what is left as `later` does."""
-        ...
+        """Take steps now until the turn is over, and the others as `later` does."""
 
     def each(self, what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
-        """Call `do` for each of `items`, as `begin`. An error harms its item alone."""
-        ...
+        """Call `do` for each of `items`, as `begin` does. An error affects its item alone."""

@@ -1,1 +1,1 @@
-"""The settings that operators change while brokers run."""
+"""Settings that operators change while brokers run."""

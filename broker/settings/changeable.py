@@ -1,7 +1,7 @@
-"""The settings that may be changed while brokers run, by RocketMQ's names. Pure.
+"""The settings that may change while brokers run, by RocketMQ's names.
 
-A name here says where the setting stands in `BrokerConfig`, and which values it may have. Settings
-without a name in RocketMQ begin with `dledger`.
+An entry says where `BrokerConfig` has the setting, and its allowed values. Settings without a name
+in RocketMQ begin with `dledger`.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.config import BrokerConfig
-from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES
+from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES
 from remoting.wire.field_values import read_natural
 
 _LONGEST_HOURS: Final = 10 * 366 * 24
@@ -23,10 +23,10 @@ class Changeable:
 
     Attributes:
         name: RocketMQ's.
-        place: the attribute of `BrokerConfig`, and one of that if it has some of its own.
-        values: which values it may have, in words, with the unit.
-        read: makes a value of its text. Raises ValueError.
-        shown: the text of a value.
+        place: the attribute of `BrokerConfig`, and the attribute of that if it is an object.
+        values: the allowed values, in words, with the unit.
+        read: reads a value. Raises ValueError.
+        shown: writes a value.
     """
 
     name: str
@@ -36,7 +36,6 @@ class Changeable:
     shown: Callable[[Any], str]
 
     def value_in(self, config: BrokerConfig) -> str:
-        """The text of its value in some settings."""
         value: Any = config
         for attribute in self.place:
             value = getattr(value, attribute)
@@ -44,7 +43,6 @@ class Changeable:
 
 
 def _whole(name: str, place: str, least: int, most: int, unit: str) -> Changeable:
-    """A whole number."""
     return Changeable(
         name,
         tuple(place.split(".")),
@@ -54,19 +52,18 @@ def _whole(name: str, place: str, least: int, most: int, unit: str) -> Changeabl
     )
 
 
-def _milliseconds(name: str, place: str, most_ms: int) -> Changeable:
-    """A time that RocketMQ gives in milliseconds, and that is kept in seconds here."""
+def _in_ms(name: str, place: str, most_ms: int) -> Changeable:
+    """Make a setting that RocketMQ gives in milliseconds and the configuration has in seconds."""
     return Changeable(
         name,
         tuple(place.split(".")),
         f"1000 to {most_ms} milliseconds",
         lambda text: _between(text, 1000, most_ms) / 1000,
-        lambda seconds: str(round(seconds * 1000)),
+        lambda value_s: str(round(value_s * 1000)),
     )
 
 
 def _truth(name: str, place: str, *, is_negated: bool = False) -> Changeable:
-    """A truth value."""
     return Changeable(
         name,
         tuple(place.split(".")),
@@ -101,7 +98,6 @@ def _read_hours(text: str) -> frozenset[int]:
 
 
 def _shown_hours(hours: frozenset[int]) -> str:
-    """Hours of the day, as RocketMQ writes them."""
     return ";".join(f"{hour:02d}" for hour in sorted(hours))
 
 
@@ -132,10 +128,10 @@ CHANGEABLE: Final[Mapping[str, Changeable]] = {
         _whole("maxMessageSize", "max_message_bytes", 1024, MAX_MESSAGE_BYTES, "bytes"),
         _truth("notifyConsumerIdsChangedEnable", "notifies_consumers"),
         _truth("rejectTransactionMessage", "takes_transactions", is_negated=True),
-        _whole("timerMaxDelaySec", "max_delay_seconds", 1, MAX_DELAY_SECONDS, "seconds"),
-        _milliseconds("transactionCheckInterval", "checks.every_seconds", _DAY_MS),
+        _whole("timerMaxDelaySec", "max_delay_s", 1, MAX_DELAY_S, "seconds"),
+        _in_ms("transactionCheckInterval", "checks.every_s", _DAY_MS),
         _whole("transactionCheckMax", "checks.max_checks", 1, 100_000, ""),
-        _milliseconds("transactionTimeOut", "checks.after_seconds", _DAY_MS),
+        _in_ms("transactionTimeOut", "checks.after_s", _DAY_MS),
         _whole("dledgerMaxConsumers", "limits.max_clients", 1, _LARGEST_TABLE, ""),
         _whole("dledgerMaxDelayedMessages", "limits.max_delayed_messages", 1, 100_000_000, ""),
         _whole("dledgerMaxGroups", "limits.max_groups", 1, _LARGEST_TABLE, ""),
@@ -148,24 +144,18 @@ CHANGEABLE: Final[Mapping[str, Changeable]] = {
 
 
 def changed_config(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
-    """The settings of a member with what operators have changed.
+    """Return the configuration of a member with the changes of operators, by RocketMQ's names.
 
-    What cannot be read is passed over: a broker of another version has set it. The leader judges a
-    change by what it was started with. Another member may have been started with a percent that
-    contradicts it, and takes the nearest that does not.
-
-    Args:
-        config: what it was started with.
-        values: what was changed, by RocketMQ's names.
+    Values that cannot be read are ignored: a broker of another version has set them. The leader
+    judges a change by its own configuration. Another member may have been started with a percentage
+    that contradicts it, and uses the nearest one that does not.
     """
     return _with(config, _levelled(config, _attributes(values)))
 
 
 def judged_config(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
-    """The same, for settings that are to be changed.
-
-    Raises:
-        SettingInvalid: two of them contradict each other.
+    """Return the same for a requested change. Raises SettingInvalid: two settings contradict each
+    other.
     """
     return _with(config, _attributes(values))
 
@@ -174,7 +164,7 @@ _Changes = dict[str, dict[str, Any]]
 
 
 def _attributes(values: Mapping[str, str]) -> _Changes:
-    """Values by the attribute of `BrokerConfig` that they are in, "" for itself, and by name."""
+    """Group values by attribute of `BrokerConfig`, "" for those in itself."""
     changes: _Changes = {}
     for name, text in values.items():
         setting = CHANGEABLE.get(name)
@@ -190,7 +180,7 @@ def _attributes(values: Mapping[str, str]) -> _Changes:
 
 
 def _levelled(started: BrokerConfig, changes: _Changes) -> _Changes:
-    """With percents of the disk that do not fall."""
+    """Raise percentages of the disk, so that each is as high as the one before it."""
     inner = changes.get("retention")
     if inner is not None:
         percent = 0

@@ -16,9 +16,8 @@ from dledger import Entry
 class ChangeSettings:
     """An operator changes settings. The leader has judged them.
 
-    Attributes:
-        values: by RocketMQ's names: the text, or None for what each member was started with.
-        at_ms: when; the leader's wall clock, milliseconds since 1970.
+    `values`: by RocketMQ's names: the text, or None for the setting that each member was started
+    with.
     """
 
     kind: ClassVar[int] = 30
@@ -43,7 +42,7 @@ def _change(
             settings.values[name] = value
     settings.setting_changes += 1
     settings.settings_changed_ms = max(settings.settings_changed_ms, command.at_ms)
-    folded.topics_changed = True  # name servers are told what the broker's permission leaves
+    folded.topics_changed = True  # the broker's permission limits those in routes
     return None
 
 

@@ -1,4 +1,4 @@
-"""The settings in force: what a member was started with, and what operators have changed."""
+"""The settings in force: those of the start, changed by operators."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,11 +18,11 @@ from remoting.bodies.topic_config import (
 
 
 class Settings:
-    """Tells one member's settings as they are now.
+    """One member's settings in force.
 
     Args:
         started_with: the settings of its command line.
-        changed: what the log says.
+        changed: the changes in the log.
     """
 
     def __init__(self, started_with: BrokerConfig, changed: ChangedSettings) -> None:
@@ -33,24 +33,24 @@ class Settings:
 
     @property
     def now(self) -> BrokerConfig:
-        """The settings in force. Ask anew each time: they change with the log."""
+        """The settings in force. Do not keep them: they change with the log."""
         if self._changed.setting_changes != self._seen:
             self._seen = self._changed.setting_changes
             self._now = changed_config(self.started_with, self._changed.values)
         return self._now
 
     def check_writable(self) -> None:
-        """Raises RequestRefused (16) when brokerPermission lets no client send."""
+        """Raise RequestRefused (16) if brokerPermission forbids sending."""
         if not self.now.permission & PERMISSION_WRITE:
             raise _forbidden(self.now.group, "sending message")
 
     def check_readable(self) -> None:
-        """Raises RequestRefused (16) when brokerPermission lets no client read."""
+        """Raise RequestRefused (16) if brokerPermission forbids reading."""
         if not self.now.permission & PERMISSION_READ:
             raise _forbidden(self.now.group, "pulling message")
 
     def routed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
-        """Topics as clients may use them, for their routes."""
+        """Limit the permissions of topics to the broker's own, for routes."""
         left = self.now.permission | ~PERMISSION_READ_WRITE
         if left == ~0:
             return topics

@@ -1,4 +1,4 @@
-"""The settings that operators have changed, as the log says."""
+"""The settings that operators have changed."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,12 +8,11 @@ from broker.log.state import StatePart, mapping_rows
 
 @dataclass(slots=True)
 class ChangedSettings:
-    """What operators have set. It counts more than what a member was started with.
+    """Changes of settings. They override those of the start.
 
     Attributes:
         values: by RocketMQ's names, as text.
-        setting_changes: how often settings were changed.
-        settings_changed_ms: when they were changed last; milliseconds since 1970.
+        settings_changed_ms: when they last changed; milliseconds since 1970.
     """
 
     values: dict[str, str] = field(default_factory=dict)

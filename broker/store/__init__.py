@@ -1,1 +1,1 @@
-"""Consume queues: which messages of the log belong to which queue, as files."""
+"""Consume queues in files, and the key index: where the messages of a queue, or with a key, lie."""

@@ -1,10 +1,10 @@
-"""One message queue: where its messages lie in the log, 20 bytes each, in files of 300,000.
+"""One consume queue: the positions of its messages in the log, 20 bytes each, 300,000 per file.
 
-RocketMQ's format: unit i of a queue lies at byte 20 i of its files, a file's name is the byte it
-begins with, in 20 digits. The files are a fold over the log: `end` is what was applied, units
-behind it are leftovers that the next batch overwrites. What a snapshot of the state stands for was
-synced before (`queue_sync`); everything else is written again by the replay behind the snapshot. So
-the newest units may be in memory only, and are written many at a time.
+RocketMQ's format: unit i of a queue lies at byte 20 i of its files. A file is named by the byte it
+begins with, in 20 digits. The files are a fold over the log. Units behind `end` are leftovers that
+the next batch overwrites. Units that a snapshot stands for were synced before it (`queue_sync`);
+all others are written again by the replay after the snapshot. So the newest units may be in memory
+only, and many are written at a time.
 """
 
 from bisect import bisect_left
@@ -19,15 +19,15 @@ UNIT_BYTES: Final = 20
 UNITS_PER_FILE: Final = 300_000
 FILE_BYTES: Final = UNIT_BYTES * UNITS_PER_FILE
 
-# Kept in memory a queue, for consumers that keep up: 20 pulls of 32 messages.
+# The newest units of a queue, in memory for consumers that keep up: 20 pulls of 32 messages.
 TAIL_BYTES: Final = 640 * UNIT_BYTES
 
-# Units that are written at once, of those in the tail: a page of the file. A write a message took
-# a tenth of the time of a send, on each member.
+# Units of the tail that are written at once: a page of the file. A write for each message took a
+# tenth of the time of a send, on each member.
 WRITE_UNITS: Final = 204
 
-# Gives a descriptor for a path, which stays open until the next call at least; the second argument
-# tells whether something will be written.
+# Returns a descriptor of a path, which stays open until the next call at least; the second argument
+# says whether the caller will write.
 OpenFile: TypeAlias = Callable[[str, bool], int]
 
 
@@ -35,17 +35,14 @@ class ConsumeQueue:
     """The units of one queue of one topic.
 
     Args:
-        folder: where its files lie; made when the first units are written.
-        open_file: see OpenFile.
-        units_per_file: 300,000 but in tests.
-        disk: has the files.
-        write_units: how many units are written at once; at most what the tail has.
-        first: the offset that its first message has, or had.
+        folder: of its files; created with the first units.
+        units_per_file: 300,000 except in tests.
+        write_units: how many units are written at once; at most those of the tail.
+        first: the offset of its first message ever.
 
     Attributes:
-        first: as given.
         end: the offset of the next message.
-        floor: the first unit that is there; files before it were removed.
+        floor: the first unit that is left; files before it were removed.
     """
 
     __slots__ = (
@@ -84,57 +81,50 @@ class ConsumeQueue:
         self._tail = b""
         self._tail_first = first
         self._write_units = write_units
-        self._unwritten = 0  # units at the end of the tail that the files do not have
-        self._suspect = False  # whether more files may be gone than retention removes
-        self._begin = first  # the first unit whose message lies at `_kept_position` or behind
+        self._unwritten = 0  # units at the end of the tail that the files lack
+        self._suspect = False  # whether more files may be missing than retention removes
+        self._begin = first  # the first unit whose message lies at or after `_kept_position`
         self._kept_position = 0
 
     def resume(self, end: int) -> bool:
-        """Go on with the files of an earlier run, which hold what the fold had made up to `end`.
+        """Continue with the files of an earlier run; return whether they hold the units before
+        `end`.
 
-        Returns whether they do: if not, `put_back` has to write them. The last file is always
-        there, and so are those before it, up to the first that retention has left.
-
-        Raises:
-            DiskFailed: the folder could not be read or made.
+        If not, `put_back` has to write them. The last file always exists, and so do those before
+        it, up to the first that retention has left. Raises DiskFailed.
         """
         self.end = self._tail_first = end
         self._unwritten = 0
         sizes = self._file_sizes()
-        needed = end * UNIT_BYTES  # the files have all from here on
+        needed = end * UNIT_BYTES  # the files have everything from here on
         file_start = (needed - 1) // self._file_bytes * self._file_bytes
         while file_start >= 0 and sizes.get(file_start, 0) >= needed - file_start:
             needed = file_start
             file_start -= self._file_bytes
         if needed == end * UNIT_BYTES or any(start < needed for start in sizes):
-            return False  # nothing is there, or something that lies before a gap
+            return False  # there are no files, or files before a gap
         self.floor = max(self.first, needed // UNIT_BYTES)
         self._suspect = self.floor > self.first
         return True
 
     def put_back(self, first: int, units: bytes) -> None:
-        """Write units that are missing in the files, before `end`. Raises DiskFailed."""
+        """Write missing units before `end`. Raises DiskFailed."""
         self._write_at(first, units, self._open_file)
 
     def begins_with(self, first: int) -> None:
-        """All of the log that is left was looked through, and this is the first unit in it.
-
-        Raises DiskFailed.
+        """Note that all of the log was read, and that `first` is the first unit in it. Raises
+        DiskFailed.
         """
         if first > self.first:
-            # The file of the unit before is always there: see `remove_files`. A message that the
-            # log does not have any more lies at 0.
+            # The file of the previous unit always exists: see `remove_files`. A message that was
+            # dropped with the log has position 0.
             self._write_at(first - 1, bytes(UNIT_BYTES), self._open_file)
         self.floor = self._begin = first
-        self._kept_position = 0  # what was asked while files were missing does not count
+        self._kept_position = 0  # the answer from before the rebuild is wrong
         self._suspect = False
 
     def append(self, units: bytes) -> bool:
-        """Add whole units behind the last one; return whether `flush` has something to write.
-
-        Raises:
-            DiskFailed: a file could not be written.
-        """
+        """Append whole units; return whether `flush` has something to write. Raises DiskFailed."""
         count = len(units) // UNIT_BYTES
         self._unwritten += count
         self.end += count
@@ -147,37 +137,34 @@ class ConsumeQueue:
 
     @property
     def written(self) -> int:
-        """The offset behind the last unit that the files have."""
+        """The offset after the last unit in the files."""
         return self.end - self._unwritten
 
     def unwritten(self) -> bytes:
-        """The units that are in memory only: those from `written` on."""
+        """Return the units that are only in memory: those from `written` on."""
         return self._tail[-self._unwritten * UNIT_BYTES :] if self._unwritten else b""
 
     def paths(self, first: int, end: int) -> list[str]:
-        """The files that have the units from `first` to before `end`, which is behind it."""
         starts = range(
             first * UNIT_BYTES // self._file_bytes, -(-end * UNIT_BYTES // self._file_bytes)
         )
         return [self._path(number * self._file_bytes) for number in starts]
 
     def write_beside(self, first: int, units: bytes, open_file: OpenFile) -> None:
-        """Write units that `unwritten` gave, in any thread, unless that was done meanwhile.
+        """Write units from `unwritten`, in any thread, unless they were written meanwhile. Raises
+        DiskFailed.
 
-        The queue may go on, and write the same units: they are the same bytes in the same place.
-
-        Raises:
-            DiskFailed: a file could not be written.
+        The queue may be writing the same units: they are the same bytes in the same place.
         """
         if self.written < first + len(units) // UNIT_BYTES:
             self._write_at(first, units, open_file)
 
     def note_written(self, end: int) -> None:
-        """`write_beside` has written the units before `end`."""
+        """Note that `write_beside` has written the units before `end`."""
         self._unwritten = min(self._unwritten, self.end - end)
 
     def flush(self) -> None:
-        """Write the units that are in memory only. Raises DiskFailed."""
+        """Write the units that are only in memory. Raises DiskFailed."""
         if self._unwritten:
             self._write_end(self._tail)
 
@@ -186,10 +173,10 @@ class ConsumeQueue:
         self._unwritten = 0
 
     def read(self, first: int, count: int) -> bytes:
-        """Up to `count` units from offset `first`; fewer at the queue's end, none before `floor`.
+        """Read up to `count` units from offset `first`; fewer at the queue's end, none before
+        `floor`.
 
-        Raises:
-            DiskFailed: a file could not be read, or does not hold what was written to it.
+        Raises DiskFailed: a file cannot be read, or is too short.
         """
         last = min(first + count, self.end)
         if first >= last or first < self.floor:
@@ -209,15 +196,14 @@ class ConsumeQueue:
         return b"".join(parts)
 
     def begin(self, kept_position: int) -> int:
-        """The offset of the first message that lies at a position of the log or behind it.
+        """Return the offset of the first message at or after a position of the log. Raises
+        DiskFailed.
 
-        Asked with the same position again, it costs nothing: positions only grow along a queue.
-
-        Raises:
-            DiskFailed: a file could not be read.
+        The answer is kept for the next call with the same position: positions only grow along a
+        queue.
         """
         if kept_position != self._kept_position:
-            # Positions that are asked for only grow, but for a state that is restored.
+            # The position only grows, except when a state is restored.
             low = self._begin if kept_position > self._kept_position else self.first
             offsets = range(max(low, self.floor), self.end)
             begin = offsets.start + bisect_left(offsets, kept_position, key=self._position)
@@ -229,10 +215,10 @@ class ConsumeQueue:
         return self._begin
 
     def remove_files(self, begin: int) -> list[str]:
-        """Give up whole files that lie before `begin`; their paths.
+        """Forget whole files before unit `begin`, and return their paths.
 
-        The file of the unit before `begin` stays, so that a queue whose first file begins behind
-        its first message can only be a damaged one.
+        The file of the unit before `begin` stays. So a queue whose first file begins after its
+        first message is damaged.
         """
         first_file = max(0, begin - 1) * UNIT_BYTES // self._file_bytes * self._file_bytes
         file_start = self.floor * UNIT_BYTES // self._file_bytes * self._file_bytes
@@ -241,7 +227,6 @@ class ConsumeQueue:
         return given_up
 
     def _file_sizes(self) -> dict[int, int]:
-        """Bytes of each file, by the byte it begins with. Raises DiskFailed."""
         try:
             self._disk.make_folder(self.folder)
             sizes = self._disk.sizes(self.folder)
@@ -250,7 +235,6 @@ class ConsumeQueue:
         return {int(name): size for name, size in sizes.items() if name.isdecimal()}
 
     def _position(self, offset: int) -> int:
-        """Where the message at an offset lies in the log."""
         position: int = UNIT.unpack(self.read(offset, 1))[0]
         return position
 
@@ -278,7 +262,7 @@ class ConsumeQueue:
         try:
             return open_file(path, True)
         except FileNotFoundError:
-            self._disk.make_folder(self.folder)  # the first units of this queue
+            self._disk.make_folder(self.folder)
             return open_file(path, True)
 
     def _read(self, file_start: int, within: int, size: int) -> bytes:

@@ -20,35 +20,33 @@ from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from dledger import DiskFailed
 
-# Queues with units in memory only. With more, units of the first of them are written: so there is
-# rarely much to do at once when all have to be.
+# Queues with units that are only in memory. With more, some are written, so that writing all of
+# them rarely takes long.
 MAX_UNWRITTEN_QUEUES: Final = 256
 
-# Of so many queues for a run of entries, and as many with each tick. A queue whose first units are
-# written has its folder and its file made, which takes a tenth of a millisecond.
+# Queues that are written after each run of entries and with each tick. For the first units of a
+# queue a folder and a file are created, which takes a tenth of a millisecond.
 WRITTEN_AT_ONCE: Final = 64
 
-# Open files at once, of the 1024 that a process may usually have; the rest is for connections and
-# the log.
+# Of the 1024 files that a process may usually open; the rest is for connections and the log.
 MAX_OPEN_FILES: Final = 256
 
 
 class ConsumeQueues:
     """The queues by topic and queue id.
 
-    All of it is made by applying the log: from its beginning on, or behind a snapshot that stands
-    for what `sync_due` had made durable. Queues whose files are not there any more then are
-    `damaged`, and `queue_rebuild` makes them again.
+    Applying the log makes them: from its beginning on, or after a snapshot that was written once
+    `sync_due` had made the queues durable. Queues whose files are missing then are `damaged`, and
+    `queue_rebuild` writes them again.
 
     Args:
-        folder: the folder `consumequeue`; made with the first message.
-        max_open_files: descriptors kept; the one used longest ago is closed first.
-        units_per_file: 300,000 but in tests.
-        disk: has the files.
+        folder: the folder `consumequeue`; created with the first message.
+        max_open_files: the least recently used file is closed first.
+        units_per_file: 300,000 except in tests.
         write_units: how many units of a queue are written at once.
 
     Attributes:
-        to_mend: the damaged queues, of the state that was restored last.
+        to_mend: the damaged queues of the last restored state.
     """
 
     def __init__(
@@ -70,13 +68,13 @@ class ConsumeQueues:
         self._grown: set[tuple[str, int]] = set()
         self._unwritten: dict[tuple[str, int], ConsumeQueue] = {}
         self._sync: QueueSync | None = None
-        self._removal = Lock()  # for what `LackingUnits` must not write to any more
+        self._removal = Lock()  # keeps `LackingUnits` from writing to removed files
         self._mark = SyncedMark(self._folder, disk)
         self.to_mend = DamagedQueues({}, 0)
 
     @property
     def damaged(self) -> KeysView[tuple[str, int]]:
-        """The queues whose files do not hold what the state says, by topic and queue id."""
+        """Topic and queue id of the queues whose files differ from the state."""
         return self.to_mend.queues.keys()
 
     def resume(
@@ -85,18 +83,17 @@ class ConsumeQueues:
         log_end: int,
         begins: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Go on with the files of an earlier run, as a restored state says where queues end.
+        """Continue with the files of an earlier run, according to a restored state.
 
         Args:
-            ends: by topic and queue id.
-            log_end: how far the state is, as a position of the log. Files of a member that has
-                not come so far by itself are damaged, whatever they look like.
-            begins: the first offset of the queues of topics that do not begin with 0.
+            ends: of queues, by topic and queue id.
+            log_end: the log position of the state. If this member has not applied the log up to it
+                itself, its files are damaged, whatever they look like.
+            begins: by topic, the first offset of its queues, if that is not 0.
 
-        Raises:
-            DiskFailed: the folder could not be read, or a file not be written.
+        Raises DiskFailed.
         """
-        self._write_all()  # for a running member: its files are all that it has of its queues
+        self._write_all()  # a running member resumes from its own files
         are_of_state = self._mark.read() >= log_end
         queues: dict[str, dict[int, ConsumeQueue]] = {}
         damaged: dict[tuple[str, int], ConsumeQueue] = {}
@@ -109,23 +106,24 @@ class ConsumeQueues:
                 if not (are_there and are_of_state):
                     damaged[key] = queue
         if damaged:
-            # What is written to mend them is as long as it should be after a power cut, and may be
-            # of zeros: then all is damaged, until the next snapshot has synced it.
+            # After a power cut mended files may have the right length, but hold zeros. So all
+            # files count as damaged until the next snapshot has synced them.
             self._mark.withdraw()
-        # A running member restores in a thread: what is to be mended changes before what is there.
+        # In this order, because a running member restores in a thread.
         self.to_mend = DamagedQueues(damaged, log_end)
         with self._removal:
             self._queues = queues
         self.all_grown()
 
     def sync_due(self, log_end: int) -> QueueSync:
-        """What has to be durable before the state of now may be saved; to be run in any thread.
+        """Return the sync of all that must be durable before the current state is saved, for any
+        thread.
 
-        `log_end`: how far the state is, as a position of the log.
+        `log_end`: the log position of the state.
         """
         last = self._sync
         if last is not None and last.has_failed:
-            return last  # fails again: a replay has to write everything anew
+            return last  # it fails again: a replay has to write everything once more
         paths = self._written
         if last is not None and last.is_done:
             last.lacking.note_written()
@@ -139,17 +137,13 @@ class ConsumeQueues:
         )
         paths |= lacking.paths
         self._written = set()
-        # While queues are damaged their files are not those of the state, whatever is synced.
+        # While queues are damaged, their files differ from the state, whatever is synced.
         mark = None if self.damaged else partial(self._mark.write, log_end)
         self._sync = QueueSync(paths, self._folder, self._disk.sync, mark, lacking)
         return self._sync
 
     def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
-        """Write what one run of entries brought.
-
-        Raises:
-            DiskFailed: a file could not be written.
-        """
+        """Append the units of one run of entries. Raises DiskFailed."""
         self._grown.update(arrivals)
         for key, arrived in arrivals.items():
             table = self._queues.setdefault(key[0], {})
@@ -163,10 +157,8 @@ class ConsumeQueues:
         self.write_some()
 
     def write_some(self) -> None:
-        """Write the units of a few queues, if those of many are in memory only.
-
-        Raises:
-            DiskFailed: a file could not be written.
+        """Write the units of a few queues, if many have units that are only in memory. Raises
+        DiskFailed.
         """
         too_many = len(self._unwritten) - MAX_UNWRITTEN_QUEUES
         for _ in range(min(too_many, WRITTEN_AT_ONCE)):
@@ -175,64 +167,54 @@ class ConsumeQueues:
             del self._unwritten[oldest]
 
     def _write_all(self) -> None:
-        """Write the units that are in memory only. Raises DiskFailed."""
         for key, queue in list(self._unwritten.items()):
             queue.flush()
             del self._unwritten[key]
 
     def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message."""
         queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.end
 
     def written(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last message that the queue's files have."""
         queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.written
 
     def begin(self, topic: str, queue_id: int, kept_position: int) -> int:
-        """The offset of the queue's first message at or behind a position of the log.
+        """Return the offset of the queue's first message at or after a position of the log.
 
-        Raises:
-            DiskFailed: a file could not be read.
+        Raises DiskFailed.
         """
         queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.begin(kept_position)
 
     def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
-        """Up to `count` units from offset `first`.
-
-        Raises:
-            DiskFailed: a file could not be read.
-        """
+        """Read up to `count` units from offset `first`. Raises DiskFailed."""
         queue = self._queue(topic, queue_id)
         return b"" if queue is None else queue.read(first, count)
 
     def take_grown(self) -> set[tuple[str, int]]:
-        """The queues that messages came to since the last call.
+        """Return the queues with new messages since the last call.
 
         A running member restores in a thread, which may add some meanwhile.
         """
         return {self._grown.pop() for _ in range(len(self._grown))}
 
     def all_grown(self) -> None:
-        """Have `take_grown` tell all queues."""
+        """Have `take_grown` return all queues."""
         self._grown.update(self.keys())
 
     def keys(self) -> list[tuple[str, int]]:
-        """All queues that have or had messages."""
+        """List all queues that have or had messages."""
         return [(topic, queue_id) for topic, table in self._queues.items() for queue_id in table]
 
     def remove_files(self, topic: str, queue_id: int, kept_position: int) -> None:
-        """Remove the files of a queue that hold nothing at or behind a position of the log.
-
-        Raises:
-            DiskFailed: a file could not be read or removed.
+        """Remove the files of a queue that hold only units before a position of the log. Raises
+        DiskFailed.
         """
         queue = self._queue(topic, queue_id)
         if queue is None:
             return
-        queue.flush()  # later it would make a file again that is removed now
+        queue.flush()  # a later write would create a removed file again
         begin = queue.begin(kept_position)
         with self._removal:
             given_up = queue.remove_files(begin)
@@ -246,11 +228,7 @@ class ConsumeQueues:
                 raise DiskFailed("unlink", path, error) from error
 
     def delete_topic(self, topic: str) -> None:
-        """Forget the queues of a topic, and put their files out of the way.
-
-        Raises:
-            DiskFailed: a file could not be removed.
-        """
+        """Forget the queues of a topic, and move their files aside. Raises DiskFailed."""
         folder = os.path.join(self._folder, topic)
         with self._removal:
             given_up = self._queues.pop(topic, {})
@@ -267,9 +245,9 @@ class ConsumeQueues:
             raise DiskFailed("rename", folder, error) from error
 
     def close(self) -> None:
-        """Write what is in memory only, and close every file.
+        """Write the units that are only in memory, and close every file.
 
-        If it cannot be written, the next start has it from the log, as after a kill.
+        If they cannot be written, the next start has them from the log, as after a kill.
         """
         with contextlib.suppress(DiskFailed):
             self._write_all()

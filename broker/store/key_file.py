@@ -1,13 +1,13 @@
 """One file of the key index, in RocketMQ's layout.
 
 A header of 40 bytes, 5 000 000 slots of 4 bytes, 20 000 000 entries of 20 bytes. An entry is the
-hash of a key, the position of a message in the log, its store time in seconds since that of the
-file's first message, and the number of the entry before it in the same slot. A slot has the number
-of its last entry; 0 is none. The file is sparse: what was never written takes no room on the disk.
+hash of a key, the log position of a message, its store time in seconds since that of the file's
+first message, and the number of the previous entry in the same slot. A slot has the number of its
+last entry, or 0. The file is sparse: unwritten parts take no room on the disk.
 
-A power cut must not leave a slot that leads to an entry which was lost, since all that is behind
-that entry would be lost as well. So entries are made durable before any slot points to them: until
-then the heads of slots are kept in memory.
+If a power cut left a slot that leads to a lost entry, all earlier entries of the slot would be lost
+too. So entries are made durable before any slot points to them: until then the heads of slots are
+kept in memory.
 """
 
 import os.path
@@ -27,15 +27,15 @@ _ENTRY: Final = struct.Struct(">iqii")
 _HEAD: Final = struct.Struct(">i")
 _NO_HEAD: Final = (bytes(_HEAD.size), b"")
 
-_MAX_SECONDS: Final = (1 << 31) - 1
+_MAX_S: Final = (1 << 31) - 1
 
 
 class IndexedKey(NamedTuple):
-    """An entry: a message with this hash of a key.
+    """An entry for a message with the hash of a key.
 
     Attributes:
         position: of its record in the log.
-        time_ms: when it was stored, at most; up to a second before it.
+        time_ms: its store time, or up to a second earlier.
     """
 
     position: int
@@ -43,20 +43,14 @@ class IndexedKey(NamedTuple):
 
 
 class KeyFile:
-    """One file. Not closed by itself.
+    """One file. Every method may raise DiskFailed.
 
     Args:
-        path: where it lies.
-        disk: has it.
-        slots, entries: RocketMQ's but in tests.
+        slots, entries: RocketMQ's, except in tests.
 
     Attributes:
-        path: where it lies.
-        begin_ms, end_ms: the store times of its first and its last message.
-        begin_position, end_position: where these lie in the log.
-
-    Raises:
-        DiskFailed: it cannot be opened or read, here or in any method.
+        begin_ms, end_ms: store times of its first and last message.
+        begin_position, end_position: log positions of these.
     """
 
     def __init__(
@@ -67,8 +61,8 @@ class KeyFile:
         self._slots = slots
         self._max_entries = entries
         self._entries_at = _HEADER.size + _HEAD.size * slots
-        self._heads: dict[int, int] = {}  # of slots; newer than those in the file
-        self._writing: dict[int, int] = {}  # those that a sync is writing
+        self._heads: dict[int, int] = {}  # heads of slots that are newer than the file's
+        self._writing: dict[int, int] = {}  # heads that a sync is writing
         self._gathered: list[bytes] = []  # the last entries, not written yet
         try:
             self._file = disk.open(path, True)
@@ -82,25 +76,23 @@ class KeyFile:
         self._used_slots, next_entry = fields[4:]
         self._next_entry = min(max(1, next_entry), entries)
         if next_entry == 0:
-            self._write(b"\0", self._entries_at + _ENTRY.size * entries - 1)  # its whole length
+            self._write(b"\0", self._entries_at + _ENTRY.size * entries - 1)  # sets the length
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more."""
         return self._next_entry >= self._max_entries
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
         return self._next_entry == 1
 
     @property
     def unsynced(self) -> int:
-        """How many slots have heads that are not durable."""
+        """The number of slots whose heads are not durable."""
         return len(self._heads)
 
     def put(self, key_hash: int, position: int, time_ms: int) -> None:
-        """Add an entry; not on the disk before `flush`."""
+        """Add an entry; `flush` writes it."""
         number = self._next_entry
         if number == 1:
             self.begin_ms, self.begin_position = time_ms, position
@@ -109,34 +101,33 @@ class KeyFile:
         head = self._head(slot)
         if not head:
             self._used_slots += 1
-        seconds = (time_ms - self.begin_ms) // 1000
-        if not 0 <= seconds <= _MAX_SECONDS:
-            seconds = 0 if seconds < 0 else _MAX_SECONDS
-        self._gathered.append(_ENTRY.pack(key_hash, position, seconds, head))
+        after_s = (time_ms - self.begin_ms) // 1000
+        if not 0 <= after_s <= _MAX_S:
+            after_s = 0 if after_s < 0 else _MAX_S
+        self._gathered.append(_ENTRY.pack(key_hash, position, after_s, head))
         self._heads[slot] = number
         self._next_entry = number + 1
 
     def flush(self) -> None:
-        """Write the entries that were added."""
         if self._gathered:
             first = self._next_entry - len(self._gathered)
             self._write(b"".join(self._gathered), self._entries_at + _ENTRY.size * first)
             self._gathered.clear()
 
     def find(self, key_hash: int) -> Iterator[IndexedKey | None]:
-        """Entries with this hash, the newest first; None for each other one that was looked at."""
+        """Yield entries with this hash, the newest first; None for each other entry of the slot."""
         number, before = self._head(key_hash % self._slots), self._next_entry
-        while 0 < number < before:  # as in every chain that was not damaged
+        while 0 < number < before:  # the numbers of an undamaged chain fall
             entry = self._read(_ENTRY.size, self._entries_at + _ENTRY.size * number)
             if len(entry) < _ENTRY.size:
                 return
-            found, position, seconds, earlier = _ENTRY.unpack(entry)
-            found_ms = self.begin_ms + seconds * 1000
+            found, position, after_s, earlier = _ENTRY.unpack(entry)
+            found_ms = self.begin_ms + after_s * 1000
             yield IndexedKey(position, found_ms) if found == key_hash else None
             number, before = earlier, number
 
     def begin_sync(self) -> "KeyFileSync":
-        """What makes all that is flushed durable. Call `end_sync` after it."""
+        """Return a sync of everything that is flushed. Call `end_sync` after it."""
         self._writing, self._heads = self._heads, {}
         header = _HEADER.pack(
             self.begin_ms,
@@ -149,11 +140,11 @@ class KeyFile:
         return KeyFileSync(self._disk, self._file, self.path, header, self._writing)
 
     def end_sync(self) -> None:
-        """The heads are in the file."""
+        """Note that the heads are in the file."""
         self._writing = {}
 
     def close(self) -> None:
-        """Let go of the file. What was not synced is lost."""
+        """Close the file. Unsynced heads are lost."""
         self._disk.close(self._file)
 
     def _head(self, slot: int) -> int:
@@ -186,10 +177,9 @@ class KeyFileSync(NamedTuple):
     heads: dict[int, int]
 
     def run(self) -> None:
-        """First the entries and the number of the next one, then what leads to them.
+        """Sync the entries and the number of the next one, then the slots that lead to them.
 
-        Raises:
-            DiskFailed: something is not durable.
+        Raises DiskFailed.
         """
         _write(self.disk, self.file, self.path, self.header, 0)
         self._sync(self.path)

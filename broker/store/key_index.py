@@ -1,14 +1,14 @@
-"""The key index of a broker: where in the log the messages with a key lie.
+"""The key index of a broker: the log positions of messages by their keys.
 
-It is made from the consume queues and the log, beside everything else, and tells up to which
-position of the log it is `covered`. A hit is a hint: the hash of another key may be the same, so
-what looks into the index looks at the messages. A message may be in it twice.
+It is made of the consume queues and the log in the background; `covered` is the log position up to
+which it is complete. A hit is only a hint, because another key may have the same hash: searches
+check the message. A message may be in it twice.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.key_file import ENTRIES, SLOTS, IndexedKey, KeyFile, KeyFileSync
@@ -18,13 +18,13 @@ from remoting.message.java_hash import java_hash
 
 _SMALLEST: Final = -(1 << 31)
 
-# Unique keys of one process begin alike: with its address, its number and its class loader.
+# Unique keys of one process begin alike: with its address, process id and class loader.
 _SENDER_CHARS: Final = 20
 _REMEMBERED_BEGINS: Final = 4096
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash by which RocketMQ's index knows a key of a topic, of `topic#key`: 0 to 2^31-1."""
+    """Return RocketMQ's hash of `topic#key` in its index: 0 to 2^31-1."""
     value = java_hash(key[_SENDER_CHARS:], _hash_of_begin(topic, key[:_SENDER_CHARS]))
     return 0 if value == _SMALLEST else abs(value)
 
@@ -38,14 +38,13 @@ class KeyIndex:
     """All files of the index. `open` comes first.
 
     Args:
-        folder: the folder `index`; made when it is missing.
-        name_of: the name of a file that begins with a message of this time, in milliseconds since
-            1970; names of later files are larger numbers.
-        disk: has the files.
-        slots, entries: of a file; RocketMQ's but in tests.
+        folder: the folder `index`; created if missing.
+        name_of: names a file by the time of its first message, in milliseconds since 1970; the
+            names of later files are larger numbers.
+        slots, entries: of a file; RocketMQ's, except in tests.
 
     Attributes:
-        covered: every message before this position of the log is in the index.
+        covered: every message before this log position is in the index.
     """
 
     def __init__(
@@ -63,17 +62,14 @@ class KeyIndex:
         self._entries = entries
         self._mark = SyncedMark(folder, disk)
         self._files: list[KeyFile] = []
-        self._to_sync: list[KeyFile] = []  # all that have something which is not durable
+        self._to_sync: list[KeyFile] = []  # files with unsynced entries
         self._syncing: list[KeyFile] = []
         self.covered = 0
 
     def open(self) -> None:
-        """Go on with the files of an earlier run, from where they are durable.
+        """Continue with the files of an earlier run, as far as they are durable. Raises DiskFailed.
 
-        Files that no mark vouches for are removed.
-
-        Raises:
-            DiskFailed: they cannot be read.
+        Without a mark the files are removed.
         """
         self.close()
         try:
@@ -93,7 +89,7 @@ class KeyIndex:
         self._files = [self._opened(path) for path in paths]
 
     def put(self, topic: str, keys: Iterable[str], position: int, time_ms: int) -> None:
-        """Note that a message has these keys. Raises DiskFailed."""
+        """Add the keys of a message. Raises DiskFailed."""
         for key in keys:
             file = self._to_sync[-1] if self._to_sync else None
             if file is None or file.is_full:
@@ -101,15 +97,13 @@ class KeyIndex:
             file.put(key_hash(topic, key), position, time_ms)
 
     def flush(self) -> None:
-        """Write what was put, so that it is found. Raises DiskFailed."""
+        """Write the entries, so that searches find them. Raises DiskFailed."""
         if self._files:
             self._files[-1].flush()
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[IndexedKey | None]:
-        """Hints to messages of a time, those of the newest file first; None for each miss.
-
-        Raises:
-            DiskFailed: a file cannot be read.
+        """Yield hints to messages of a time, the newest file first; None for each miss. Raises
+        DiskFailed.
         """
         wanted = key_hash(topic, key)
         for file in reversed(self._files[:]):
@@ -121,36 +115,31 @@ class KeyIndex:
 
     @property
     def unsynced(self) -> int:
-        """Heads of slots that are kept in memory."""
         return sum(file.unsynced for file in self._to_sync)
 
     def begin_sync(self) -> "IndexSync":
-        """What makes the index durable as it is, in any thread. `end_sync` follows."""
+        """Return a sync of the index as it is, for any thread. Call `end_sync` after it."""
         self.flush()
         self._syncing, self._to_sync = self._to_sync, []
         return IndexSync([file.begin_sync() for file in self._syncing], self._mark, self.covered)
 
     def end_sync(self) -> None:
-        """It is durable."""
         for file in self._syncing:
             file.end_sync()
         self._syncing = []
 
     def drop_before(self, position: int) -> None:
-        """Remove the files that hold nothing at or behind a position of the log, but for the last.
-
-        Raises:
-            DiskFailed: one cannot be removed.
+        """Remove files with only messages before a log position, except the last. Raises
+        DiskFailed.
         """
         while len(self._files) > 1 and self._files[0].end_position < position:
             if self._files[0] in (*self._to_sync, *self._syncing):
-                return  # with a later look
+                return  # a later call removes it
             file = self._files.pop(0)
             file.close()
             self._remove(file.path)
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files:
             file.close()
         self._files, self._to_sync, self._syncing = [], [], []
@@ -166,7 +155,7 @@ class KeyIndex:
 
     def _begin_file(self, time_ms: int) -> KeyFile:
         name = self._name_of(time_ms)
-        if self._files:  # clocks of successive leaders, or several files within a millisecond
+        if self._files:  # names must grow even if clocks go back or files begin in a millisecond
             last = os.path.basename(self._files[-1].path)
             name = str(max(int(name), int(last) + 1)).zfill(len(last))
         file = self._opened(os.path.join(self._folder, name))
@@ -185,20 +174,19 @@ class KeyIndex:
             raise DiskFailed("unlink", path, error) from error
 
 
-class IndexSync:
-    """Makes an index durable, and says so in its mark."""
+class IndexSync(NamedTuple):
+    """Makes an index durable, then writes its mark."""
 
-    def __init__(self, files: list[KeyFileSync], mark: SyncedMark, covered: int) -> None:
-        self._files = files
-        self._mark = mark
-        self.covered = covered
+    files: list[KeyFileSync]
+    mark: SyncedMark
+    covered: int
 
     def run(self) -> None:
         """Sync, in any thread. Raises DiskFailed."""
-        for file in self._files:
+        for file in self.files:
             file.run()
         try:
-            self._mark.write(self.covered)
+            self.mark.write(self.covered)
         except OSError as error:
             raise DiskFailed("write", "the mark of the key index", error) from error
 

@@ -1,4 +1,4 @@
-"""Units that the files of consume queues lacked when a snapshot began."""
+"""Units that the files of consume queues lack when a snapshot begins."""
 
 import errno
 from collections.abc import Callable, Mapping
@@ -12,20 +12,21 @@ Key = tuple[str, int]  # topic and queue id
 
 
 class LackingUnits:
-    """Written in the thread that syncs: a thousand new queues hold it for a fifth of a second.
+    """Writes the units in the syncing thread: for a thousand new queues this takes a fifth of a
+    second.
 
-    Queues go on meanwhile, and may write the same units: the same bytes in the same place. Only
-    the files of a queue that is given up, or of units that are removed, must not come again: the
-    removal waits for `lock`.
+    Queues may write the same units meanwhile: the same bytes in the same place. Only files that are
+    removed, with a queue or by retention, must not be created again: their removal waits for
+    `lock`.
 
     Args:
-        queues: those that have units in memory only.
-        disk: has their files; descriptors that the queues have open are not used.
-        current: the queue of now, if it was not given up.
+        queues: those with units that are only in memory.
+        disk: opens their files; descriptors of the queues are not used.
+        current: returns the queue of a key, unless it is gone.
         lock: held while one queue is written.
 
     Attributes:
-        paths: the files that the units belong to.
+        paths: the files of the units.
     """
 
     def __init__(
@@ -46,10 +47,9 @@ class LackingUnits:
         }
 
     def write(self) -> None:
-        """Write what was not written meanwhile; in any thread.
+        """Write units that were not written meanwhile; in any thread.
 
-        Raises:
-            OSError: a file could not be written. The queues still have all units.
+        Raises OSError: a file could not be written. The queues still have all units.
         """
         for key, (queue, first, units) in self._units.items():
             opened: list[int] = []
@@ -70,7 +70,7 @@ class LackingUnits:
                         self._disk.close(descriptor)
 
     def note_written(self) -> None:
-        """Tell the queues, in the thread that they belong to, that `write` has ended."""
+        """Tell the queues, in their own thread, that `write` has ended."""
         for queue, first, units in self._units.values():
             queue.note_written(first + len(units) // UNIT_BYTES)
         self._units.clear()

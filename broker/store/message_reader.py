@@ -1,6 +1,6 @@
-"""Messages by queue offset, by time and by their place in the log: slices of the log, not decoded.
+"""Reads messages by queue offset, by time and by log position: slices of the log, not decoded.
 
-Only what is applied can be read here: every lookup goes through a consume queue.
+Only applied messages can be read: every lookup uses a consume queue.
 """
 
 import struct
@@ -34,15 +34,15 @@ from remoting.message.properties import decode_some
 from remoting.message.record import MESSAGE_MAGIC
 from remoting.wire.errors import RemotingError
 
-# What one pull may spend on judging messages by a condition, in characters that the condition looks
-# at: some 5 ms. The pull is answered then with what it has.
+# Limits the evaluation of a condition in one pull, in characters that the condition reads: some
+# 5 ms. Then the pull is answered with the messages found so far.
 MAX_CONDITION_COST: Final = 2 * 1024 * 1024
 
-# What a message costs besides: to read its properties takes as long as to look at so many.
+# Reading the properties of a message takes as long as evaluating so many characters.
 _MESSAGE_COST: Final = 2048
 
-# A queue is young while all its messages are there, and the first lies so close to the log's end.
-# RocketMQ's measure is 40 % of the machine's memory.
+# A queue is young while it has all its messages, and the first lies so close to the log's end.
+# RocketMQ's limit is 40 % of the machine's memory.
 YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
 
 _SIZE_MAGIC: Final = struct.Struct(">iI")
@@ -50,12 +50,12 @@ _TIME: Final = struct.Struct(">q")
 
 
 class Found(Enum):
-    """How a read ended."""
+    """The outcome of a read."""
 
     MESSAGES = "messages"
     NOTHING_NEW = "nothing new"  # the offset is the queue's end
-    FILTERED = "filtered"  # messages are there, none is wanted
-    TOO_SMALL = "too small"  # the queue begins behind the offset
+    FILTERED = "filtered"  # no message is wanted
+    TOO_SMALL = "too small"  # the queue begins after the offset
     TOO_LARGE = "too large"  # the queue ends before the offset
 
 
@@ -63,10 +63,8 @@ class ReadResult(NamedTuple):
     """Messages of one queue.
 
     Attributes:
-        found: how it ended.
-        messages: records, one behind the other.
-        message_count: how many.
-        next_offset: where to go on.
+        messages: concatenated records.
+        next_offset: where the next read continues.
         begin: the offset of the queue's first message.
         end: the offset of the queue's next message.
     """
@@ -80,7 +78,7 @@ class ReadResult(NamedTuple):
 
 
 class MessageReader:
-    """Reads what is applied."""
+    """Reads applied messages."""
 
     def __init__(self, state: BrokerState, queues: Queues, log: Log) -> None:
         self._state = state
@@ -89,24 +87,30 @@ class MessageReader:
         self._log = log
 
     def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message; where the topic begins if it never had one."""
+        """Return the offset of the queue's next message; the topic's first offset if it never had
+        one.
+        """
         return self._queues.end(topic, queue_id) or self.first(topic)
 
     def begin(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's first message; its end when all were dropped with the log."""
+        """Return the offset of the queue's first message; its end if all were dropped
+        with the log.
+        """
         begin = self._queues.begin(topic, queue_id, self._kept_position)
         return begin or self.first(topic)
 
     def first(self, topic: str) -> int:
-        """The offset that the queues of a topic begin with: 0, unless its name was used before."""
+        """Return the offset at which the queues of a topic begin: 0, unless its name was used
+        before.
+        """
         return self._messages.begins.get(topic, 0)
 
     @property
     def _kept_position(self) -> int:
-        """What lies before this position of the log cannot be read.
+        """The log position before which nothing can be read.
 
-        As a rule that is what retention says. A member that was so far behind that it was given a
-        snapshot has less than that.
+        Usually retention determines it. A member that was given a snapshot because it lagged far
+        behind has less of the log.
         """
         kept, begin = self._messages.kept_position, self._log.begin_position
         return kept if kept > begin else begin
@@ -120,18 +124,19 @@ class MessageReader:
         codes: Collection[int] | None = None,
         condition: Condition | None = None,
     ) -> ReadResult:
-        """Wanted messages from `offset` on: at least one if there is one within the scan limit.
+        """Read wanted messages from `offset` on: at least one if there is one within the scan
+        limit.
 
-        Limits of RocketMQ: `max_messages`, 256 KiB but for a single larger message, and 800 index
-        units looked at. With a condition, `MAX_CONDITION_COST` counts as well.
+        Limits of RocketMQ: `max_messages`, 256 KiB except for a single larger message, and 800
+        index units scanned. With a condition, `MAX_CONDITION_COST` counts as well.
 
         Args:
             topic: of the queue.
             queue_id: the queue.
             offset: of the first message.
-            max_messages: how many are wanted at most.
-            codes: the hashes of wanted tags; None wants every message.
-            condition: what the properties of a message must meet; None wants every message.
+            max_messages: the largest number of messages.
+            codes: hashes of the wanted tags; None for all messages.
+            condition: on the properties of messages; None for all messages.
         """
         begin, end = self.begin(topic, queue_id), self.end(topic, queue_id)
         if offset == end:
@@ -163,9 +168,9 @@ class MessageReader:
         max_messages: int,
         codes: Set[int] | None = None,
     ) -> ReadResult | None:
-        """What `read` gives at the offset of the first message that has just come, without a read.
+        """Return what `read` would for new messages of a queue, without reading the log.
 
-        None: it has to be read, because not all of what came is wanted, or it is too much.
+        None if they have to be read, because some are unwanted or they are too many.
         """
         first, count = arrivals.first_offset, len(arrivals.places)
         if not 0 < count <= max_messages or not (codes is None or codes >= set(arrivals.codes)):
@@ -184,7 +189,9 @@ class MessageReader:
         codes: Collection[int] | None,
         condition: Condition,
     ) -> tuple[list[bytes | memoryview], int]:
-        """The messages of a run of units that meet a condition, and where to go on."""
+        """Return the messages of a run of units that meet a condition, and the offset to continue
+        at.
+        """
         records: list[bytes | memoryview] = []
         size_sum = cost = 0
         next_offset = offset
@@ -203,20 +210,21 @@ class MessageReader:
         return records, next_offset
 
     def _properties(self, place: int, size: int, names: Mapping[bytes, str]) -> dict[str, str]:
-        """Some properties of a message, by their names in the record; its body is not read."""
         record = read_without_body(self._log.read_bytes, place, size)
         return {} if record is None else decode_some(properties_run(record), names)
 
     def units(
         self, topic: str, queue_id: int, offset: int, count: int
     ) -> list[tuple[int, int, int]]:
-        """Index units of a queue: position, size and hash of the tag; none before its beginning."""
+        """Read units of a queue: position, size and hash of the tag; none if `offset` is before its
+        beginning.
+        """
         if offset < self.begin(topic, queue_id):
             return []
         return list(UNIT.iter_unpack(self._queues.read(topic, queue_id, offset, count)))
 
     def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """When the message at `offset` was stored; None when the queue does not hold it."""
+        """Return when the message at `offset` was stored; None if the queue does not hold it."""
         if offset < self.begin(topic, queue_id):
             return None
         units = self._queues.read(topic, queue_id, offset, 1)
@@ -228,9 +236,9 @@ class MessageReader:
         return int(stored)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first message stored at or after a time; the queue's end when there is none.
+        """Return the first message stored at or after a time; the queue's end if there is none.
 
-        Java 4 answers the nearest message instead, which may lie before the asked time.
+        Java 4 returns the nearest message instead, which may be older.
         """
         low, high = self.begin(topic, queue_id), self.end(topic, queue_id)
         while low < high:
@@ -243,9 +251,10 @@ class MessageReader:
         return low
 
     def is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether a group without an offset starts with the first message, wherever it asks to.
+        """Return whether a group without an offset starts with the first message, wherever it asks
+        to.
 
-        So a new group on a new topic misses nothing; clients lean on this rule of RocketMQ.
+        So a new group on a new topic misses nothing; clients rely on this rule of RocketMQ.
         """
         return (
             self.begin(topic, queue_id) == self.first(topic)
@@ -253,21 +262,23 @@ class MessageReader:
         )
 
     def first_distance_bytes(self, topic: str, queue_id: int) -> int:
-        """How far the queue's first message lies behind the log's applied end; 0 without one."""
+        """Return how far the queue's first message lies before the applied end of the log; 0
+        without one.
+        """
         return self.distance_bytes(topic, queue_id, self.begin(topic, queue_id))
 
     def distance_bytes(self, topic: str, queue_id: int, offset: int) -> int:
-        """How far a message lies behind the log's applied end; 0 without one."""
+        """Return how far a message lies before the applied end of the log; 0 without one."""
         units = self._queues.read(topic, queue_id, offset, 1)
         return self._state.log_end - UNIT.unpack(units)[0] if units else 0
 
     def record_at(self, position: int) -> bytes | None:
-        """The applied message whose record begins at a position of the log, or None."""
+        """Return the applied message whose record begins at a log position, or None."""
         outline = self.outline_at(position)
         return None if outline is None else self._log.read_bytes(position, outline.size)
 
     def record_named(self, message_id: str) -> bytes | None:
-        """The applied message that an offset id names, by its position in it; or None."""
+        """Return the applied message at the log position in an offset id, or None."""
         try:
             position = parse_message_id(message_id).physical_offset
         except RemotingError:
@@ -275,10 +286,10 @@ class MessageReader:
         return self.record_at(position)
 
     def outline_at(self, position: int) -> "Outline | None":
-        """What an applied message says of itself besides its body, as `record_at`.
+        """Return an applied message without its body, as `record_at`.
 
-        The position is a client's word, so nothing there is believed until the consume queue of
-        what seems to be a record points back to it.
+        A client chose the position, so the bytes there are not trusted until the consume queue of
+        the apparent record points back to it.
         """
         first = self._kept_position + HEADER_BYTES
         if not first <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
@@ -291,7 +302,7 @@ class MessageReader:
                 return None
             record = read_without_body(self._log.read_bytes, position, size)
         except OutsideLog:
-            return None  # the end of a segment lies within
+            return None  # beyond the end of a segment
         facts = None if record is None else read_record_facts(record)
         if record is None or facts is None or facts.queue_offset < 0:
             return None
@@ -305,9 +316,9 @@ class Outline(NamedTuple):
     """A stored message without its body.
 
     Attributes:
-        size: bytes of its record.
-        facts: the facts of it, but for its size.
-        record: the record without its body, if that is long.
+        size: bytes of the stored record.
+        facts: read from `record`, so their size is that of it.
+        record: the record, without its body if it is long.
     """
 
     size: int
@@ -316,12 +327,12 @@ class Outline(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The messages of a run of units that are sent.
+    """The messages of a run of units that a pull returns.
 
     Attributes:
-        places: where each lies in the log.
-        sizes: the bytes of each.
-        next_offset: where to go on in the queue.
+        places: log position of each.
+        sizes: bytes of each.
+        next_offset: where the next read continues.
     """
 
     places: Sequence[int]
@@ -330,7 +341,6 @@ class Chosen(NamedTuple):
 
 
 def choose(units: bytes, offset: int, max_messages: int, codes: Collection[int] | None) -> Chosen:
-    """Which messages of a run of units are sent, the first of which is at `offset`."""
     if codes is None:
         values = _units_struct(min(max_messages, len(units) // UNIT.size)).unpack_from(units)
         sizes = values[1::3]
@@ -353,7 +363,6 @@ def choose(units: bytes, offset: int, max_messages: int, codes: Collection[int] 
 
 @lru_cache(maxsize=MAX_PULL_MESSAGES + 1)
 def _units_struct(count: int) -> struct.Struct:
-    """Of so many units at once."""
     return struct.Struct(">" + "qiq" * count)
 
 

@@ -1,13 +1,12 @@
-"""Makes damaged consume queues again from what is left of the log.
+"""Rebuilds damaged consume queues from the log.
 
-A state that was restored from a snapshot says where its queues end, and the replay begins behind
-it. If their files are not there any more, the log before the snapshot is read once again.
+A state that was restored from a snapshot says where its queues end, and the replay begins after
+that. If files of queues are missing, the log before the snapshot is read again.
 
-A log that has its beginning is folded once more, so what the fold passed over is passed over again.
-If retention has dropped the beginning, it is not known which topics existed where the log begins
-now, and where their queues ended. Then the state tells which entries were passed over, and all
-others hold messages. A state that goes on from a snapshot of an earlier version does not know them
-all: see `_Runs`.
+If the log is whole, it is folded again, and the fold refuses the same records. If retention has
+dropped its beginning, it is unknown which topics existed there, and where their queues ended. Then
+the state says which entries were refused; all others hold messages. A state from a snapshot of an
+earlier version does not know them all: see `_Runs`.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +23,7 @@ from broker.store.damaged_queues import DamagedQueues
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger import DiskFailed, Entry, Magic
 
-# Units of one queue that are gathered before they are written.
+# Units of one queue that are written at once.
 _GATHERED: Final = 4096
 
 _NORMAL: Final = int(Magic.NORMAL)
@@ -34,11 +33,10 @@ class QueueRebuild:
     """Takes the entries from the log's beginning to the snapshot's last one or later, in order.
 
     Args:
-        to_mend: the damaged queues.
-        is_whole: whether the log has its beginning, so that every queue has to be found whole.
+        is_whole: whether the log has its beginning, so that every queue must be found whole.
         registry: reads and folds the commands.
-        folder: for what the state of a whole log keeps on disk.
-        passed_over: entries of a cut log whose records are known to be no messages.
+        folder: for the files of the state of a whole log.
+        passed_over: entries of a cut log whose records were refused.
     """
 
     def __init__(
@@ -59,10 +57,10 @@ class QueueRebuild:
         self._runs: dict[tuple[str, int], _Runs] = {}  # of a cut log
         self._state = BrokerState(registry, folder=folder)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
-        self._made_anew: set[str] = set()  # topics whose queues begin in this log
+        self._recreated: set[str] = set()  # topics whose queues begin in this log
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """The next entries of the log. Raises DiskFailed, EntryTooNew."""
+        """Take the next entries of the log. Raises DiskFailed, EntryTooNew."""
         normal = [entry for entry in entries if entry.magic == _NORMAL]
         if self._is_whole:
             self._take_folded(fold(self._state, normal))
@@ -76,17 +74,16 @@ class QueueRebuild:
                 self._take_command(entry)
 
     def close(self) -> None:
-        """Let go of what is on disk for it."""
         self._state.close()
 
     def finish(self) -> None:
-        """All entries were taken. Raises DiskFailed for a queue that the log does not give back."""
+        """Write the last units. Raises DiskFailed for a queue that the log does not have whole."""
         for key in list(self._to_mend.queues):
             end = self._ends[key]
             if self._is_whole:
                 found = self._found.get(key) or _Found(self._firsts[key])
             else:
-                # Without a message in the log that is left, the queue begins where it ends.
+                # Without a message in the log, the queue begins where it ends.
                 runs = self._runs.get(key)
                 found = (None if runs is None else runs.ending_at(end)) or _Found(end)
             if found.next_offset != end:
@@ -99,11 +96,11 @@ class QueueRebuild:
         for topic in folded.deleted_topics:
             self._forget(topic)
         for key, arrived in folded.arrivals.items():
-            # What lies before its first message is of an earlier topic of this name.
+            # Messages before its first one are of an earlier topic of this name.
             first = self._firsts[key] if key in self._to_mend.queues else None
             if first is not None and arrived.first_offset >= first:
                 found = self._found.setdefault(key, _Found(first))
-                room = self._ends[key] - found.next_offset  # what comes behind is in the queue
+                room = self._ends[key] - found.next_offset  # the queue has later ones already
                 found.add(_units(arrived)[:room])
                 if len(found.units) >= _GATHERED:
                     self._flush(key, found)
@@ -128,10 +125,10 @@ class QueueRebuild:
         if key not in self._to_mend.queues or topic in self._deleted:
             return
         if not self._firsts[key] <= offset < self._ends[key]:
-            return  # behind the snapshot, or of a topic that was deleted before it
+            return  # after the snapshot, or of a topic that was deleted before it
         runs = self._runs.get(key)
         if runs is None:
-            runs = self._runs[key] = _Runs(self._firsts[key], topic in self._made_anew)
+            runs = self._runs[key] = _Runs(self._firsts[key], topic in self._recreated)
         found = runs.take(offset, unit)
         if found is not None and len(found.units) >= _GATHERED:
             self._flush(key, found)
@@ -143,10 +140,10 @@ class QueueRebuild:
         except CommandMalformed:
             return
         except EntryTooNew:
-            return  # the state is behind it, so the operator has had it passed over
+            return  # the state has applied later entries, so an operator has had it skipped
         if isinstance(command, DeleteTopic):
             self._deleted.add(command.topic)
-            self._made_anew.add(command.topic)
+            self._recreated.add(command.topic)
             self._forget(command.topic)
         elif isinstance(command, PutTopic):
             topic = command.config.topic
@@ -176,8 +173,8 @@ class _Found:
 
     Attributes:
         first: the first offset.
-        next_offset: the one behind the last.
-        units: those that are not written yet, the last ones.
+        next_offset: the offset after the last.
+        units: the last ones, which are not written yet.
     """
 
     __slots__ = ("first", "next_offset", "units")
@@ -192,19 +189,19 @@ class _Found:
 
 
 class _Runs:
-    """What a cut log has of one queue.
+    """The records of one queue in a cut log.
 
-    Where the queue ended when this log began is not known. If the state does not know which records
-    the fold passed over, that is not known either. It took those that follow one another from there
-    on. So each record that continues no run may be the first one of the log, or one that the fold
-    passed over; only one run ends where the snapshot says that the queue ends.
+    Where the queue ended when this log began is unknown. If the state does not know which records
+    the fold refused, that is unknown, too. It accepted consecutive records. So each record that
+    continues no run may be the first one of the log, or a refused one. Only one run ends where the
+    snapshot says that the queue ends.
 
     Args:
-        first: the offset that the first message of the queue has, or had.
-        begins_here: the topic was made in this log.
+        first: the offset of the first message ever of the queue.
+        begins_here: whether the topic was created in this log.
 
     Attributes:
-        may_begin_again: whether the topic may have been made since the last run at `first` began.
+        may_begin_again: whether the topic may have been created since the last run at `first`.
     """
 
     __slots__ = ("_began", "_begins_here", "_first", "_runs", "may_begin_again")
@@ -214,10 +211,10 @@ class _Runs:
         self._first = first
         self._begins_here = begins_here
         self._began: set[int] = set()
-        self._runs: dict[int, _Found] = {}  # by the offset that comes next
+        self._runs: dict[int, _Found] = {}  # by `next_offset`
 
     def take(self, offset: int, unit: bytes) -> _Found | None:
-        """Take a record; the run that it belongs to, or None if the fold passed it over."""
+        """Take a record; return its run, or None if the fold refused it."""
         found = self._runs.pop(offset, None)
         if found is None:
             if not self._may_begin(offset):
@@ -226,18 +223,17 @@ class _Runs:
             found = _Found(offset)
         found.add([unit])
         other = self._runs.get(found.next_offset)
-        # From here on both take the same records. Of two that begin at the queue's first offset,
-        # the later is of a topic that was made again.
+        # From here on both runs are the same. If both begin at the queue's first offset, the later
+        # one is of a topic that was created again.
         if other is None or found.first <= other.first:
             self._runs[found.next_offset] = found
         return found
 
     def ending_at(self, end: int) -> _Found | None:
-        """The run that ends before an offset."""
         return self._runs.get(end)
 
     def keep_only(self, found: _Found) -> None:
-        """Forget the other runs: so many messages in a row are no records that were passed over."""
+        """Forget the other runs: so many consecutive records were not refused."""
         self._runs = {found.next_offset: found}
 
     def _may_begin(self, offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""Makes consume queue files durable, beside the thread that writes them."""
+"""Makes consume queue files durable, in another thread than the writer's."""
 
 import contextlib
 import errno
@@ -9,14 +9,14 @@ from broker.store.lacking_units import LackingUnits
 
 
 class QueueSync:
-    """Files and folders that have to be durable before a snapshot may stand for them.
+    """Files and folders that have to be durable before a snapshot stands for them.
 
     Args:
         paths: files that were written to.
         root: the folder of all queues.
         sync: makes one of them durable; in any thread. Raises OSError.
-        mark: writes down that all are; in any thread. Raises OSError. None: not to be written down.
-        lacking: what has to be written to the files before.
+        mark: notes that all are durable; in any thread. Raises OSError. None for no note.
+        lacking: units that have to be written first.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class QueueSync:
         self.has_failed = False
 
     def run(self) -> None:
-        """Write and sync all, in any thread. What was removed meanwhile belongs to a deleted topic.
+        """Write and sync everything, in any thread. Missing files belong to deleted topics.
 
         Raises:
-            OSError: something is not durable. What the system did not take is tried again with the
-                next snapshot. What it took and could not sync it may have forgotten, so nothing
-                here is to be believed until a replay has written it again.
+            OSError: something is not durable. Data that the system refused to write is tried again
+                with the next snapshot. Data that it took and failed to sync may be lost, so the
+                files are not trusted until a replay has written them again.
         """
         if self.has_failed:
             raise OSError(errno.EIO, "an earlier sync failed: start the broker again")
         self.lacking.write()
         try:
-            # In the same order in each process: a simulation is a function of its seed.
+            # Sorted, because a simulation must be a function of its seed.
             for path in (*sorted(self.paths), *sorted(self._folders())):
                 with contextlib.suppress(FileNotFoundError):
                     self._sync(path)
@@ -59,7 +59,9 @@ class QueueSync:
         self.is_done = True
 
     def _folders(self) -> set[str]:
-        """Those that may have new files or folders in them: of the queues, and all above."""
+        """Return the folders that may have new names in them: those of the queues, and
+        all above.
+        """
         queues = {os.path.dirname(path) for path in self.paths}
         folders = queues | {os.path.dirname(queue) for queue in queues}
         return folders | {self._root, os.path.dirname(self._root)} if folders else folders

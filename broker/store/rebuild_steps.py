@@ -1,8 +1,8 @@
-"""Reads the log for the consume queues that are damaged, a piece at a time.
+"""Reads the log to rebuild damaged consume queues, a piece at a time.
 
-The member goes on between two pieces: it applies entries, drops the log's beginning, or takes over
-the state of another snapshot. The reading begins anew when the log or the state that it is for
-changed under it.
+Between two pieces the member goes on: it applies entries, drops the log's beginning, or takes over
+the state of another snapshot. If the log begins later or the state was replaced, the rebuild starts
+again.
 """
 
 import logging
@@ -21,33 +21,24 @@ STEP_BYTES: Final = 256 * 1024
 
 
 class LogStatus(Protocol):
-    """How far a member is. `dledger.Status` is it."""
+    """See `dledger.Status`, which implements it."""
 
     @property
     def first_index(self) -> int:
-        """The first entry that the log still has."""
-        ...
+        """The first index that the log still has."""
 
 
 class ReadableLog(Protocol):
-    """The log to read. `dledger.Node` is one."""
+    """See `dledger.Node`, which implements it."""
 
-    def status(self) -> LogStatus:
-        """How far the member is."""
-        ...
+    def status(self) -> LogStatus: ...
 
     def entries(self, first: int, max_bytes: int) -> Sequence[Entry]:
-        """Committed entries from `first` on; none if there are none yet."""
-        ...
+        """Return committed entries from `first` on, if there are any."""
 
 
 class RebuildSteps:
-    """One mending of the damaged queues of a machine.
-
-    Args:
-        log: what is left of the log.
-        machine: the folded log.
-    """
+    """One rebuild of the damaged queues of a machine."""
 
     def __init__(self, log: ReadableLog, machine: BrokerMachine) -> None:
         self._log = log
@@ -57,12 +48,12 @@ class RebuildSteps:
     def _begin(self) -> None:
         machine = self._machine
         first = self._log.status().first_index
-        # A restore in a thread changes the state before the queues. So this state is the one of
-        # these queues, or a later one; or the queues change yet, and the reading begins anew.
+        # A restore in a thread changes the state before the queues. So this state is that of these
+        # queues, or a later one; or the queues are about to change, and the rebuild starts again.
         self._to_mend = to_mend = machine.queues.to_mend
         messages = machine.state[MESSAGES]
-        # Entries before the first one that is kept may still be there. They have no messages any
-        # more, and which of them were passed over is forgotten.
+        # The log may still have entries before the first one that is kept. Their messages were
+        # dropped, and it is forgotten which of them were refused.
         self._index = max(first, messages.kept_from) if first else 0
         passed_over = messages.passed_over
         self._rebuild = QueueRebuild(
@@ -91,11 +82,10 @@ class RebuildSteps:
         self._begin()
 
     def close(self) -> None:
-        """It is done, or given up."""
         self._rebuild.close()
 
     def step(self) -> bool:
-        """Read the next piece; return whether something is left to do. Raises DiskFailed."""
+        """Read the next piece; return whether there is more to do. Raises DiskFailed."""
         if self._machine.queues.to_mend is not self._to_mend:
             self._begin_again()  # another snapshot was restored
         if not self._to_mend.queues:
@@ -103,7 +93,7 @@ class RebuildSteps:
         if self._log.status().first_index > self._index:
             self._begin_again()  # the log begins later now
         entries = self._log.entries(self._index, STEP_BYTES)
-        # What came after the snapshot went into the queues by itself, or deleted them.
+        # Entries after the snapshot are in the queues already, or have deleted them.
         before = [entry for entry in entries if entry.pos < self._to_mend.log_end]
         self._rebuild.take(before)
         if before and len(before) == len(entries):

@@ -1,6 +1,6 @@
-"""Reads many records of the log at once: those that lie near each other by one read.
+"""Reads many records of the log at once: neighbouring ones by one read.
 
-A read of one record costs as much as ten kilobytes more in a read that is made anyway.
+A read of one record costs as much as ten more kilobytes in another read.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,28 +14,27 @@ from dledger import OutsideLog
 _MAX_GAP_BYTES: Final = 8 * 1024
 _MAX_RUN_BYTES: Final = 512 * 1024
 
-# Larger records are not copied out of what was read; with smaller ones a copy takes less than a
-# view of the memory.
+# Larger records are not copied out of a read; for smaller ones a copy takes less time than a view
+# of the memory.
 _COPIED_BYTES: Final = 4 * 1024
 
 
 def read_records(
     read_bytes: Callable[[int, int], bytes], places: Sequence[int], sizes: Sequence[int]
 ) -> list[bytes | memoryview]:
-    """The records at these positions, each with its size: joined, they are one behind the other.
+    """Read the records at these positions, as pieces that joined are the concatenated records.
 
-    Those that lie next to each other in the log, as the messages of a batch do, are one piece. The
-    memory of a run may be kept as long as one of its pieces is: join them soon.
+    Neighbouring records, such as the messages of a batch, are one piece. The memory of a run is
+    kept while one of its pieces is: join them soon.
 
     Args:
         read_bytes: reads so many bytes at a position of the log. Raises OutsideLog.
-        places: the position of each, rising.
+        places: the position of each, ascending.
         sizes: the size of each.
 
-    Raises:
-        OutsideLog: a record is not in the log.
+    Raises OutsideLog: a record is not in the log.
     """
-    if len(places) == 1:  # as most answers to pulls that waited
+    if len(places) == 1:  # as in most answers to waiting pulls
         return [read_bytes(places[0], sizes[0])]
     pieces: list[bytes | memoryview] = []
     ends = list(map(add, places, sizes))
@@ -50,7 +49,7 @@ def read_records(
         except OutsideLog:
             if run.stop - run.start == 1:
                 raise
-            # The end of a segment lies within.
+            # The run crosses the end of a segment.
             pieces += map(read_bytes, places[run], sizes[run])
             continue
         between = gaps[run.start : run.stop - 1]
@@ -69,7 +68,7 @@ def read_records(
 
 
 def _run_ends(places: Sequence[int], ends: Sequence[int], gaps: Sequence[int]) -> list[int]:
-    """Where runs end, as indexes into `places`; `gaps` are the bytes between the records."""
+    """Return where runs end, as indexes into `places`; `gaps` are the bytes between the records."""
     if not places:
         return []
     if not gaps or (

@@ -1,12 +1,12 @@
-"""Says up to where consume queue files hold what this member has applied and synced.
+"""The log position up to which this member has applied entries and synced its consume queues.
 
-A state that was restored from a snapshot goes on with the files only if they are of that state or
-of a later one. They are not if another member wrote the snapshot: this member never applied the
-entries before it. Their sizes do not show it, since a topic that was deleted and created again
-begins again at 0, in files of the same names.
+A state restored from a snapshot continues with the files only if they are of that state or of a
+later one. They are not if another member wrote the snapshot: this member never applied the entries
+before it. The sizes of files do not show it, since a topic that was deleted and created again has
+files of the same names.
 
-The file `.synced` in the queues' folder, which no topic can be called: a position of the log, eight
-bytes, and their CRC-32, four bytes, both big-endian.
+The file `.synced` in the queues' folder, which no topic can be called, holds the position in eight
+bytes, and their CRC-32 in four, both big-endian.
 """
 
 import os.path
@@ -24,12 +24,7 @@ _SUM: Final = struct.Struct(">I")
 
 
 class SyncedMark:
-    """The mark of one folder of consume queues. `write` may run in any thread.
-
-    Args:
-        folder: the queues' folder.
-        disk: has its files.
-    """
+    """The mark of one folder of consume queues. `write` may run in any thread."""
 
     def __init__(self, folder: str, disk: ConsumeQueueDisk) -> None:
         self._folder = folder
@@ -37,10 +32,8 @@ class SyncedMark:
         self._disk = disk
 
     def read(self) -> int:
-        """The position of the log up to which the files are whole; -1 without a mark.
-
-        Raises:
-            DiskFailed: it cannot be read.
+        """Return the log position up to which the files are complete; -1 without a mark. Raises
+        DiskFailed.
         """
         try:
             file = self._disk.open(self._path, False)
@@ -59,12 +52,11 @@ class SyncedMark:
         return int(position)
 
     def withdraw(self) -> None:
-        """Nothing in the files is to be relied on after a power cut; durable on return.
+        """Declare all files damaged after a power cut; durable on return.
 
-        Where there is no mark one is written: a power cut may bring a removed one back.
+        If there is no mark, one is written: a power cut may bring a removed one back.
 
-        Raises:
-            DiskFailed: the mark may still be there.
+        Raises DiskFailed: the mark may still be there.
         """
         try:
             self.write(NOTHING_SYNCED)
@@ -72,10 +64,9 @@ class SyncedMark:
             raise DiskFailed("write", self._path, error) from error
 
     def write(self, position: int) -> None:
-        """Everything before a position of the log is in the files, and durable.
+        """Declare everything before a log position to be in the files, and durable.
 
-        Raises:
-            OSError: the mark is not durable; it may be there or not.
+        Raises OSError: the old or the new mark is there.
         """
         self._disk.make_folder(self._folder)
         packed = _POSITION.pack(position)

@@ -1,1 +1,1 @@
-"""Topics: their names and settings, how they are made, changed and deleted."""
+"""Topics: their names and settings; how they are created, changed and deleted."""

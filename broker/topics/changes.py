@@ -1,4 +1,4 @@
-"""Topics that are being made, changed or deleted, through the log."""
+"""Creates, changes and deletes topics through the log."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,8 +16,6 @@ from remoting.bodies.topic_config import TopicConfig
 
 
 class TopicChanges:
-    """Makes, changes and deletes topics."""
-
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
         self._formats = parts.state[FORMATS]
@@ -29,29 +27,27 @@ class TopicChanges:
         self._deleting: set[str] = set()
 
     def is_deleting(self, topic: str) -> bool:
-        """Whether a topic is being deleted; nothing is to be sent to it."""
         return topic in self._deleting
 
     def is_same(self, topic: str, since: int) -> bool:
-        """Whether a topic is the one that existed at a position of the log, for what was stored for
-        it there and goes to it now.
+        """Return whether the topic of this name already existed at a position of the log, where a
+        message was stored for it that is to be delivered now.
 
         Raises:
-            RequestRefused (2): it is being deleted. Behind its deletion the log may have it made
-                again already: ask once more when the deletion is applied.
+            RequestRefused (2): it is being deleted, and may exist again once that is applied: ask
+                then.
         """
         if topic in self._deleting:
             raise RequestRefused.busy(f"topic {topic:.127} is being deleted")
         return self._topics.existed(topic, since)
 
     def creating(self, topic: str) -> TopicConfig | None:
-        """A topic that `create` is making, as it will be."""
         return self._creating.get(topic)
 
     def create(self, config: TopicConfig, then: Then) -> None:
-        """Create a topic that is needed now, unless it is there; `then` is called when the name
-        servers know it too, or with NeverStored (2) if there are too many topics. The caller looks
-        at `check_room` first if someone can be told.
+        """Create a topic unless it exists. `then` is called when the name servers know it, or with
+        NeverStored (2) if there are too many topics. Callers that can refuse a request call
+        `check_room` first.
         """
         topic = config.topic
         self._creating[topic] = config
@@ -65,19 +61,17 @@ class TopicChanges:
         self._change([self.command(config, only_if_absent=True)], created)
 
     def put_topic(self, config: TopicConfig, then: Then) -> None:
-        """Create or change a topic; `then` is called when the name servers know it too.
+        """Create or change a topic; `then` is called when the name servers know it.
 
-        Raises:
-            RequestRefused: it cannot be as it is asked for, or there are too many topics.
+        Raises RequestRefused: the configuration is invalid, or there are too many topics.
         """
         self.put_topics([config], then)
 
     def put_topics(self, configs: Sequence[TopicConfig], then: Then) -> None:
-        """Create or change topics, in adjacent entries.
+        """Create or change topics by adjacent entries.
 
-        Raises:
-            RequestRefused: one cannot be as it is asked for, or there are too many topics; then
-                none is made or changed.
+        Raises RequestRefused: a configuration is invalid, or there are too many topics. Then
+        nothing changes.
         """
         for config in configs:
             check_topic_config(config)
@@ -86,7 +80,7 @@ class TopicChanges:
         self._change([self.command(config) for config in configs], then)
 
     def delete_topic(self, topic: str, then: Then) -> None:
-        """Delete a topic with its messages' index; sends to it are refused from now on."""
+        """Delete a topic with its consume queues; sends to it are refused from now on."""
         self._deleting.add(topic)
 
         def deleted(refusal: RequestRefused | None) -> None:
@@ -102,18 +96,13 @@ class TopicChanges:
         self._change([deletion], deleted)
 
     def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
-        """The command that makes or changes a topic."""
-        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._most)
-
-    @property
-    def _most(self) -> int:
-        """How many topics there may be now."""
-        return self._settings.now.limits.max_topics
+        limit = self._settings.now.limits.max_topics
+        return PutTopic(config, self._wall_clock_ms(), only_if_absent, limit)
 
     def check_room(self, new: int = 1) -> None:
-        """Raises RequestRefused (2) when there are too many topics for `new` more."""
+        """Raise RequestRefused (2) if there are too many topics for `new` more."""
         topics = len(self._topics.configs) + len(self._creating)
-        if new and topics + new > self._most:
+        if new and topics + new > self._settings.now.limits.max_topics:
             raise RequestRefused.busy(self._full())
 
     def _full(self) -> str:
@@ -121,7 +110,7 @@ class TopicChanges:
         return f"there are {count} topics already: delete one first, or raise dledgerMaxTopics"
 
     def _change(self, commands: Sequence[PutTopic | DeleteTopic], then: Then) -> None:
-        """Append commands; tell when they are applied and the name servers know."""
+        """Append commands; call `then` when they are applied and the name servers know."""
 
         def changed(refusal: RequestRefused | None) -> None:
             if refusal is None:

@@ -18,10 +18,8 @@ class PutTopic:
     """Create a topic, or change it.
 
     Attributes:
-        config: the topic.
-        at_ms: the leader's wall clock, milliseconds since 1970.
-        only_if_absent: a topic that exists stays as it is.
-        max_topics: with so many topics no other is created. None before version 3: no limit.
+        only_if_absent: an existing topic is not changed.
+        max_topics: no topic is created if there are as many. None before version 3: no limit.
     """
 
     kind: ClassVar[int] = 1
@@ -34,13 +32,11 @@ class PutTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Delete a topic, its queues and what groups have committed for it.
+    """Delete a topic, its queues and the offsets that groups have committed for it.
 
     Attributes:
-        topic: the topic.
-        at_ms: the leader's wall clock, milliseconds since 1970.
-        with_locks: the locks of its queues too; False before version 3.
-        keeps_ends: a topic made again under the name begins where this one ended; False before
+        with_locks: also delete the locks of its queues; False before version 3.
+        keeps_ends: a topic created again under the name begins where this one ended; False before
             version 6: it begins with 0.
     """
 

@@ -9,7 +9,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = TopicProcessor(parts)
     topics = parts.state[TOPICS]
     return Service(

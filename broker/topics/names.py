@@ -1,4 +1,4 @@
-"""Names of topics and groups, RocketMQ's special topics, and what a new topic looks like."""
+"""Names of topics and groups, RocketMQ's special topics, and configurations of new topics."""
 
 import re
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ DEAD_LETTER_PREFIX: Final = "%DLQ%"
 # The template of topics that are created by their first message.
 TEMPLATE_TOPIC: Final = "TBW102"
 
-# Where messages wait that are for later: queue 0 to 17 for the levels, and one for other times.
+# Where delayed messages wait: queues 0 to 17 for the levels, and one topic for other times.
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
-# Where messages wait for the end of their transactions, and those whose end never came. Java's
-# brokers have one more, for the ends; here they stand in the log behind the messages.
+# Where half messages wait for the ends of their transactions, and where those go that never end.
+# Java's brokers have another topic for the ends; here an end follows its message in the log.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
-# Where messages stand in for copies that could not be stored (see `sends.copies`).
+# Holds substitutes for copies that could not be stored (see `sends.copies`).
 UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
 
-# Where clients put what they tell about their messages, when they are told to.
+# Where clients with tracing write the traces of their messages.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 # Topics that only RocketMQ's own features write to.
@@ -44,8 +44,8 @@ SEND_FORBIDDEN: Final = frozenset(
     }
 )
 
-# Topics that RocketMQ keeps for itself, whether they exist or not. Those of a broker and a cluster
-# have their names besides.
+# Topics that RocketMQ reserves, whether they exist or not. The names of the broker and the cluster
+# are reserved as well.
 SYSTEM_TOPICS: Final = SEND_FORBIDDEN | {
     TEMPLATE_TOPIC,
     "BenchmarkTest",
@@ -54,7 +54,7 @@ SYSTEM_TOPICS: Final = SEND_FORBIDDEN | {
 
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 
-# What exists in an empty log. RocketMQ has more; the others belong to features it is not there for.
+# Topics of an empty log. RocketMQ has more, for features that this broker lacks.
 FIRST_TOPICS: Final = {
     config.topic: config
     for config in (
@@ -85,11 +85,11 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 # RocketMQ's TopicFilterType. It goes into the log, and into each registration with a name server.
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
-# Earlier name servers refuse a broker, with all of its topics, if one has more bits. RocketMQ has
-# two.
+# Earlier name servers refuse a broker with all of its topics if one topic has more bits. RocketMQ
+# uses two.
 MAX_SYSTEM_FLAG: Final = 255
 
-# RocketMQ knows a handful. They stand in each registration with a name server.
+# RocketMQ knows a handful. Each registration with a name server lists them.
 MAX_ATTRIBUTES: Final = 16
 MAX_ATTRIBUTE_CHARACTERS: Final = 64
 
@@ -98,32 +98,29 @@ MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_BYTES - len(RETRY_PREFIX)
 
 
 def retry_topic(group: str) -> str:
-    """The topic that a consumer group's failed messages go to."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic that a consumer group's hopeless messages go to."""
     return DEAD_LETTER_PREFIX + group
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ keeps a topic for itself."""
+    """Return whether RocketMQ reserves the topic."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Whether a consumer group is RocketMQ's own."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_legal_name(topic: str) -> bool:
-    """Whether RocketMQ allows the name and a record can hold it."""
+    """Return whether RocketMQ allows the name and a record can hold it."""
     return len(topic) <= MAX_TOPIC_BYTES and _LEGAL.fullmatch(topic) is not None
 
 
 def check_topic_name(topic: str) -> None:
-    """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
+    """Raise RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(topic):
         raise RequestRefused.invalid(
             f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'"
@@ -133,7 +130,7 @@ def check_topic_name(topic: str) -> None:
 
 
 def check_group_name(group: str) -> None:
-    """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
+    """Raise RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(group) or len(group) > MAX_GROUP_CHARACTERS:
         raise RequestRefused.invalid(
             f"group {group!r:.80}: use up to {MAX_GROUP_CHARACTERS} letters, digits, '%', '|', "
@@ -142,7 +139,6 @@ def check_group_name(group: str) -> None:
 
 
 def check_topic_config(config: TopicConfig) -> None:
-    """Raises RequestRefused (29) when a topic cannot be as it is asked for."""
     check_topic_name(config.topic)
     for count in (config.read_queue_count, config.write_queue_count):
         if not 1 <= count <= MAX_QUEUES_PER_TOPIC:
@@ -176,10 +172,9 @@ def check_topic_config(config: TopicConfig) -> None:
 
 
 def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> TopicConfig:
-    """The topic that a first message creates from its template, as RocketMQ does it.
+    """Return the topic that a first message creates from its template, as in RocketMQ.
 
-    Raises:
-        RequestRefused (17): the template does not pass itself on.
+    Raises RequestRefused (17): topics may not inherit from the template.
     """
     if not template.permission & PERMISSION_INHERIT:
         raise RequestRefused.no_topic(
@@ -191,17 +186,16 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
 
 
 def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
-    """The retry or dead letter topic of a group."""
     return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
 
 
 _MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
 
-# What each attribute may be, and why it may not be what else RocketMQ knows.
+# The values of each attribute, and why RocketMQ's other values are not supported.
 _ATTRIBUTES: Final = {
     "message.type": (_MESSAGE_TYPES, "there are no other types"),
-    # With BatchCQ RocketMQ has a unit for a batch instead of one for each message, for producers
-    # whose batches stay together. Offsets and pulls are the same, so here it has no effect.
+    # With BatchCQ RocketMQ writes one unit for each batch instead of each message. Offsets and
+    # pulls are the same, so here it has no effect.
     "queue.type": (("SimpleCQ", "BatchCQ"), "there are no other queues"),
     "cleanup.policy": (("DELETE",), "messages are dropped by their age only"),
     "reserve.time": (("-1",), "all topics are kept for as long as the broker says"),
@@ -209,10 +203,10 @@ _ATTRIBUTES: Final = {
 
 
 def check_attributes(topic: str, attributes: Mapping[str, str]) -> None:
-    """Raises RequestRefused (29) for an attribute that is not obeyed here.
+    """Raise RequestRefused (29) for an attribute that has no effect here.
 
-    A topic's message type is kept for clients that ask for it, and brokers take every message: as
-    in RocketMQ, where only the proxy compares the two.
+    A topic's message type is stored for clients that ask for it, but brokers accept every message:
+    as in RocketMQ, where only the proxy compares the two.
     """
     for name, value in attributes.items():
         if name not in _ATTRIBUTES:

@@ -1,4 +1,4 @@
-"""RocketMQ's own topics: some exist always, others from the first message on that goes there."""
+"""RocketMQ's own topics: some always exist, others are created by their first message."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,15 +11,15 @@ from broker.topics.names import TRACE_TOPIC, is_legal_name
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 
-# RocketMQ's number of queues of the topic that is named like a cluster.
+# RocketMQ's number of queues of the topic with the cluster's name.
 _CLUSTER_QUEUES: Final = 16
 
 
 def standing_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
-    """The topics that exist as soon as a leader serves, as in RocketMQ's TopicConfigManager.
+    """Return the topics that exist as soon as a leader serves, as in RocketMQ's TopicConfigManager.
 
-    Tools measure a cluster and a broker by messages to the topics that are named like them; a name
-    that no topic may have has none. Clients send the traces of their messages to the trace topic.
+    Tools measure a cluster and a broker by messages to topics with their names, if these are legal
+    names of topics. Clients send the traces of their messages to the trace topic.
     """
     inherited = PERMISSION_READ_WRITE | PERMISSION_INHERIT
     named = (
@@ -31,7 +31,7 @@ def standing_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
 
 
 class OwnTopics:
-    """Makes such topics. No send waits for one of them."""
+    """Creates these topics. No send waits for one of them."""
 
     def __init__(self, parts: Parts) -> None:
         self._standing = standing_topics(parts.config)
@@ -41,19 +41,15 @@ class OwnTopics:
         self._making: set[str] = set()
 
     def make(self, topic: str, queues: int = 1) -> None:
-        """Put a topic into the log before what goes there next, unless it is there."""
+        """Create a topic, if it is missing, before the next message to it."""
         self._make([TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)])
 
     def begin_term(self) -> None:
-        """Make the standing topics that are missing.
-
-        What an earlier term had on its way into the log is in it, or gone.
-        """
+        """Create missing standing topics. Commands of an earlier term are applied or lost."""
         self._making.clear()
         self._make(self._standing)
 
     def is_standing(self, topic: str) -> bool:
-        """Whether a topic exists always."""
         return any(topic == config.topic for config in self._standing)
 
     def _make(self, configs: Sequence[TopicConfig]) -> None:

@@ -27,28 +27,22 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
 
-# In one request (18): some milliseconds, and one append.
+# Topics in one request (18): some milliseconds, and one append.
 MAX_TOPICS_AT_ONCE: Final = 500
 
 
 class TopicProcessor:
-    """Makes, deletes and shows topics."""
-
     def __init__(self, parts: Parts) -> None:
         cluster = parts.config.cluster
         self._topics = parts.state[TOPICS]
         self._changes = parts[TOPIC_CHANGES]
         self._own_topics = parts[OWN_TOPICS]
-        # The broker and its cluster are names of topics, too.
+        # The names of the broker and its cluster are topics, too.
         self._own_names = (cluster, parts.config.group, f"{cluster}_REPLY_TOPIC")
         self._address = str(parts.config.address)
 
     def put_topic(self, origin: Origin, command: Command) -> None:
-        """Create or change a topic (17).
-
-        Raises:
-            FieldMissing, RequestRefused: see `TopicChanges.put_topic`.
-        """
+        """Create or change a topic (17). Raises RequestRefused: see `TopicChanges.put_topic`."""
         config = TopicConfig(
             command.name("topic"),
             command.int32("readQueueNums", 16),
@@ -64,11 +58,10 @@ class TopicProcessor:
     def put_topics(self, origin: Origin, command: Command) -> None:
         """Create or change many topics (18): all of them, or none.
 
-        RocketMQ changes none any more once it has come to one that is as it should be already.
+        RocketMQ stops at the first topic that needs no change.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (2) too many, (29) one cannot be as it is asked for, or none is named.
+        Raises RequestRefused: (2) too many topics, (29) a configuration is invalid, or the list is
+        empty.
         """
         body = JsonObject.parse("topics", command.body, size=LARGE)
         configs = [
@@ -80,7 +73,7 @@ class TopicProcessor:
         self._changes.put_topics(configs, replying(origin, command))
 
     def _asked(self, config: TopicConfig) -> TopicConfig:
-        """A topic of a list: RocketMQ's tools write its attributes as changes."""
+        """Apply the attributes, which RocketMQ's tools write as changes in this request."""
         changes = [
             f"{name}={value}" if name.startswith("+") else name
             for name, value in config.attributes.items()
@@ -88,19 +81,19 @@ class TopicProcessor:
         return replace(config, attributes=self._changed_attributes(config.topic, changes))
 
     def system_topics(self, _origin: Origin, command: Command) -> Command:
-        """The topics that RocketMQ keeps for itself (305)."""
+        """List the topics that RocketMQ reserves (305)."""
         names = sorted(SYSTEM_TOPICS.union(self._own_names))
         return command.reply(body=encode_topic_list(names, self._address))
 
     def clean_unused(self, _origin: Origin, command: Command) -> Command:
-        """Remove queues of topics that do not exist (316): there are none.
+        """Answer that no queues of deleted topics are left (316).
 
         They go with their topic, when its deletion is applied. RocketMQ leaves them.
         """
         return command.reply(remark="nothing to clean: the queues of a topic go with it")
 
     def _attributes(self, command: Command) -> dict[str, str]:
-        """The topic's attributes, changed as it is asked for: "+name=value,-name"."""
+        """Return the topic's attributes after the requested changes: "+name=value,-name"."""
         changes = command.fields.get("attributes", "").split(",")
         return self._changed_attributes(command.name("topic"), changes)
 
@@ -122,10 +115,9 @@ class TopicProcessor:
         return attributes
 
     def delete_topic(self, origin: Origin, command: Command) -> Command | None:
-        """Delete a topic (215). One that does not exist is deleted already.
+        """Delete a topic (215). A missing one counts as deleted.
 
-        Raises:
-            RequestRefused (29): the broker needs it.
+        Raises RequestRefused (29): the broker needs it.
         """
         topic = command.name("topic")
         if topic in FIRST_TOPICS or self._own_topics.is_standing(topic):
@@ -136,12 +128,10 @@ class TopicProcessor:
         return None
 
     def topic_config(self, _origin: Origin, command: Command) -> Command:
-        """One topic's configuration (351)."""
         topic = command.name("topic")
         return command.reply(body=compact_json(self._topics.found(topic).to_json()).encode())
 
     def all_topics(self, _origin: Origin, command: Command) -> Steps:
-        """Every topic's configuration (21)."""
         version = DataVersion(self._topics.topic_changes, self._topics.topics_changed_ms)
         topics: list[str] = []
         for piece in pieces(self._topics.configs.values()):

@@ -1,4 +1,4 @@
-"""A topic's configuration as it stands in the log and in snapshots."""
+"""The form of a topic's configuration in the log and in snapshots."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from remoting.bodies.topic_config import TopicConfig
 
 
 def topic_members(config: TopicConfig) -> list[object]:
-    """A topic's configuration as plain values; `read_topic` makes it one again."""
+    """Return a topic's configuration as plain values, for `read_topic`."""
     return [
         config.topic,
         config.read_queue_count,
@@ -22,9 +22,9 @@ def topic_members(config: TopicConfig) -> list[object]:
 
 
 def read_topic(members: list[Any]) -> TopicConfig:
-    """A topic's configuration. Raises ValueError, TypeError."""
+    """Read a topic's configuration. Raises ValueError, TypeError."""
     topic, read, write, permission, filter_type, system_flag, order, attributes = members
-    # A topic's name is a folder's name on every member, so the fold looks at it again.
+    # A topic's name becomes a folder's name on every member, so the fold checks it again.
     if not is_legal_name(text(topic)):
         raise ValueError(f"{topic!r:.40} is no topic name")
     return TopicConfig(

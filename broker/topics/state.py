@@ -17,9 +17,9 @@ class Topics:
 
     Attributes:
         configs: by name.
-        created_at: where in the log the entry that created a topic begins; nothing for topics that
-            entries before version 3 created.
-        topic_changes: how often the topics changed; tells name servers that they did.
+        created_at: log position of the entry that created a topic; absent for topics that entries
+            before version 3 created.
+        topic_changes: how often the topics changed; part of the version that name servers compare.
         topics_changed_ms: when they changed last.
     """
 
@@ -29,18 +29,16 @@ class Topics:
     topics_changed_ms: int = 0
 
     def existed(self, topic: str, position: int) -> bool:
-        """Whether the topic that exists now existed already at a position of the log."""
         return topic in self.configs and self.created_at.get(topic, -1) < position
 
     def found(self, topic: str) -> TopicConfig:
-        """A topic's configuration. Raises RequestRefused (17): there is no such topic."""
+        """Return a topic's configuration. Raises RequestRefused (17): there is no such topic."""
         config = self.configs.get(topic)
         if config is None:
             raise RequestRefused.no_topic(f"No topic {topic:.127}: create it")
         return config
 
     def changed(self, at_ms: int) -> None:
-        """Note a change."""
         self.topic_changes += 1
         self.topics_changed_ms = max(self.topics_changed_ms, at_ms)
 

@@ -1,1 +1,1 @@
-"""How many messages come and go: in all, by topic and by group."""
+"""Counts messages that are stored and given: in all, by topic and by group."""

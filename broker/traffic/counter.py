@@ -3,65 +3,61 @@
 from array import array
 from typing import Final, NamedTuple
 
-_BUCKET_SECONDS: Final = 10
+_BUCKET_S: Final = 10
 
 
 class Total(NamedTuple):
     """A sum over some time.
 
     Attributes:
-        sum: of what was counted.
-        times: how often something was.
-        seconds: how long that took, the present bucket with it.
+        sum: of the amounts.
+        times: how often something was counted.
+        over_s: how long that took, including the current bucket.
     """
 
     sum: int
     times: int
-    seconds: int
+    over_s: int
 
     @property
     def per_second(self) -> float:
-        """Its rate."""
-        return self.sum / self.seconds
+        return self.sum / self.over_s
 
     @property
     def average(self) -> float:
-        """What was counted each time."""
         return self.sum / self.times if self.times else 0.0
 
 
 class _Window(NamedTuple):
-    """How a window lies in the cells of a counter: a sum and a number of times for each bucket.
+    """The place of a window in the cells of a counter: a sum and a number of times for each bucket.
 
     Attributes:
-        bucket_seconds: how long a bucket is.
-        buckets: how many there are, the present one with them.
-        at: its first cell; the one before it has the number of the latest bucket.
+        buckets: how many there are, including the current one.
+        at: its first cell; the cell before has the number of the latest bucket.
     """
 
-    bucket_seconds: int
+    bucket_s: int
     buckets: int
     at: int
 
     @property
     def end(self) -> int:
-        """The cell behind its last one."""
         return self.at + 2 * self.buckets
 
 
-_MINUTE: Final = _Window(_BUCKET_SECONDS, 7, 1)
+_MINUTE: Final = _Window(_BUCKET_S, 7, 1)
 _HOUR: Final = _Window(600, 7, _MINUTE.end + 1)
 _DAY: Final = _Window(3600, 25, _HOUR.end + 1)
 
 
 class Counter:
-    """Counts one thing, in buckets of 10 seconds, ten minutes and an hour, as RocketMQ samples.
+    """Counts one thing in buckets of 10 seconds, ten minutes and an hour, as RocketMQ samples.
 
     A broker has one for each of thousands of names, so all its buckets are one array.
 
     Attributes:
-        sum: of everything.
-        last_second: when something was counted last.
+        sum: of all amounts.
+        last_second: when something was last counted.
     """
 
     __slots__ = ("_amount", "_cells", "_times", "last_second", "sum")
@@ -70,11 +66,11 @@ class Counter:
         self._cells = array("q", bytes(8 * _DAY.end))
         self.sum = 0
         self.last_second = 0
-        self._amount = self._times = 0  # counted in the present 10 seconds, not in the cells yet
+        self._amount = self._times = 0  # of the current 10 seconds, not in the cells yet
 
     def add(self, second: int, amount: int = 1, times: int = 1) -> None:
         """Count something at a time in whole seconds, which never goes back."""
-        if second // _BUCKET_SECONDS != self.last_second // _BUCKET_SECONDS:
+        if second // _BUCKET_S != self.last_second // _BUCKET_S:
             self._settle()
         self.last_second = second
         self.sum += amount
@@ -82,28 +78,24 @@ class Counter:
         self._times += times
 
     def minute(self, second: int) -> Total:
-        """The last minute."""
         return self._total(_MINUTE, second)
 
     def hour(self, second: int) -> Total:
-        """The last hour."""
         return self._total(_HOUR, second)
 
     def day(self, second: int) -> Total:
-        """The last day."""
         return self._total(_DAY, second)
 
     def _total(self, window: _Window, second: int) -> Total:
         self._settle()
         self._begin(window, second)
         cells = self._cells[window.at : window.end]
-        # Whole buckets, and the begin of the present one.
-        length = window.bucket_seconds
-        seconds = (window.buckets - 1) * length + second % length
-        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, seconds))
+        # Whole buckets, and the beginning of the current one.
+        bucket_s = window.bucket_s
+        over_s = (window.buckets - 1) * bucket_s + second % bucket_s
+        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, over_s))
 
     def _settle(self) -> None:
-        """Put what was counted in the present 10 seconds into the windows."""
         if not self._times:
             return
         for window in (_MINUTE, _HOUR, _DAY):
@@ -113,8 +105,10 @@ class Counter:
         self._amount = self._times = 0
 
     def _begin(self, window: _Window, second: int) -> int:
-        """The cell of a time's bucket; buckets whose place was taken by later ones are emptied."""
-        cells, number = self._cells, second // window.bucket_seconds
+        """Return the cell of a time's bucket, after clearing buckets that begin since the last
+        call.
+        """
+        cells, number = self._cells, second // window.bucket_s
         latest = cells[window.at - 1]
         for passed in range(max(latest + 1, number - window.buckets + 1), number + 1):
             cell = window.at + 2 * (passed % window.buckets)

@@ -13,7 +13,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     traffic, member = parts[TRAFFIC], parts[MEMBER]
     directory = parts.config.directory
     figures = TrafficFigures(

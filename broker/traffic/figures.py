@@ -1,4 +1,4 @@
-"""What code 28 says of a broker's traffic, by RocketMQ's names.
+"""The figures of a broker's traffic for code 28, by RocketMQ's names.
 
 Source: RocketMQ's StoreStatsService and AdminBrokerProcessor.
 """
@@ -13,8 +13,8 @@ from broker.serving.parts import Parts
 from broker.traffic.put_times import PUT_TIMES
 from broker.traffic.traffic import TRAFFIC
 
-# RocketMQ has a queue before each pool of threads. Here one loop answers all requests as they come,
-# so none waits there, and there is no lock on the page cache to wait for.
+# RocketMQ has a queue for each pool of threads. Here one loop answers all requests as they arrive,
+# so none waits in a queue, or for a lock on the page cache.
 _NEVER_WAITING: Final = {
     "EndTransactionQueueSize": "0",
     "ackThreadPoolQueueHeadWaitTimeMills": "0",
@@ -26,23 +26,23 @@ _NEVER_WAITING: Final = {
     "sendThreadPoolQueueHeadWaitTimeMills": "0",
 }
 
-# Java's index thread has a buffer, and its store a pool of buffers, which it says to be boundless
-# when it is off. Here neither is between a message and the log.
+# Java's index thread has a buffer, and its store a pool of buffers, which it reports as unlimited
+# when it is off. Here there are no such buffers.
 _WITHOUT_BUFFERS: Final = {
     "dispatchMaxBuffer": "0",
     "remainHowManyDataToCommit": "0 B",
-    "remainHowManyDataToFlush": "0 B",  # what is answered is synced
+    "remainHowManyDataToFlush": "0 B",  # acknowledged messages are synced
     "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
 }
 
 
 class TrafficFigures:
-    """Makes the figures.
+    """Computes the figures.
 
     Args:
-        hour_of: the local hour of the day at a time of the wall clock.
-        used_percent: how much of the disk is used.
-        capacity_bytes: how large the disk is, and how much of it can be used; may raise OSError.
+        hour_of: returns the local hour of the day at a time of the wall clock.
+        used_percent: returns how full the disk is.
+        capacity_bytes: returns the size of the disk, and how much is free; may raise OSError.
     """
 
     def __init__(
@@ -64,23 +64,21 @@ class TrafficFigures:
         self._directory = parts.config.directory
         self._started_ms = self._wall_clock_ms()
         self._serves_since_ms = 0
-        # What this member gives out. What is put stands in the state, for all members.
+        # Messages that this member gave. The state counts stored ones, for all members.
         self._given = QuarterCounts()
         self._given.add(self._started_ms, 0)
 
     def begin_term(self) -> None:
-        """This member takes messages from now on."""
         self._serves_since_ms = self._wall_clock_ms()
 
     def look(self) -> None:
-        """Look at the clock, several times an hour."""
+        """Check the clock, several times an hour."""
         now_ms = self._wall_clock_ms()
         if now_ms >= self._given.next_ms:
             self._given.add(now_ms, self._traffic.sums.given)
         self._put_times.look(self._clock())
 
     def figures(self) -> Mapping[str, str]:
-        """The figures by name."""
         sums, times = self._traffic.sums, self._put_times
         return {
             **_NEVER_WAITING,
@@ -106,7 +104,7 @@ class TrafficFigures:
         }
 
     def _days(self) -> Mapping[str, str]:
-        """How many messages there were when the days began; local time of this member."""
+        """Return the numbers of messages when the days began, in local time of this member."""
         began = mornings(self._wall_clock_ms(), self._hour_of)
         put, given = self._messages.messages, self._traffic.sums.given
         puts = self._messages.quarter_counts
@@ -138,13 +136,12 @@ class TrafficFigures:
             f"commitLogDiskRatio_{self._directory}": used,
             "consumeQueueDiskRatio": used,
         }
-        with suppress(OSError):  # RocketMQ leaves it out then
+        with suppress(OSError):  # RocketMQ omits it then
             total, free = map(readable_bytes, self._capacity_bytes())
             figures["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
         return figures
 
     def _capacities(self) -> Mapping[str, str]:
-        """How much may wait, of each kind."""
         limits = self._limits
         return {
             "EndTransactionThreadPoolQueueCapacity": str(limits.max_waiting_sends),
@@ -158,16 +155,15 @@ def _words(rates: Sequence[float]) -> str:
     return " ".join(f"{rate:.2f}" for rate in rates)
 
 
-def _duration(milliseconds: int) -> str:
-    """As RocketMQ writes it."""
-    minutes, seconds = divmod(max(0, milliseconds) // 1000, 60)
+def _duration(lasted_ms: int) -> str:
+    minutes, seconds = divmod(max(0, lasted_ms) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
 def readable_bytes(count: int) -> str:
-    """A number of bytes as Java writes them for people: 39.2 GiB."""
+    """Format a number of bytes as Java does: 39.2 GiB."""
     if count < 1024:
         return f"{count} B"
     power = (count.bit_length() - 1) // 10
@@ -190,7 +186,7 @@ class Mornings(NamedTuple):
 
 
 def mornings(now_ms: int, hour_of: Callable[[int], int]) -> Mornings:
-    """The begins of yesterday and today.
+    """Return when yesterday and today began.
 
     A day begins where the hour of the day falls by more than half a day, which is at a quarter of
     an hour in every time zone. It falls by one where clocks are set back within an hour, as from
@@ -198,7 +194,7 @@ def mornings(now_ms: int, hour_of: Callable[[int], int]) -> Mornings:
 
     Args:
         now_ms: milliseconds since 1970.
-        hour_of: the local hour of the day at such a time.
+        hour_of: returns the local hour of the day at such a time.
     """
     today_ms = _began(now_ms, hour_of)
     return Mornings(_began(today_ms - 1, hour_of), today_ms)
@@ -210,4 +206,4 @@ def _began(at_ms: int, hour_of: Callable[[int], int]) -> int:
         if hour_of(begin_ms - 1) - hour_of(begin_ms) > _HALF_A_DAY_HOURS:
             return begin_ms
         begin_ms -= QUARTER_MS
-    return at_ms - at_ms % _DAY_MS  # a clock that no zone has
+    return at_ms - at_ms % _DAY_MS  # no time zone has such a clock

@@ -1,4 +1,4 @@
-"""Answers what was counted by topic and group (315).
+"""Answers requests for statistics by topic and group (315).
 
 Source: RocketMQ's AdminBrokerProcessor and BrokerStatsManager.
 """
@@ -20,8 +20,6 @@ _FALL_TIME = "GROUP_GET_FALL_TIME"
 
 
 class TrafficProcessor:
-    """Reads the counters."""
-
     def __init__(self, parts: Parts) -> None:
         self._traffic = parts[TRAFFIC]
         self._offsets = parts.state[OFFSETS]
@@ -29,13 +27,11 @@ class TrafficProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def view(self, _origin: Origin, command: Command) -> Command:
-        """Sums and rates of the last minute, hour and day.
+        """Return sums and rates of the last minute, hour and day.
 
-        How far a group is behind, in bytes and in milliseconds, is that of the moment.
+        The lag of a group, in bytes and in milliseconds, is that of the moment.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): nothing was counted with this name and key.
+        Raises RequestRefused (1): there is no counter with this name and key.
         """
         name, key = command.text("statsName"), command.text("statsKey")
         if name in (_FALL_SIZE, _FALL_TIME):
@@ -53,7 +49,7 @@ class TrafficProcessor:
         return _reply(command, *totals, units=1000 if counted.is_time else 1)
 
     def _behind(self, key: str, *, in_time: bool) -> int | None:
-        """How far a group is behind in a queue; the key is `queue@topic@group`."""
+        """Return the lag of a group in a queue; the key is `queue@topic@group`."""
         number, _, rest = key.partition("@")
         topic, _, group = rest.partition("@")
         queue_id = read_int32(number)
@@ -74,7 +70,7 @@ def _unknown(name: str, key: str) -> RequestRefused:
 
 
 def _reply(command: Command, minute: Total, hour: Total, day: Total, units: int = 1) -> Command:
-    """What was counted, in units of so much. RocketMQ's tools read a sum as a whole number."""
+    """Reply with totals, divided by `units`. RocketMQ's tools read a sum as a whole number."""
     named = {"statsMinute": minute, "statsHour": hour, "statsDay": day}
     content = {
         name: {

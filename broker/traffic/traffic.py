@@ -1,11 +1,11 @@
-"""What one member has stored and given out.
+"""Counts the messages that one member has stored and given.
 
 Names and keys are those of RocketMQ's statistics (315).
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -16,35 +16,34 @@ from broker.topics.names import DEAD_LETTER_PREFIX, is_system_topic
 from broker.traffic.counter import Counter
 from remoting.bodies.pieces import pieces
 
-# Names and keys that are counted; one takes 1.1 KB.
+# Counters by name and key; each takes 1.1 KB.
 MAX_COUNTERS: Final = 30_000
 
-# When there are so many, this share of them is forgotten: those that have counted nothing for the
-# longest time. To look for them takes some milliseconds, so it is not done for each new one.
+# When there are too many, this share of them is dropped: the least recently used. Finding them
+# takes some milliseconds, so it is not done for each new one.
 _FORGOTTEN_SHARE: Final = 16
 
-# Queues, and queues of groups, that are counted at once at the most; they hold the loop for
-# some 3 ms, and counters that make room for others for 20 ms.
+# Queues, and queues of groups, that are counted at once. That takes some 3 ms, or 20 ms if counters
+# have to be dropped.
 _COUNTED_AT_ONCE: Final = 128
 
-# A counter that counts nothing for so long is all zero, and is let go.
-IDLE_SECONDS: Final = 26 * 3600
+# A counter that is unused for so long is all zero, and is dropped.
+IDLE_S: Final = 26 * 3600
 
-# Rates are told over the last 10, 60 and 600 seconds.
-RATE_SECONDS: Final = (10, 60, 600)
+# Rates are computed over these times.
+RATE_S: Final = (10, 60, 600)
 
 
 @dataclass(slots=True)
 class Put:
-    """What came to a queue.
+    """New messages of a queue.
 
     Attributes:
         is_system: whether its topic is the broker's own.
-        runs: of entries that brought some.
-        messages: how many came.
+        runs: runs of entries with new messages.
         size: their bytes.
-        appends: that were waited for.
-        took_us: how long that took, in microseconds.
+        appends: appends whose time was measured.
+        took_us: how long these took, in microseconds.
     """
 
     is_system: bool
@@ -57,11 +56,10 @@ class Put:
 
 @dataclass(slots=True)
 class Given:
-    """What a group was given of a queue.
+    """Messages of a queue that a group was given.
 
     Attributes:
-        pulls: answered with messages.
-        messages: in them.
+        pulls: answers with messages.
         size: their bytes.
         took_us: how long the reads took, in microseconds.
     """
@@ -72,45 +70,37 @@ class Given:
     took_us: int = 0
 
 
+@dataclass(slots=True)
 class Second:
-    """What came to queues and was given to groups within one second, before it is counted.
+    """The messages of one second, before they are counted.
 
-    A message and a pull each count for several names. One look at each of them a second is enough,
-    and takes a fraction of the time that each pull and each run of entries would take.
-
-    Args:
-        number: which second it is.
+    A message and a pull each count for several names. Counting once per second takes a fraction of
+    the time of counting each pull and each run of entries.
 
     Attributes:
-        number: which second it is.
+        number: the second.
         puts: by topic and queue.
         given: by group, topic and queue.
-        runs: of entries that brought messages.
-        runs_of_users: those among them that brought one to a topic that is not the broker's own.
+        runs: of entries with messages.
+        runs_of_users: those with messages of a topic that is not the broker's own.
     """
 
-    __slots__ = ("given", "number", "puts", "runs", "runs_of_users")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.puts: dict[tuple[str, int], Put] = {}
-        self.given: dict[tuple[str, str, int], Given] = {}
-        self.runs = 0
-        self.runs_of_users = 0
+    number: int
+    puts: dict[tuple[str, int], Put] = field(default_factory=dict)
+    given: dict[tuple[str, str, int], Given] = field(default_factory=dict)
+    runs: int = 0
+    runs_of_users: int = 0
 
     def __len__(self) -> int:
-        """How many queues, and queues of groups, it has."""
         return len(self.puts) + len(self.given)
 
     def put(self, key: tuple[str, int]) -> Put:
-        """What came to a queue, by topic and queue id."""
         put = self.puts.get(key)
         if put is None:
             put = self.puts[key] = Put(is_system_topic(key[0]))
         return put
 
     def given_to(self, group: str, topic: str, queue_id: int) -> Given:
-        """What a group was given of a queue."""
         key = (group, topic, queue_id)
         given = self.given.get(key)
         if given is None:
@@ -119,7 +109,7 @@ class Second:
 
 
 class Counted(Enum):
-    """What is counted, and by which key."""
+    """The names of counters; comments give their keys."""
 
     TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"  # topic
     TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -144,18 +134,17 @@ class Counted(Enum):
 
     @property
     def is_time(self) -> bool:
-        """Whether it is counted in microseconds, and told in milliseconds."""
+        """Whether it counts microseconds, and is shown in milliseconds."""
         return self.name.endswith("_LATENCY")
 
 
 class Sums(NamedTuple):
-    """Everything since this member was started.
+    """Totals since this member was started.
 
     Attributes:
         put: messages stored.
-        put_bytes: their bytes.
-        found: pulls that got something.
-        missed: pulls that got nothing.
+        found: pulls with messages.
+        missed: pulls without.
         given: messages given to consumers.
     """
 
@@ -171,35 +160,32 @@ class Traffic:
 
     Args:
         clock: seconds on the monotonic clock.
-        cluster: its cluster, the key of what is counted for a whole broker.
+        cluster: its cluster, which is the key of counters for a whole broker.
 
     Attributes:
-        slowest_read_ms: of all pulls and pops, from looking for messages until they were found.
-        forgotten: counters that were in use, and had to make room for others.
+        slowest_read_ms: of all reads for pulls and pops.
+        forgotten: how many counters in use were dropped to make room for others.
     """
 
     def __init__(self, clock: Callable[[], float], cluster: str) -> None:
         self._clock = clock
         self._cluster = cluster
         self._counters: dict[tuple[Counted, str], Counter] = {}
-        self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_SECONDS[-1] + 1)
+        self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_S[-1] + 1)
         self._second = Second(0)  # what the counters do not have yet
         self._put = self._put_bytes = self._found = self._missed = self._given = 0
         self.slowest_read_ms = 0
         self.forgotten = 0
 
     def __len__(self) -> int:
-        """How many counters there are."""
         self._settle()
         return len(self._counters)
 
     @property
     def sums(self) -> Sums:
-        """Everything since the start."""
         return Sums(self._put, self._put_bytes, self._found, self._missed, self._given)
 
     def stored(self, folded: Folded) -> None:
-        """Messages were applied."""
         if folded.deleted_topics:
             self._forget_topics(folded.deleted_topics)
         if not folded.arrivals:
@@ -218,19 +204,19 @@ class Traffic:
         second.runs += 1
         second.runs_of_users += of_users
 
-    def put_within(self, queues: Iterable[tuple[str, int]], seconds: float) -> None:
-        """Messages of these queues, handed to the log together, were applied after this time."""
-        second, took_us = self._present(), int(seconds * 1e6)
+    def put_within(self, queues: Iterable[tuple[str, int]], took_s: float) -> None:
+        """Count an append of messages of these queues that took so long until applied."""
+        second, took_us = self._present(), int(took_s * 1e6)
         for key in queues:
             put = second.put(key)
             put.appends += 1
             put.took_us += took_us
 
     def given(
-        self, group: str, topic: str, queue_id: int, messages: int, size: int, seconds: float
+        self, group: str, topic: str, queue_id: int, messages: int, size: int, took_s: float
     ) -> None:
-        """A pull is answered, after a read that took so long."""
-        took_us = int(seconds * 1e6)
+        """Count the answer to a pull whose read took so long."""
+        took_us = int(took_s * 1e6)
         if took_us >= 1000 * (self.slowest_read_ms + 1):
             self.slowest_read_ms = took_us // 1000
         if not messages:
@@ -245,48 +231,43 @@ class Traffic:
         given.took_us += took_us
 
     def missed(self) -> None:
-        """A pull or a pop got nothing."""
         self._missed += 1
 
     def popped(self, group: str, topic: str) -> None:
-        """A group has to acknowledge what it was given; RocketMQ stores a check point for it."""
+        """Count a pop to acknowledge, for which RocketMQ stores a check point."""
         now = self.second
         self._add(now, Counted.GROUP_CK_NUMS, f"{topic}@{group}", 1)
         self._add(now, Counted.BROKER_CK_NUMS, self._cluster, 1)
 
     def acknowledged(self, group: str, topic: str, messages: int) -> None:
-        """A group has acknowledged messages that it popped."""
         now = self.second
         self._add(now, Counted.GROUP_ACK_NUMS, f"{topic}@{group}", messages)
         self._add(now, Counted.BROKER_ACK_NUMS, self._cluster, messages)
 
     def sent_back(self, group: str, topic: str) -> None:
-        """A consumer could not consume a message."""
         self._add(self.second, Counted.SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
 
     def counter(self, counted: Counted, key: str) -> Counter | None:
-        """A counter, or None when nothing was counted with this key."""
+        """Return a counter; None if nothing was counted with this key."""
         self._settle()
         return self._counters.get((counted, key))
 
     def counters(self, counted: Counted) -> Iterator[tuple[str, Counter]]:
-        """All counters of one kind, with their keys."""
         self._settle()
         return ((key, one) for (kind, key), one in self._counters.items() if kind is counted)
 
     def given_per_second(self, group: str, topic: str) -> float:
-        """How many messages a group gets, over the last minute."""
+        """Return the rate at which a group is given messages, over the last minute."""
         counter = self.counter(Counted.GROUP_GET_NUMS, f"{topic}@{group}")
         return counter.minute(self.second).per_second if counter is not None else 0.0
 
     def put_per_second(self, topic: str) -> float:
-        """How many messages are stored in a topic, over the last minute."""
+        """Return the rate at which messages are stored in a topic, over the last minute."""
         counter = self.counter(Counted.TOPIC_PUT_NUMS, topic)
         return counter.minute(self.second).per_second if counter is not None else 0.0
 
     @property
     def second(self) -> int:
-        """Now, for counters."""
         return int(self._clock())
 
     def sample(self) -> None:
@@ -296,21 +277,22 @@ class Traffic:
             self._samples.append((now, self.sums))
 
     def rates(self, of: Callable[[Sums], int]) -> tuple[float, ...]:
-        """How much a second: over the last 10, 60 and 600 seconds, or since there are samples."""
+        """Return rates per second over the last 10, 60 and 600 seconds, or since the
+        first sample.
+        """
         now, present = self._clock(), of(self.sums)
         rates = []
-        for seconds in RATE_SECONDS:
+        for rate_s in RATE_S:
             began, sums = next(
-                (sample for sample in self._samples if sample[0] >= now - seconds),
+                (sample for sample in self._samples if sample[0] >= now - rate_s),
                 (now, self.sums),
             )
             rates.append((present - of(sums)) / (now - began) if now > began else 0.0)
         return tuple(rates)
 
     def let_go(self) -> Iterator[None]:
-        """Forget what counts nothing any more, in steps."""
         self._settle()
-        oldest = self.second - IDLE_SECONDS
+        oldest = self.second - IDLE_S
         for keys in pieces(self._counters):
             for key in keys:
                 counter = self._counters.get(key)
@@ -319,7 +301,7 @@ class Traffic:
             yield
 
     def _present(self) -> Second:
-        """The present second; what there was in the last one is counted before."""
+        """Return the current second, after counting the last one."""
         number, second = self.second, self._second
         if number != second.number or len(second) >= _COUNTED_AT_ONCE:
             self._settle()
@@ -327,7 +309,6 @@ class Traffic:
         return second
 
     def _settle(self) -> None:
-        """Put into the counters what they do not have yet."""
         second = self._second
         if not len(second):
             return
@@ -382,7 +363,6 @@ class Traffic:
         counter.add(now, amount, times)
 
     def _forget_idle(self) -> None:
-        """Make room: forget the counters that have counted nothing for the longest time."""
         counters = self._counters
         count = max(1, len(counters) // _FORGOTTEN_SHARE)
         for key in nsmallest(count, counters, key=lambda key: counters[key].last_second):
@@ -390,7 +370,7 @@ class Traffic:
         self.forgotten += count
 
     def _forget_topics(self, topics: Iterable[str]) -> None:
-        """A topic that is made again begins to count anew."""
+        """Drop the counters of topics, which start again if a topic is created again."""
         self._settle()
         gone = set(topics)
         for key in [key for key in self._counters if not gone.isdisjoint(key[1].split("@"))]:

@@ -1,1 +1,1 @@
-"""Transactional messages: stored, and delivered when their producer says that it has committed."""
+"""Transactional messages: stored at once, and delivered when their producer commits."""

@@ -1,9 +1,9 @@
-"""The leader asks producers how their transactions end (39), and gives up what never ends.
+"""Asks producers how their transactions end (39), and gives up those that never end, on the leader.
 
-RocketMQ stores the message anew for each question. Here a question is a small entry of the log, so
-that no leader asks more often than it should. A question that no producer is there to answer is
-none: a group whose producers are down for an hour finds its transactions open, until it is clear
-that they will not come back.
+RocketMQ stores the message again for each check. Here a check is a small entry of the log, so that
+no leader checks more often than it should. A check with no producer connected does not count: a
+group whose producers are down for an hour finds its transactions open, until they have been gone
+for too long.
 """
 
 import logging
@@ -42,19 +42,19 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# How often it is looked which transactions are due.
-LOOK_SECONDS: Final = 1.0
+# The pause between two looks for due transactions.
+LOOK_S: Final = 1.0
 
-# Transactions that one look judges: a millisecond. All may be due, and have no producer to ask.
+# Transactions that one look examines in a millisecond. All may be due, without a producer to ask.
 _LOOKED_AT: Final = 512
 
-# What one look asks, gives up or moves: read and encoded in some milliseconds of the event loop.
+# Checked, given up or moved in one look: read and encoded in some milliseconds of the event loop.
 _PASS_MESSAGES: Final = 64
 _PASS_BYTES: Final = 1024 * 1024
 
 
 class Checks:
-    """Asks about transactions, while this member leads."""
+    """Checks transactions while this member leads."""
 
     def __init__(self, parts: Parts) -> None:
         self._transactions = parts.state[TRANSACTIONS]
@@ -70,39 +70,40 @@ class Checks:
         self._clock = parts.clock
         self._next_look = 0.0
         self._move_before = 0  # messages at smaller positions have to move
-        self._asked: set[int] = set()  # whose question is on its way into the log, in this term
-        # Taken from the heap, and not known to be over.
+        self._asked: set[int] = set()  # transactions whose check is in flight, in this term
+        # Due transactions from the heap, by due time and position.
         self._due: OrderedDict[tuple[int, int], None] = OrderedDict()
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
         self._next_look = 0.0
         self._due.clear()
         self._transactions.find_due()
 
     def move_before(self, position: int) -> None:
-        """Let what waits before a position of the log wait behind its end, so that it can go."""
+        """Move half messages before a log position to the log's end, so that retention can drop
+        them.
+        """
         self._move_before = position
 
     def tick(self) -> None:
-        """Look, if it is time to."""
+        """Call `look` if it is time."""
         now = self._clock()
         if now >= self._next_look:
-            self._next_look = now if self.look() else now + LOOK_SECONDS
+            self._next_look = now if self.look() else now + LOOK_S
 
     def look(self) -> bool:
-        """Ask, give up and move what is due; whether there may be more."""
+        """Check, give up and move what is due; return whether there may be more."""
         is_more = self._move()
         if not self._disk.is_refusing:
             is_more |= self._check()
         self._sends.flush()
         return is_more
 
-    # --- questions ----------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------
 
     def _check(self) -> bool:
-        """Ask about or give up what is due, the oldest first; whether there may be more."""
+        """Check or give up due transactions, the oldest first; return whether there may be more."""
         now_ms = self._wall_clock_ms()
         hopeless: list[tuple[int, Half]] = []
         questions: list[int] = []
@@ -120,14 +121,14 @@ class Checks:
         for position, half in hopeless:
             self._give_up(position, half)
         if questions:
-            self._ask(questions, now_ms + round(self._settings.now.checks.every_seconds * 1000))
+            self._ask(questions, now_ms + round(self._settings.now.checks.every_s * 1000))
         return is_more
 
     def _looked_at(self, now_ms: int) -> Iterator[tuple[int, Half]]:
-        """What is due and can be asked about or given up, of some transactions.
+        """Yield due transactions that can be checked or given up, after examining some.
 
-        Those that were due before come first, and after them what has become due. What stays due
-        is looked at again when all others were.
+        Those that were due earlier come first, then those that have become due. If a transaction
+        stays due, all others are examined before it is again.
         """
         transactions, due = self._transactions, self._due
         for _ in range(min(_LOOKED_AT, len(due))):
@@ -160,7 +161,7 @@ class Checks:
     def _give_up(self, position: int, half: Half) -> None:
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                _tell("give up")(refusal)
+                _logging("give up")(refusal)
                 return
             _log.warning(
                 "a transaction of producer group %s is given up after %d questions: nobody said "
@@ -179,7 +180,7 @@ class Checks:
         def then(refusal: RequestRefused | None) -> None:
             asked.difference_update(positions)
             if refusal is not None:
-                _tell("ask about")(refusal)
+                _logging("ask about")(refusal)
             elif asked is self._asked:
                 for position in positions:
                     call(f"asking about the transaction at {position}", self._ask_now, position)
@@ -189,14 +190,14 @@ class Checks:
     def _ask_now(self, position: int) -> None:
         half = self._transactions.halves.get(position)
         if half is None:
-            return  # it has ended meanwhile
+            return  # it has ended
         producer = self._producers.any_of(half.group)
         if producer is None:
-            return  # it has left meanwhile; the next question is later
+            return  # it has disconnected; the next check is later
         try:
             record = self._ends.record(half)
         except RequestRefused as refusal:
-            _tell("ask about")(refusal)
+            _logging("ask about")(refusal)
             return
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
@@ -221,10 +222,10 @@ class Checks:
             Command(RequestCode.CHECK_TRANSACTION_STATE, fields, encode_record(record))
         )
 
-    # --- what is in the way of retention ------------------------------------------------------
+    # --- messages that retention drops --------------------------------------------------------
 
     def _move(self) -> bool:
-        """Move some messages; whether there may be more."""
+        """Move some messages; return whether there may be more."""
         before = self._move_before
         if not before:
             return False
@@ -239,12 +240,12 @@ class Checks:
             if size > _PASS_BYTES or self._ends.is_under_way(position):
                 continue
             size += half.size
-            self._ends.move(position, half, _tell("move"))
+            self._ends.move(position, half, _logging("move"))
         return len(waiting) > _PASS_MESSAGES
 
 
-def _tell(what: str) -> Then:
-    """Logs that something is done with a later look."""
+def _logging(what: str) -> Then:
+    """Log a refusal; a later look tries again."""
 
     def then(refusal: RequestRefused | None) -> None:
         if refusal is not None:

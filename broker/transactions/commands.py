@@ -1,9 +1,9 @@
 """The log's commands for transactions.
 
-A half message is a record in RocketMQ's topic for them, with a `Prepare` behind it. A commit is one
-entry: the message in the topic that it was sent to, with a `Commit` behind it, so that it is there
-exactly once. A copy with a `Commit` of a transaction that has ended is refused; no leader proposes
-one, as with delayed messages.
+A half message is a record in RocketMQ's topic for them, followed by a `Prepare`. A commit is one
+entry: the message in its own topic, followed by a `Commit`, so that it exists exactly once. A copy
+with a `Commit` of a transaction that has ended is refused; no leader proposes one, as with delayed
+messages.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,9 @@ from dledger import Entry
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Behind a record: it waits for the end of a transaction.
+    """Follows a record: it waits for the end of a transaction.
 
-    Attributes:
-        group: the producer group.
-        due_ms: when its producers are asked how it ends, if they do not say before.
+    `due_ms`: when its producers are checked, if it has not ended before.
     """
 
     kind: ClassVar[int] = 14
@@ -38,11 +36,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Behind a record: it is the message of the transaction at a position.
+    """Follows a record: it is the message of the transaction at a log position.
 
-    Attributes:
-        position: of the half message.
-        due_ms: until when it is delayed; 0: not at all.
+    `due_ms`: until when it is delayed; 0 for no delay.
     """
 
     kind: ClassVar[int] = 15
@@ -54,7 +50,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """The message of the transaction at a position is never delivered."""
+    """The transaction at a log position is rolled back: its message is never delivered."""
 
     kind: ClassVar[int] = 16
     since: ClassVar[int] = ATTACHED_VERSION
@@ -76,7 +72,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Behind a record: the message of the transaction at a position, whose end never came."""
+    """Follows a record: the message of the transaction at a log position, which never ended."""
 
     kind: ClassVar[int] = 18
     since: ClassVar[int] = ATTACHED_VERSION
@@ -86,7 +82,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class MoveHalf:
-    """Behind a record: it is the half message of a transaction, from where retention drops it."""
+    """Follows a record: it is the half message of a transaction, from where retention drops it."""
 
     kind: ClassVar[int] = 19
     since: ClassVar[int] = ATTACHED_VERSION
@@ -96,12 +92,11 @@ class MoveHalf:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Behind a record: it waits for its transaction once more, which was given up.
+    """Follows a record: it waits once more for its transaction, which was given up.
 
     Attributes:
-        position: of the message among those that were given up.
-        group: the producer group.
-        due_ms: when its producers are asked how it ends.
+        position: of the message among those given up.
+        due_ms: when its producers are checked.
     """
 
     kind: ClassVar[int] = 31
@@ -175,7 +170,7 @@ def _check(
     transactions = state[TRANSACTIONS]
     for position in command.positions:
         half = transactions.halves.get(position)
-        if half is not None:  # else it has ended meanwhile
+        if half is not None:  # it has not ended meanwhile
             again = half._replace(due_ms=command.due_ms, checks=half.checks + 1)
             transactions.put(position, again)
             folded.tell(TransactionChecked, position)

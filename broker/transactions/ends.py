@@ -1,7 +1,7 @@
-"""Ends of transactions on their way into the log: each transaction ends once.
+"""Proposes the ends of transactions. Each transaction ends once.
 
-What this member has proposed and does not see in the state when its term ends, the next leader
-finds open, and asks the producers.
+If a proposal of this member is not applied in its term, the next leader finds the transaction open,
+and checks it.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
-from broker.transactions.state import TRANSACTIONS, Half
+from broker.transactions.state import Half
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -37,10 +37,7 @@ _WHAT: Final = "the message of a transaction"
 
 
 class Ends:
-    """Proposes how transactions end."""
-
     def __init__(self, parts: Parts) -> None:
-        self._transactions = parts.state[TRANSACTIONS]
         self._topics = parts.state[TOPICS]
         self._log = parts.log
         self._copies = parts[COPIES]
@@ -51,18 +48,15 @@ class Ends:
         self._under_way: set[int] = set()  # positions; a new set for each term
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
 
     def is_under_way(self, position: int) -> bool:
-        """Whether a transaction is being ended, or its message moved."""
         return position in self._under_way
 
     def record(self, half: Half) -> MessageRecord:
-        """The message of a transaction.
+        """Read the message of a transaction.
 
-        Raises:
-            RequestRefused (14): this member was given a snapshot, and lacks the message.
+        Raises RequestRefused (14): this member started from a snapshot, and lacks the message.
         """
         if half.at < self._log.begin_position:
             raise RequestRefused.not_available(
@@ -72,14 +66,12 @@ class Ends:
         return record
 
     def commit(self, position: int, half: Half, then: Then) -> None:
-        """Put the message of a transaction where it belongs.
+        """Store the message of a transaction in its topic.
 
-        If no entry of the log can hold it there, the transaction counts as given up, and `then` is
-        told why.
+        If no entry can hold it there, the transaction is given up, and `then` is told why.
 
-        Raises:
-            RequestRefused: (2) its topic is being deleted, (17) its topic was deleted, and so it is
-                rolled back; see `record`.
+        Raises RequestRefused: (2) its topic is being deleted; (17) its topic was deleted, so it is
+        rolled back; see `record`.
         """
         record = self.record(half)
         pairs = record.property_map()
@@ -89,7 +81,7 @@ class Ends:
             raise RequestRefused.no_topic(
                 f"topic {topic} was deleted since the message was sent: it is rolled back"
             )
-        # The queue it was sent to may have been taken away since.
+        # The topic may have fewer queues by now.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(
             record.properties, {}, (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED)
@@ -109,38 +101,36 @@ class Ends:
         self._copies.store(copy)
 
     def roll_back(self, position: int, then: Then) -> None:
-        """Let the message of a transaction never be delivered."""
         submit_commands(self._log, [Rollback(position)], self._began(position, then))
 
     def give_up(self, position: int, half: Half, then: Then) -> None:
-        """Put the message of a transaction where an operator finds it."""
+        """Store the message of a transaction where operators find it."""
         self._own_topics.make(GIVEN_UP_TOPIC)
         self._store(GIVEN_UP_TOPIC, half, GiveUp(position), position, then)
 
     def move(self, position: int, half: Half, then: Then) -> None:
-        """Store the message of a transaction anew, behind the end of the log, so that its old place
-        can go.
+        """Store the message of a transaction again at the end of the log, so that retention can
+        drop the old one.
         """
         self._store(HALF_TOPIC, half, MoveHalf(position), position, then)
 
     def resume(
         self, position: int, record: MessageRecord, group: str, wait_ms: int, then: Then
     ) -> None:
-        """Open a transaction once more that was given up.
+        """Open a transaction again that was given up.
 
         Args:
-            position: of its message among those that were given up.
+            position: of its message among those given up.
             record: the message.
             group: its producer group.
-            wait_ms: how much later producers are asked how it ends.
+            wait_ms: how much later producers are checked.
             then: told the outcome.
 
-        Raises:
-            RequestRefused: (2) its topic is being deleted, (17) its topic was deleted since it was
-                sent.
+        Raises RequestRefused: (2) its topic is being deleted, (17) its topic was deleted since it
+        was sent.
         """
         topic = record.property_map().get(REAL_TOPIC, "")
-        # An earlier program did not keep where it was sent.
+        # Earlier versions did not store the position of the half message.
         if not self._changes.is_same(topic, record.prepared_transaction_offset or position):
             raise RequestRefused.no_topic(
                 f"topic {topic:.127} was deleted since the message was sent: send it anew"
@@ -167,7 +157,7 @@ class Ends:
         self._copies.attempt(_WHAT, half.at, stand_in, done, step)
 
     def _began(self, position: int, then: Then) -> Then:
-        """The end of a transaction is on its way; what to call with the outcome."""
+        """Note that the end of a transaction is in flight; return the callback for the outcome."""
         under_way = self._under_way
         under_way.add(position)
 
@@ -179,7 +169,7 @@ class Ends:
 
 
 def _stand_in(position: int) -> StandIn:
-    """How a transaction ends whose message can never be copied."""
+    """Return the end of a transaction whose message can never be copied."""
     return StandIn(GiveUp(position), Rollback(position))
 
 

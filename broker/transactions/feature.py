@@ -15,7 +15,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     transactions, ends, checks = parts.state[TRANSACTIONS], parts[ENDS], parts[CHECKS]
     parts[SPECIAL_SENDS].add(parts[HALF_SENDS])
     parts[KEPT_BACK].add(checks.move_before)

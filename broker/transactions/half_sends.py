@@ -1,7 +1,7 @@
-"""Sends of half messages: they are stored where nobody reads them, until their transactions end.
+"""Stores half messages where nobody reads them, until their transactions end.
 
-Source: RocketMQ's TransactionalMessageBridge: the message keeps its topic and its queue in two
-properties meanwhile.
+Source: RocketMQ's TransactionalMessageBridge: meanwhile two properties of the message hold its
+topic and its queue.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from broker.topics.own_topics import OWN_TOPICS
 from broker.transactions.commands import Prepare
 from broker.transactions.state import TRANSACTIONS
 from remoting.message.properties import (
-    CHECK_IMMUNITY_SECONDS,
+    CHECK_IMMUNITY_S,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -31,7 +31,7 @@ from remoting.message.record import MessageRecord
 
 
 class HalfSends:
-    """Lets messages wait for the ends of their transactions. Implements `SpecialSend`."""
+    """Stores half messages. Implements `sends.special_sends.SpecialSend`."""
 
     names = (TRANSACTION_PREPARED,)
 
@@ -42,16 +42,14 @@ class HalfSends:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
-        """Whether the message waits for a transaction."""
         return pairs.get(TRANSACTION_PREPARED, "").lower() == "true"
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        """Let the message of a send wait, and tell the sender the id of the transaction.
+        """Store the message of a send as a half message, and reply with the id of the transaction.
 
-        Raises:
-            RequestRefused: (2) too many transactions are open, (13) the message wants to be delayed
-                for too long, (16) no transaction is taken, (29) it does not name the group of its
-                producer.
+        Raises RequestRefused: (2) too many transactions are open, (13) the message asks for too
+        long a delay, (16) transactions are not accepted, (29) it does not name the group of its
+        producer.
         """
         settings, open_now = self._settings.now, len(self._transactions.halves)
         if not settings.takes_transactions:
@@ -64,9 +62,9 @@ class HalfSends:
             )
         group = pairs.get(PRODUCER_GROUP, "")
         check_group_name(group)
-        max_delay_ms = settings.max_delay_seconds * 1000  # from the commit on, and judged now
+        max_delay_ms = settings.max_delay_s * 1000  # counts from the commit; checked now
         read_due(pairs, self._wall_clock_ms(), max_delay_ms)
-        immunity = settings.checks.immunity_ms(pairs.get(CHECK_IMMUNITY_SECONDS, ""))
+        immunity = settings.checks.immunity_ms(pairs.get(CHECK_IMMUNITY_S, ""))
         (record,) = send.records
         changes = {REAL_TOPIC: send.topic, REAL_QUEUE_ID: str(send.queue_id)}
         record.properties = edit_properties(record.properties, changes)
@@ -74,7 +72,7 @@ class HalfSends:
         self._own_topics.make(HALF_TOPIC)
 
         def attach(record: MessageRecord) -> LogCommand:
-            # Store times never go back: those after a clock was ahead are ahead, too.
+            # Store times never go back: after a clock was ahead, they are ahead for a while.
             stored_ms = min(record.store_timestamp, self._wall_clock_ms())
             return Prepare(group, stored_ms + immunity)
 

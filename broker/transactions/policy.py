@@ -1,4 +1,4 @@
-"""When producers are asked how their transactions end, and when that is given up. Pure."""
+"""When transactions are checked, and when they are given up."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,23 +14,21 @@ class CheckPolicy:
     """Defaults are RocketMQ's. Raises SettingInvalid.
 
     Attributes:
-        after_seconds: a producer that has not ended its transaction so long after the message was
-            stored is asked.
-        every_seconds: and again, as long as it does not know.
-        max_checks: after so many questions the transaction is given up.
-        give_up_hours: and after so long, if no producer of the group is there to be asked.
+        after_s: the time from storing a message to its first check.
+        every_s: the time between two checks.
+        max_checks: after so many checks the transaction is given up.
+        give_up_hours: after so long it is given up even without a producer to check.
     """
 
-    after_seconds: float = 6
-    every_seconds: float = 30
+    after_s: float = 6
+    every_s: float = 30
     max_checks: int = 15
     give_up_hours: int = 72
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         for setting, value in (
-            ("--transaction-check-after-seconds", self.after_seconds),
-            ("--transaction-check-every-seconds", self.every_seconds),
+            ("--transaction-check-after-seconds", self.after_s),
+            ("--transaction-check-every-seconds", self.every_s),
             ("--transaction-max-checks", self.max_checks),
             ("--transaction-give-up-hours", self.give_up_hours),
         ):
@@ -39,15 +37,13 @@ class CheckPolicy:
 
     @property
     def give_up_ms(self) -> int:
-        """`give_up_hours` in milliseconds."""
         return self.give_up_hours * _MS_PER_HOUR
 
-    def immunity_ms(self, asked_seconds: str) -> int:
-        """For how long the producer of a message is not asked, in milliseconds.
+    def immunity_ms(self, asked_s: str) -> int:
+        """Return for how long a message is not checked, in milliseconds.
 
-        Args:
-            asked_seconds: what the message wants, CHECK_IMMUNITY_TIME_IN_SECONDS; RocketMQ passes
-                over what is no number.
+        `asked_s`: its CHECK_IMMUNITY_TIME_IN_SECONDS; as in RocketMQ, ignored if not a
+        number.
         """
-        seconds = read_natural(asked_seconds) or 0
-        return min(seconds * 1000 or round(self.after_seconds * 1000), self.give_up_ms)
+        wanted_s = read_natural(asked_s) or 0
+        return min(wanted_s * 1000 or round(self.after_s * 1000), self.give_up_ms)

@@ -1,4 +1,4 @@
-"""Answers producers that end a transaction (37), and operators who resume one (323).
+"""Answers producers that end a transaction (37), and operators that resume one (323).
 
 Source: RocketMQ's EndTransactionProcessor and AdminBrokerProcessor.
 """
@@ -30,7 +30,7 @@ _ENDS: Final = {TRANSACTION_COMMIT: End.COMMITTED, TRANSACTION_ROLLBACK: End.ROL
 
 
 class TransactionProcessor:
-    """Ends transactions, and opens those once more that were given up."""
+    """Ends transactions, and resumes those that were given up."""
 
     def __init__(self, parts: Parts) -> None:
         self._transactions = parts.state[TRANSACTIONS]
@@ -40,16 +40,14 @@ class TransactionProcessor:
         self._settings = parts[SETTINGS]
 
     def end(self, origin: Origin, command: Command) -> Command | None:
-        """Commit a transaction or roll it back, once; what was so before is answered with success.
+        """Commit a transaction or roll it back, once. If it has ended in the same way before, reply
+        success.
 
-        A producer that does not know yet is asked later.
+        A producer that does not know the end yet is asked later.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) there is no such transaction, or it is another group's, or it ended
-                too long ago, (2) it is
-                being ended, (14) the disk is too full, (29) an end that is none, (604) it has ended
-                otherwise; see `Ends.commit`.
+        Raises RequestRefused: (1) there is no such transaction, or it is another group's, or it
+        ended too long ago, (2) its end is in flight, (14) the disk is too full, (29) an unknown
+        end, (604) it has ended otherwise; see `Ends.commit`.
         """
         group = command.name("producerGroup")
         position = command.integer("commitLogOffset")
@@ -73,7 +71,7 @@ class TransactionProcessor:
             if isinstance(refusal, EntryPassedOver):
                 refusal = _no_such(position)
             elif refusal is not None and refusal.code == ResponseCode.SYSTEM_ERROR:
-                # In doubt, and good to be asked again.
+                # The outcome is unknown, and the client may ask again.
                 refusal = RequestRefused.not_available(refusal.remark)
             reply(refusal)
 
@@ -85,7 +83,7 @@ class TransactionProcessor:
         return None
 
     def _check(self, half: Half, group: str, queue_offset: int, position: int) -> None:
-        # These begin with RocketMQ's words, by which a client tells them from other failures.
+        # The remarks begin with RocketMQ's words, by which clients recognise them.
         if half.group != group:
             raise RequestRefused.failed(
                 f"the producer group wrong: the transaction at {position} is of {half.group:.80}"
@@ -99,7 +97,7 @@ class TransactionProcessor:
             raise RequestRefused.busy(f"the transaction at {position} is being ended: ask again")
 
     def _ended(self, command: Command, position: int, end: End) -> Command:
-        """The answer for a transaction that is not open."""
+        """Answer for a transaction that is not open."""
         ended = self._transactions.ends.get(position)
         if ended is None:
             raise self._forgotten(position) or _no_such(position)
@@ -111,10 +109,10 @@ class TransactionProcessor:
         return command.reply()
 
     def _forgotten(self, position: int) -> RequestRefused | None:
-        """The answer for a transaction that has ended before all that is remembered.
+        """Refuse for a transaction that ended before all remembered ones; None if there was none.
 
-        Its producer may ask once more because the first answer was lost. It must not take this one
-        for a refusal.
+        Its producer may ask again because the first answer was lost. The remark must not look like
+        a refusal to commit.
         """
         stored = self._reader.record_at(position)
         facts = None if stored is None else read_record_facts(stored)
@@ -125,23 +123,22 @@ class TransactionProcessor:
         )
 
     def resume(self, origin: Origin, command: Command) -> None:
-        """Let a message wait for its transaction again that was given up (323).
+        """Open a transaction again that was given up (323).
 
-        RocketMQ stores any message that is named as a half message, also one whose transaction was
-        committed, and each time it is asked. Here it is one that was given up, and once.
+        RocketMQ stores any named message as a half message, even that of a committed transaction,
+        and each time it is asked. Here the transaction must have been given up, and can be resumed
+        once.
 
-        Raises:
-            FieldMissing: the message is not named.
-            RequestRefused: (1) it is none that was given up, (2) too many transactions are open,
-                (14) the disk is too full, (17) its topic was deleted since it was sent, (604) it
-                was resumed before.
+        Raises RequestRefused: (1) the message is not one given up, (2) too many transactions are
+        open, (14) the disk is too full, (17) its topic was deleted since it was sent, (604) it was
+        resumed before.
         """
         self._disk.check()
         message_id = command.text("msgId")
         stored = self._reader.record_named(message_id)
         record = None if stored is None else decode_record(stored)[0]
         if record is None or record.topic != GIVEN_UP_TOPIC:
-            raise _none(message_id)
+            raise _not_given_up(message_id)
         position = record.physical_offset
         if position in self._transactions.resumed or self._ends.is_under_way(position):
             raise _resumed(message_id)
@@ -163,7 +160,7 @@ def _no_such(position: int) -> RequestRefused:
     )
 
 
-def _none(message_id: str) -> RequestRefused:
+def _not_given_up(message_id: str) -> RequestRefused:
     return RequestRefused.failed(
         f"{message_id:.80} is no message of {GIVEN_UP_TOPIC}: give the offset id of one"
     )

@@ -1,4 +1,4 @@
-"""The open transactions, as the log says."""
+"""The open transactions in the folded state."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -9,29 +9,28 @@ from typing import Any, Final, NamedTuple
 
 from broker.log.state import Rows, StatePart
 
-# The ends that are remembered, so that a producer may ask for one again whose answer was lost.
-# Some seconds of the highest rate; a snapshot has them all.
+# Ends are remembered, because a producer may ask again if the answer was lost. So many are some
+# seconds of the highest rate; a snapshot has them all.
 MAX_ENDS: Final = 10_000
 
-
-# What the heap of times may have besides: it is cleared of what does not hold any more when it has
-# as much again as there are open transactions, so a change costs little on average.
+# The heap of due times is rebuilt when it has more outdated entries than this, plus twice the open
+# transactions, so a change costs little on average.
 _SPARE_DUE: Final = 1024
 
 
 class Half(NamedTuple):
     """A message that waits for the end of its transaction.
 
-    Its transaction is known by the position where the message was stored first.
+    The transaction is identified by the position where the message was first stored.
 
     Attributes:
-        group: the producer group, one of whose members knows how it ends.
-        at: position of the message. Retention moves it.
+        group: the producer group, whose members know the end.
+        at: position of the message; retention may move it.
         size: bytes of its record.
-        queue_offset: its first offset among the half messages, by which clients know it too.
-        stored_ms: when it was stored first; milliseconds since 1970.
-        due_ms: when the producers are asked (again).
-        checks: how often they were asked.
+        queue_offset: its first offset among the half messages, which clients send as well.
+        stored_ms: when it was first stored; milliseconds since 1970.
+        due_ms: when the producers are checked next.
+        checks: how often they were checked.
     """
 
     group: str
@@ -46,15 +45,14 @@ class Half(NamedTuple):
 class TransactionChecked(NamedTuple):
     """The producers of an open transaction are asked how it ends.
 
-    Attributes:
-        position: where its message was stored first.
+    `position`: where its message was first stored.
     """
 
     position: int
 
 
 class End(IntEnum):
-    """How a transaction ended. The numbers stand in snapshots."""
+    """How a transaction ended. Snapshots hold the numbers."""
 
     COMMITTED = 1
     ROLLED_BACK = 2
@@ -68,14 +66,12 @@ class Transactions:
     Attributes:
         halves: the open ones.
         ends: how the last ones ended, the oldest first.
-        resumed: the last messages of transactions that were given up, and that an operator has
-            opened once more, by their positions; the oldest first.
-        committed: how many were committed.
-        rolled_back: how many were rolled back.
-        given_up: of how many nobody said in time how they end.
-        by_due: a heap of (when its producers are asked, position), one for each open transaction
-            and time. What does not hold any more is still in it; a leader takes from it what is
-            due. It tells nothing that the others do not, so it is in no snapshot.
+        resumed: positions of the last messages given up whose transactions an operator has resumed,
+            the oldest first.
+        given_up: how many never ended.
+        by_due: a heap of (due time, position), with an entry for each open transaction and outdated
+            entries. The leader takes due ones from it. It follows from `halves`, so it is not in
+            snapshots.
     """
 
     halves: dict[int, Half] = field(default_factory=dict)
@@ -87,24 +83,21 @@ class Transactions:
     by_due: list[tuple[int, int]] = field(default_factory=list, compare=False)
 
     def put(self, position: int, half: Half) -> None:
-        """A transaction is open, or is asked about at another time."""
         self.halves[position] = half
         heappush(self.by_due, (half.due_ms, position))
         if len(self.by_due) > 2 * len(self.halves) + _SPARE_DUE:
             self.find_due()
 
     def find_due(self) -> None:
-        """Have `by_due` hold all, and nothing else."""
         self.by_due = [(half.due_ms, position) for position, half in self.halves.items()]
         heapify(self.by_due)
 
     def is_due_at(self, position: int, due_ms: int) -> bool:
-        """Whether a transaction is open, and to be asked about at this time."""
         half = self.halves.get(position)
         return half is not None and half.due_ms == due_ms
 
     def end(self, position: int, end: End) -> Half | None:
-        """End a transaction; None when it is not open."""
+        """End a transaction; None if it is not open."""
         half = self.halves.pop(position, None)
         if half is None:
             return None
@@ -126,10 +119,6 @@ def _captured_resumed(transactions: Transactions) -> Iterator[object]:
 
 def _take_resumed(transactions: Transactions, rows: list[Any]) -> None:
     transactions.resumed.update((int(position), None) for position in rows)
-
-
-def _needed_from(transactions: Transactions) -> int | None:
-    return min([half.at for half in transactions.halves.values()], default=None)
 
 
 def _captured_halves(transactions: Transactions) -> Iterator[object]:
@@ -160,5 +149,7 @@ TRANSACTIONS: Final = StatePart(
         Rows("ends of transactions", _captured_ends, _take_ends),
         Rows("resumed transactions", _captured_resumed, _take_resumed),
     ),
-    needed_from=_needed_from,
+    needed_from=lambda transactions: min(
+        [half.at for half in transactions.halves.values()], default=None
+    ),
 )

@@ -1,4 +1,4 @@
-"""The errors of a client of a group, and the errors that its members answered."""
+"""The errors of a group's client, and the errors that members answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class GroupUnreachable(Rejected):
 class ClientRefused(GroupUnreachable):
     """All members that were asked refuse this client, until a setting is changed.
 
-    That is another protocol or version, TLS against none, or a certificate that is not believed.
-    Calls raise it at once; a retry is useless.
+    Reasons are another protocol or version, TLS on one side only, or a certificate that is not
+    trusted. Calls raise it at once; a retry is useless.
     """
 
     retry_useless = True
@@ -46,7 +46,6 @@ class WrongGroup(ClientRefused):
 
 
 def refused_by_all(refusals: Sequence[ClientRefused]) -> ClientRefused:
-    """One error for those of all members."""
     problem = "; ".join(dict.fromkeys(refusal.problem for refusal in refusals))
     wrong = [refusal for refusal in refusals if isinstance(refusal, WrongGroup)]
     if len(wrong) < len(refusals):
@@ -82,7 +81,7 @@ class ConnectionLost(OutcomeUnknown):
 
 
 class AnswerOverdue(OutcomeUnknown):
-    """The time was over before the answer came."""
+    """The time limit passed before the answer came."""
 
     timeout_s: float
     _template = (
@@ -138,12 +137,12 @@ def _fits(value: object, hint: object) -> bool:
     if hint is int:
         return type(value) is int
     if get_origin(hint) is tuple:
-        return False  # of what never crosses the network
+        return False  # errors with such fields never cross the network
     return isinstance(value, hint)  # type: ignore[arg-type]
 
 
 def _kinds(*modules: ModuleType) -> Iterator[tuple[str, tuple[type, Mapping[str, object]]]]:
-    """Every class of error that a member may answer, and the fields that make one."""
+    """Yield every class of error that a member may answer, and its fields."""
     for module in modules:
         for name, found in vars(module).items():
             if not inspect.isclass(found) or not issubclass(found, AnsweredError):

@@ -49,7 +49,7 @@ ASK_TIMEOUT_S = 2.0
 
 
 class WrittenSnapshot(NamedTuple):
-    """A snapshot of a member: the last entry in it, its bytes, its path on that member."""
+    """A snapshot of a member: its last entry, its bytes, its path on that member."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -60,9 +60,8 @@ class WrittenSnapshot(NamedTuple):
 class GroupClient:
     """A client that knows the addresses of some members of a group; each call connects anew.
 
-    It learns the other members from them, so all members that it was given may leave the group
-    while it lives. A group that speaks TLS requires certificates; unusable ones raise
-    ConfigInvalid.
+    It learns the other members from them, so the given members may all leave the group while it
+    lives. A group that speaks TLS requires certificates; unusable ones raise ConfigInvalid.
     """
 
     def __init__(self, group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None) -> None:
@@ -71,18 +70,20 @@ class GroupClient:
 
     @property
     def members(self) -> dict[str, str]:
-        """Name and address of each member, as last learned from the group, else as given."""
+        """Name and address of each member, as last learned from the group, or as given before
+        that.
+        """
         return {known.node_id: str(known.address) for known in self._members.current}
 
     @property
     def members_are_told(self) -> bool:
-        """Whether `members` was learned from the group; else it is as given."""
+        """Whether `members` was learned from the group."""
         return self._members.learned
 
     async def ask_members(self) -> dict[str, str]:
-        """Ask the group for the name and address of each member, as `members`.
+        """Ask the group for the name and address of each member; return `members`.
 
-        Raises GroupUnreachable if no member answers; ClientRefused.
+        Raises GroupUnreachable if no member answers, and ClientRefused.
         """
         if not await self._ask_all_who_leads():
             names = ", ".join(str(known) for known in self._members.all)
@@ -90,16 +91,16 @@ class GroupClient:
         return self.members
 
     async def status(self, node_id: str) -> dict[str, object]:
-        """One node's status. Raises GroupUnreachable."""
+        """Return one node's status. Raises GroupUnreachable."""
         return await member_status(self._members, node_id, self._tls)
 
     async def leader_status(self, timeout_s: float) -> dict[str, object]:
-        """The leader's status. Raises GroupUnreachable."""
+        """Return the leader's status. Raises GroupUnreachable."""
         async with self._log(timeout_s) as log:
             return await log.status()
 
     async def ready_leader(self) -> str | None:
-        """Return the member that leads and may serve, if there is one now."""
+        """Return the member that leads and may serve, or None."""
         leaders = [known for known in await self._ask_all_who_leads() if known.ready]
         return max(leaders, key=lambda known: known.term).member if leaders else None
 
@@ -130,12 +131,12 @@ class GroupClient:
             except ClientRefused as error:
                 refusals.append(error)
             except DLedgerError:
-                return  # it does not serve, for whatever reason
+                return  # it does not serve
 
     async def append(self, bodies: Sequence[bytes], timeout_s: float) -> list[tuple[int, int, int]]:
-        """Append through the leader: (index, term, pos) of each entry.
+        """Append through the leader; return (index, term, pos) of each entry.
 
-        Raises as `RemoteLog.append_many`, and GroupUnreachable where no leader was found in time.
+        Raises as `RemoteLog.append_many`, and GroupUnreachable if no leader was found in time.
         """
         try:
             async with self._log(timeout_s) as log:
@@ -148,7 +149,7 @@ class GroupClient:
     async def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncIterator[Session]:
-        """A session with a connection of its own. See `RemoteLog.session`."""
+        """Open a session with a connection of its own. See `RemoteLog.session`."""
         async with (
             self._log(timeout_s) as log,
             log.session(ttl_s=ttl_s, timeout_s=timeout_s) as session,
@@ -156,7 +157,8 @@ class GroupClient:
             yield session
 
     async def transfer(self, target: str | None, timeout_s: float) -> str:
-        """Hand leadership to `target`, else to the member with the longest log; return that member.
+        """Hand leadership to `target`, or else to the member with the longest log; return that
+        member.
 
         Raises Rejected (TransferFailed: the old leader goes on; GroupUnreachable: check the
         leader).
@@ -174,7 +176,7 @@ class GroupClient:
     async def snapshot(self, node_id: str) -> WrittenSnapshot:
         """Have one member write a snapshot of its state now.
 
-        Raises GroupUnreachable, SnapshotUnavailable (there is none, and why).
+        Raises GroupUnreachable, and SnapshotUnavailable with the reason.
         """
         async with connect_member(self._members, node_id, self._tls) as connection:
             row, _ = await connection.ask(Operation.SNAPSHOT)
@@ -191,13 +193,13 @@ class GroupClient:
         expected: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> NumberedConfiguration:
-        """Change the group's members, see `Node.change`; return the configuration in force then.
+        """Change the group's members like `Node.change`; return the configuration in force then.
 
         Waits `timeout_s` for a leader, and then for as long as the leader needs to bring new
         voters up to date. If another member leads meanwhile, the next leader goes on; new voters
         may be learners then, so that a change with `expected` raises ConfigurationMoved.
 
-        Raises as `Node.change`, GroupUnreachable, ConnectionLost (unknown).
+        Raises as `Node.change`, and GroupUnreachable, ConnectionLost (unknown).
         """
         request = encode_change(ChangeRequest(changes, transition, expected))
         async with self._log(timeout_s) as log:
@@ -207,7 +209,9 @@ class GroupClient:
         return numbered
 
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
-        """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
+        """Return committed entries from `first`, from any node that answers. Raises
+        GroupUnreachable.
+        """
         problems: list[str] = []
         refusals: list[ClientRefused] = []
         members = self._members.all
@@ -234,7 +238,9 @@ class GroupClient:
         after: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Queried:
-        """Call a query of the state machine. See `RemoteLog.query`."""
+        """Call a query of the state machine. Arguments and errors are those of
+        `RemoteLog.query`.
+        """
         async with self._log(timeout_s) as log:
             return await log.query(
                 name, *arguments, on=on, stale=stale, max_lag_s=max_lag_s, after=after

@@ -1,4 +1,4 @@
-"""The members of a group whose addresses a client knows, and how it learns of others."""
+"""The members of a group whose addresses a client knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dledger.errors import ConfigInvalid
 
 Peers = Mapping[str, str] | Sequence[str] | str
 
-# The limit of members learned from one answer: more than a group can have.
+# The most members learned from one answer: more than a group can have.
 MAX_KNOWN = 64
 
 
@@ -32,9 +32,8 @@ class KnownMembers:
 
     Args:
         group: the name of the group.
-        peers: `{"n0": "host:port", ...}`; or `"n0=host:port,..."`; or addresses alone, as
-            `"host:port,..."` or a sequence of such, where the names are not known. Raises
-            ConfigInvalid.
+        peers: `{"n0": "host:port", ...}`; or `"n0=host:port,..."`; or addresses without names, as
+            `"host:port,..."` or a sequence of them. Raises ConfigInvalid.
     """
 
     def __init__(self, group: str, peers: Peers) -> None:
@@ -48,21 +47,19 @@ class KnownMembers:
 
     @property
     def all(self) -> Sequence[KnownMember]:
-        """All members to ask. Those given first come last: they may have left the group."""
+        """All members to ask. The first ones come last: they may have left the group."""
         return self._members
 
     @property
     def current(self) -> Sequence[KnownMember]:
-        """The members of the newest configuration learned; until then those given at first."""
+        """The members of the newest learned configuration, or the given ones before that."""
         return self._current
 
     @property
     def learned(self) -> bool:
-        """Whether a member has named the members of the group."""
         return self._configuration >= BEFORE_FIRST_INDEX
 
     def find(self, node_id: str) -> KnownMember | None:
-        """The member of that name."""
         return next((known for known in self._members if known.node_id == node_id), None)
 
     def learn(self, index: int, addresses: Mapping[str, str]) -> None:

@@ -44,10 +44,10 @@ LEAVE_S = 2.0
 
 
 class LeaderConnection:
-    """A connection to the leader for many tasks. `run` keeps it.
+    """A connection to the leader for many tasks. `run` keeps it open.
 
     Args:
-        nursery: carries the connections; ends them with its scope.
+        nursery: runs the connections; they end with its scope.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class LeaderConnection:
         self._wanted = trio.lowlevel.ParkingLot()
         self._found = trio.lowlevel.ParkingLot()
         self._above_term = -1
-        # By the last search, until the next one may begin.
+        # The result of the last search, until the next one may begin.
         self._refused: ClientRefused | None = None
 
     @property
     def problem(self) -> str:
-        """Why there is no leader, as far as the client knows."""
+        """The reason why there is no leader, as far as the client knows."""
         return self._search.problem
 
     async def reach(self) -> NodeConnection:
         """Return the connection to the leader, at once if there is one.
 
-        Raises GroupUnreachable, OtherLoop, LogClosed; ClientRefused if all
-        members refuse this client for good.
+        Raises GroupUnreachable, OtherLoop, LogClosed; ClientRefused if all members refuse this
+        client for good.
         """
         self._home.check()
         connection = self._current
@@ -119,7 +119,7 @@ class LeaderConnection:
         numbers: Sequence[int],
         payload: bytes = b"",
     ) -> tuple[object, bytes]:
-        """As `ask`, over a connection from `reach`."""
+        """Send a request over a connection from `reach`. Raises as `NodeConnection.ask`."""
         try:
             return await connection.ask(operation, numbers, payload)
         except (NotLeader, LeadershipLost, NodeClosing, NodeClosed):
@@ -150,12 +150,12 @@ class LeaderConnection:
             if useful:
                 pauses.restart()
             else:
-                # The connection answered nothing: some process accepts and closes, say.
+                # The connection answered nothing: perhaps a process accepts and closes.
                 await pauses.pause()
             self._refused = None
 
     async def _serve_terms(self) -> bool:
-        """Find a leader and keep the connection, and those to its successors, until one is left.
+        """Find a leader, and keep connections to it and its successors until one is left.
 
         Returns whether any of them answered. Raises ClientRefused.
         """
@@ -181,7 +181,7 @@ class LeaderConnection:
         while True:
             await connection.wait_asked()
             if connection.left:
-                # One that broke may still lead in that term; one that refused never will.
+                # After a break its member may still lead in that term; after a refusal never.
                 return None, term if connection.leaving else term - 1
             quiet_s = SILENCE_S - connection.silence_s()
             if quiet_s > 0:
@@ -217,17 +217,13 @@ async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> No
 
 
 class NetworkWay:
-    """A SessionWay over a connection."""
-
     def __init__(self, leader: LeaderConnection) -> None:
         self._leader = leader
 
     async def reach(self) -> None:
-        """As in SessionWay."""
         await self._leader.reach()
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
-        """As in SessionWay."""
         try:
             return decode_session_answers(*await self._leader.ask(*encode_command(command)))
         except MessageMalformed as error:
@@ -239,7 +235,6 @@ class NetworkWay:
             raise GroupUnreachable("the leader is closing") from error
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """As in SessionWay."""
         wait_ms = max(0, min(round(1000 * wait_s), MAX_WAIT_MS))
         try:
             answer = await self._leader.ask(Operation.ENTRIES, [first, wait_ms], b"")

@@ -13,8 +13,7 @@ from dledger.network.tls import GroupTls
 from dledger.pauses import Pauses
 from dledger.wire.client_protocol import Leadership
 
-# A member that knows no newer leader holds the request this long. It bounds the wait for a member
-# that cannot learn of one.
+# A member that knows no newer leader holds the request this long, in case it cannot learn of one.
 HOLD_MS = 1_000
 # A member answers within this time, unless it is frozen or unreachable.
 ANSWER_S = HOLD_MS / 1000 + 1.0
@@ -28,7 +27,7 @@ class LeaderSearch:
     term.
 
     Args:
-        nursery: carries the connections.
+        nursery: runs the connections.
     """
 
     def __init__(
@@ -50,13 +49,13 @@ class LeaderSearch:
 
     @property
     def problem(self) -> str:
-        """Why there is no leader yet, according to the members."""
+        """The reason why there is no leader yet, according to the members."""
         return "; ".join(self._problems.values()) or "no member answered yet"
 
     async def run(self, above_term: int) -> tuple[NodeConnection, int]:
         """Find a leader of a term above `above_term`; return the connection to it and its term.
 
-        Raises ClientRefused once every member that is known refuses this client for good.
+        Raises ClientRefused once every known member refuses this client for good.
         """
         self._problems.clear()
         self._refusals.clear()
@@ -96,7 +95,7 @@ class LeaderSearch:
                     if self._found is None or self._found[0] is not connection:
                         connection.close()
             except GroupUnreachable as error:
-                self._problems[member] = error.problem  # GroupUnreachable adds what to do
+                self._problems[member] = error.problem  # GroupUnreachable adds the advice again
                 self._refusals.pop(member, None)
                 if isinstance(error, ClientRefused):
                     self._refusals[member] = error

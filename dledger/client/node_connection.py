@@ -44,7 +44,7 @@ from dledger.wire.handshake import Caller, Hello, Refused, check_welcome, encode
 
 CONNECT_TIMEOUT_S = 2.0
 
-# How often the silence of a node that owes an answer is looked at.
+# How often the client checks for silence of a node that owes an answer.
 LOOK_S = 0.1
 
 # Requests in flight over one connection; further ones wait. Half of a node's limit.
@@ -65,8 +65,6 @@ PROMPT = frozenset(
 
 
 class _Open:
-    """A request without an answer."""
-
     __slots__ = ("prompt", "size", "task")
 
     def __init__(self, task: trio.lowlevel.Task, size: int, prompt: bool) -> None:
@@ -80,7 +78,7 @@ class _NoAnswer(NamedTuple):
 
 
 class NodeConnection:
-    """One connection to one node. `run` carries it; made by `dial`."""
+    """One connection to one node, made by `dial`. `run` reads and writes it."""
 
     def __init__(self, node_id: str, stream: Stream, decoder: FrameDecoder) -> None:
         self.node_id = node_id
@@ -96,13 +94,13 @@ class NodeConnection:
         self._last_sent = 0
         self._outbox: list[bytes] = []
         self._writing = False
-        # A plain stream is written to directly where that saves the wake-up of a task.
+        # A plain stream is written to directly if that saves the wake-up of a task.
         self._fileno = plain_descriptor(stream)
         self._wake = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self._news = trio.lowlevel.ParkingLot()
         self._watched = False
-        self._known: frozenset[object] | None = None  # operations, as the node says
+        self._known: frozenset[object] | None = None  # operations that the node knows
         self.leaving = False  # no new requests; answers may still arrive
         self._patience = Patience(LOOK_S, trio.current_time())
         self._waits_since = math.inf
@@ -116,9 +114,9 @@ class NodeConnection:
         """Send a request; return the answer's value and payload. Cancelling gives up only the wait.
 
         Raises the error that the node answered, as an object of its class (`answered_error`);
-        GroupUnreachable where the connection ended before the request left, ConnectionLost where
-        it ended before the answer came; EntryTooLarge for more than a frame holds; OperationUnknown
-        for a request that the node's version does not know.
+        GroupUnreachable if the connection ended before the request left, ConnectionLost if it ended
+        before the answer came; EntryTooLarge for more than a frame holds; OperationUnknown for a
+        request that the node's version does not know.
         """
         if operation in ADDED:
             await self._check_known(operation)
@@ -145,13 +143,13 @@ class NodeConnection:
 
         answer: Frame | _NoAnswer = await trio.lowlevel.wait_task_rescheduled(abandon)
         if isinstance(answer, Frame):
-            return _taken_apart(answer)
+            return _result_of(answer)
         if answer.sent:
             raise ConnectionLost(self.node_id, self._reason)
         raise GroupUnreachable(f"{self.node_id}: {self._reason}")
 
     async def _check_known(self, operation: Operation) -> None:
-        """Ask once what the node knows: one of an earlier version ends the connection otherwise."""
+        """Check that the node knows the operation: an earlier version would end the connection."""
         if self._known is None:
             status, _ = await self.ask(Operation.STATUS)
             named = status.get(OPERATIONS_FIELD) if isinstance(status, dict) else None
@@ -185,7 +183,7 @@ class NodeConnection:
         if len(self._open) == 1 and not (
             self._outbox or self._writing or self._fileno == NO_DESCRIPTOR
         ):
-            # There is no other frame to join: a direct write spares the wake-up of a task.
+            # There is no other frame to join: a direct write saves the wake-up of a task.
             self._last_sent = self._last_id
             frame = frame[write_now(self._fileno, frame) :]
             if not frame:
@@ -193,11 +191,10 @@ class NodeConnection:
         self._outbox.append(frame)
         self._wake.unpark()
 
-    # --- how it is doing ----------------------------------------------------------------------
+    # --- silence and leaving ------------------------------------------------------------------
 
     @property
     def left(self) -> bool:
-        """Whether it accepts no more requests."""
         return self.ended or self.leaving
 
     async def wait_asked(self) -> None:
@@ -208,14 +205,14 @@ class NodeConnection:
         self._watched = True
 
     async def wait_left(self) -> None:
-        """Wait until it is left."""
         while not self.left:
             await self._news.park()
 
     def silence_s(self) -> float:
-        """How long such a request has been open without any frame from the node, in seconds.
+        """Return for how long a prompt request has been open without any frame from the node.
 
-        Call this every LOOK_S while one is open: a client that was paused for longer has not heard.
+        Call this every LOOK_S while one is open: a client that was stopped for longer has not
+        listened.
         """
         return self._time() - self._waits_since if self._prompt else 0.0
 
@@ -240,7 +237,7 @@ class NodeConnection:
     # --- the connection -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Carry requests and answers until it breaks, or is closed."""
+        """Read and write until the connection breaks, or is closed."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -253,7 +250,6 @@ class NodeConnection:
                 await trio.aclose_forcefully(self._stream)
 
     def close(self, reason: str = "it was closed here") -> None:
-        """Close the connection; calls that wait for an answer fail."""
         if not self.ended:
             self._reason = reason
             self._end()
@@ -273,7 +269,7 @@ class NodeConnection:
             self._scope.cancel()
 
     async def _read(self) -> str:
-        """Hand out answers until the connection ends; return the reason."""
+        """Resume callers with their answers until the connection ends; return the reason."""
         try:
             while data := await self._stream.receive_some(RECEIVE_BYTES):
                 self._take(self._decoder.feed(bytes(data)))
@@ -324,7 +320,7 @@ def _answered_id(frame: Frame) -> int:
             raise MessageMalformed("an answer with wrong fields")
 
 
-def _taken_apart(frame: Frame) -> tuple[object, bytes]:
+def _result_of(frame: Frame) -> tuple[object, bytes]:
     if frame.header[1] == "ok":
         return frame.header[2], frame.payload
     _, _, name, fields, text = frame.header
@@ -339,10 +335,10 @@ async def dial(
     tls: GroupTls | None = None,
     network: Network = TCP,
 ) -> NodeConnection:
-    """Connect to a node, which has welcomed the connection; the caller runs `run`.
+    """Connect to a node, and wait for its welcome; the caller runs `run`.
 
     Without a `node_id` any member of the group may answer; with TLS the member has proven its name.
-    Raises GroupUnreachable; ClientRefused, WrongGroup where a retry is useless.
+    Raises GroupUnreachable; ClientRefused, WrongGroup if a retry is useless.
     """
     where = f"{node_id} at {address}" if node_id else str(address)
     try:
@@ -365,8 +361,8 @@ async def dial(
         raise GroupUnreachable(f"{where}: silent for {CONNECT_TIMEOUT_S:g} s") from error
     except (OSError, trio.BrokenResourceError) as error:
         if tls is None or isinstance(error, OSError):
-            raise GroupUnreachable(f"{where}: {_in_words(error)}") from error
-        # A member looks at a certificate when its caller has done with the handshake.
+            raise GroupUnreachable(f"{where}: {_described(error)}") from error
+        # A member checks the certificate after its caller has finished the handshake.
         refused = handshake_refused(error, ENDED_EARLY)
         kind = ClientRefused if refused.lasting else GroupUnreachable
         raise kind(f"{where}: {refused.problem}") from error
@@ -391,7 +387,7 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
             raise MessageMalformed("a welcome with wrong fields")
 
 
-def _in_words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     cause: BaseException = error.__cause__ or error
     while isinstance(cause, BaseExceptionGroup):  # one for each address of the host name
         cause = cause.exceptions[-1]

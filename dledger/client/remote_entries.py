@@ -62,14 +62,13 @@ logger = logging.getLogger(__name__)
 # A member holds a request for the next entry this long. Then the client asks whether it still hears
 # a leader: a member that is cut off would never report a new entry.
 HOLD_MS = 1_000
-# It has this much longer to send up to a mebibyte.
+# The member has this much longer to send up to a mebibyte.
 MARGIN_S = 2.0
 
 # A member that the client leaves has this time to answer the other open requests.
 LEAVE_S = 5.0
 
-
-# What a member lacks that another one may have.
+# Errors of one member; another one may do better.
 _LACKING = (
     WatchCompacted,
     WatchesOff,
@@ -78,14 +77,14 @@ _LACKING = (
     OperationUnknown,
     QueryUnknown,
 )
-# What each member says of such a request.
+# Errors that every member would answer.
 _OF_ALL = (WatchTooLarge, WatchInvalid, QueryFailed, QueryInvalid)
 
 
 class RemoteEntries:
     """Every committed entry from one index on. Made by `RemoteLog.tail`.
 
-    It asks for more once the caller has taken all entries: a slow reader holds up no other.
+    It asks for more once the caller has taken all entries: a slow reader delays no other one.
     """
 
     def __init__(self, first: int, more: Callable[[int], Awaitable[Sequence[Entry]]]) -> None:
@@ -107,7 +106,7 @@ class RemoteEntries:
 
 
 class RemoteWatch:
-    """The changes of a path after one entry. Made by `RemoteLog.watch`; see there."""
+    """The changes of a path after one entry. Made by `RemoteLog.watch`."""
 
     def __init__(
         self, path: Path, after: int | None, more: Callable[[Watch], Awaitable[Watched]]
@@ -129,7 +128,7 @@ class RemoteWatch:
 
 
 def entries_in_answer(first: int, value: object, payload: bytes) -> list[Entry]:
-    """Decode the entries of an answer; they begin with `first`.
+    """Decode the entries of an answer, which begin with `first`.
 
     Raises MessageMalformed, OutsideLog.
     """
@@ -142,7 +141,6 @@ def entries_in_answer(first: int, value: object, payload: bytes) -> list[Entry]:
 
 
 def held_entries(status: object) -> tuple[int, int] | None:
-    """Return a member's first and last committed entry by its status; None if it has neither."""
     match status:
         case {"first_index": int(first), "committed": int(committed), "durable": int(durable)}:
             return first, min(committed, durable)
@@ -154,7 +152,7 @@ class ReadingConnection:
     """A connection to any member, shared by all readers of the log; replaced when it fails.
 
     Args:
-        nursery: carries the connections.
+        nursery: runs the connections.
         timeout_s: how long the first answer may take. Later outages are waited out without limit,
             and logged once they have lasted this long.
     """
@@ -177,11 +175,11 @@ class ReadingConnection:
         self._timeout_s = timeout_s
         self._turn = trio.Lock()
         self._current: NodeConnection | None = None
-        self._heard = False  # a member has answered: group and addresses are right
+        self._heard = False  # whether a member has answered: then group and addresses are right
         self._problems: dict[KnownMember | str, str] = {}
 
     def end(self) -> None:
-        """The log is closed: `entries` raises LogClosed from now on."""
+        """Close: calls raise LogClosed from now on."""
         self._home.end()
 
     async def entries(self, first: int) -> Sequence[Entry]:
@@ -196,7 +194,7 @@ class ReadingConnection:
         return await self._ask(Operation.ENTRIES, [first, HOLD_MS], b"", take, None)
 
     async def changes(self, watch: Watch) -> Watched:
-        """Wait for changes, or for the word that there are none up to a later entry.
+        """Wait for changes, or for the information that there are none up to a later entry.
 
         Raises WatchCompacted if no reachable member has them any more, and other errors that all
         of them answer; WatchTooLarge, WatchInvalid; else as `entries`.
@@ -215,7 +213,7 @@ class ReadingConnection:
 
     async def query_on(self, member: KnownMember, query: Query, limit_s: float) -> Queried:
         """Ask one member, over a connection of its own. Raises as RemoteLog.query."""
-        self._home.check()  # before anything of the loop is touched, as in `_ask`
+        self._home.check()  # before any use of the loop, as in `_ask`
         problem, pauses = "no answer yet", Pauses()
         request = encode_query(query)
         with patient_limit(limit_s):
@@ -243,14 +241,13 @@ class ReadingConnection:
         take: Callable[[object, bytes], T | None],
         limit_s: float | None,
     ) -> T:
-        """Ask one member after the other, until `take` returns something of an answer.
+        """Ask one member after the other, until `take` returns a result of an answer.
 
-        Without a limit in seconds the first answer is waited for as long as the log's, and later
-        outages are waited out.
+        Without a limit in seconds the first answer may take the log's timeout, and later outages
+        are waited out.
 
-        Raises what all members answer that can be reached; GroupUnreachable if no member has ever
-        answered and the time for that is over; ClientRefused as soon as all members refuse this
-        client for good.
+        Raises the error that all reachable members answer; GroupUnreachable if no member has ever
+        answered within the limit; ClientRefused as soon as all members refuse this client for good.
         """
         self._home.check()
         lacking: dict[str, Rejected] = {}
@@ -274,7 +271,7 @@ class ReadingConnection:
                         known = await connection.who_leads()
                     self._members.learn(known.index, known.addresses)
                     if known.leader is not None:
-                        continue  # there is nothing new
+                        continue  # no news yet
                 except OutsideLog as error:
                     # Its log may begin after a snapshot that it received; others may hold more.
                     lacking[connection.node_id] = await _with_range(error, connection)
@@ -286,7 +283,7 @@ class ReadingConnection:
                     problem = str(error) or "no answer"
                     self._problems[connection.node_id] = f"{connection.node_id}: {problem}"
                     if isinstance(error, Rejected) and not isinstance(error, GroupUnreachable):
-                        # It answers, and is spared for a moment; others may wait for it.
+                        # The member answers, and has some rest; others may wait for it.
                         await pauses.pause()
                     else:
                         connection.close("its answer was overdue or malformed")
@@ -341,7 +338,7 @@ class ReadingConnection:
             try:
                 return await self._dial(known)
             except GroupUnreachable as error:
-                # The next one; if none answers, all of them again after a pause.
+                # Try the next member; if none answers, `_reach` tries all again after a pause.
                 self._problems[known] = error.problem
                 if isinstance(error, ClientRefused):
                     refusals.append(error)

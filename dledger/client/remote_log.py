@@ -86,7 +86,7 @@ _PASSING = (
     NodeClosing,
     Discarded,
 )
-# A year: a larger limit, or an infinite one, is none.
+# A year: a larger limit, or an infinite one, counts as no limit.
 LONGEST_LAG_S = 366 * 86_400.0
 
 _PASSING_FOR_READS = (*_PASSING, OutcomeUnknown, ReadUnavailable)
@@ -95,8 +95,8 @@ _PASSING_FOR_READS = (*_PASSING, OutcomeUnknown, ReadUnavailable)
 class RemoteLog:
     """The log of a group. Made by `connect`; all its tasks share one connection to the leader.
 
-    Calls wait for a leader, and retry what certainly did not happen, until `timeout_s` is over.
-    An append that may have happened is not retried; a `session` does that safely.
+    Calls wait for a leader, and retry requests that certainly did not happen, until `timeout_s` is
+    over. An append that may have happened is not retried; a `session` does that safely.
     """
 
     def __init__(
@@ -124,7 +124,8 @@ class RemoteLog:
 
         Raises:
             Rejected: it was not appended and never will be: NotAppendedInTime with the reason, or
-                an error that waiting cannot help (EntryTooLarge, say; ClientRefused, WrongGroup).
+                an error that waiting cannot cure (such as EntryTooLarge, ClientRefused,
+                WrongGroup).
             OutcomeUnknown: it may be in the log, or not: ConnectionLost, LeadershipLost,
                 AnswerOverdue, and others.
         """
@@ -133,7 +134,7 @@ class RemoteLog:
     async def append_many(
         self, bodies: Sequence[bytes], *, timeout_s: float | None = None
     ) -> list[Appended]:
-        """Append adjacent entries. Raises as `append`, for all of them; TooManyBodies."""
+        """Append adjacent entries. Raises as `append`, for all of them, and TooManyBodies."""
         if not bodies:
             await trio.lowlevel.checkpoint()
             return []
@@ -153,7 +154,7 @@ class RemoteLog:
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AbstractAsyncContextManager[Session]:
-        """A session: its appends happen once, whichever leader answers. See docs/sessions.md.
+        """Open a session: its appends happen once, whichever leader answers. See docs/sessions.md.
 
         Args:
             ttl_s: the session ends when it is not used for this long.
@@ -166,10 +167,10 @@ class RemoteLog:
     # --- reading ------------------------------------------------------------------------------
 
     async def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
-        """The committed entry at `index`, from the leader.
+        """Return the committed entry at `index`, from the leader.
 
-        Raises OutsideLog, with the entries that there are, if the log does not hold it (yet, or
-        any more), GroupUnreachable.
+        Raises GroupUnreachable; OutsideLog with the range of the log if it does not hold the entry
+        (yet, or any more).
         """
         while True:
             try:
@@ -186,7 +187,7 @@ class RemoteLog:
                 raise outside  # a member that does not report its range
             if not held[0] <= index <= held[1]:
                 raise OutsideLog("entry", index, *held)
-            # It was committed between the two questions.
+            # The entry was committed between the two requests.
 
     def tail(self, first: int = 0, *, follow: bool = True) -> RemoteEntries:
         """Iterate over every committed entry from `first` on (no-ops too), each once and in order.
@@ -216,15 +217,15 @@ class RemoteLog:
         """Call a query of the state machine, which its class marks by `@dledger.query`.
 
         The state includes every entry that was acknowledged before the call (ReadIndex, Raft thesis
-        6.4): the leader answers, and writes nothing. A query changes nothing, so that it is tried
-        again on other members until the time is over.
+        6.4): the leader answers, and writes nothing. A query changes nothing, so it is tried again
+        on other members until the time is over.
 
         Args:
             name: of the method; one of an object of `dledger.machines` is "prices.get".
             arguments: plain values (None, bool, int, float, str, bytes, lists, dicts), 64 KiB in
                 all. Tuples become lists. The result is of the same kind, 1 MiB at most.
-            on: the member that is to answer, over a connection of its own.
-            stale: any member answers at once, by the state that it has.
+            on: the member that shall answer, over a connection of its own.
+            stale: any member answers at once, from the state that it has.
             max_lag_s: as in Node.read_stale: how old that state may be. Implies `stale`.
             after: the state includes this entry: the index of a write, to read one's own writes.
             timeout_s: how long to try; the log's by default.
@@ -250,19 +251,19 @@ class RemoteLog:
             raise AnswerUnreadable(error.problem) from error
 
     def watch(self, *path: PathPart, after: int | None = None) -> RemoteWatch:
-        """Iterate over the changes under a path that the state machine tells (`dledger.Changes`).
+        """Iterate over the changes under a path that the state machine reports (`dledger.Changes`).
 
-        Without `after` the first event is a WatchedState, the state of now; ValueSet and
-        ValueDeleted follow. With the index of an entry, the changes behind that entry follow: each
-        once, in the order of the log, and never one that is not committed. Any member serves them;
-        if it is lost, or knows no leader, another one goes on. At most one answer (1 MiB, or the
-        changes of one entry) is fetched ahead. For one task at a time; leaving the loop early needs
-        no clean-up.
+        Without `after` the first event is a WatchedState, the present state; ValueSet and
+        ValueDeleted follow. With the index of an entry, the changes after that entry follow: each
+        once, in the order of the log, and only committed ones. Any member serves them; if it is
+        lost, or knows no leader, another one continues. At most one answer (1 MiB, or the changes
+        of one entry) is fetched ahead. For one task at a time; leaving the loop early needs no
+        clean-up.
 
         Members keep the newest changes (`NodeConfig.watch_history_bytes`). In place of older ones a
-        machine with a method `watched` gives a WatchedState, and the changes behind that.
+        machine with a method `watched` gives a WatchedState, and the changes after it.
 
-        Raises WatchCompacted where it has none; WatchesOff, WatchInvalid, WatchTooLarge,
+        Raises WatchCompacted if it has none; WatchesOff, WatchInvalid, WatchTooLarge,
         TooManyWatches, OperationUnknown; GroupUnreachable as `tail`. See docs/query-and-watch.md.
         """
         encode_watch(Watch(path, after, 0))
@@ -279,7 +280,7 @@ class RemoteLog:
             raise AnswerUnreadable(error.problem) from error
 
     async def status(self, node_id: str | None = None) -> dict[str, object]:
-        """The status of a member, or of the leader, as in `Node.status`. Raises Rejected."""
+        """Return the status of a member, or of the leader, as in `Node.status`. Raises Rejected."""
         if node_id is not None:
             return await member_status(self._members, node_id, self._tls)
         value, _ = await self.ask_leader(Operation.STATUS, (), b"", None)
@@ -327,8 +328,8 @@ class RemoteLog:
     async def ask_leader_long(
         self, operation: Operation, numbers: Sequence[int], payload: bytes, timeout_s: float
     ) -> tuple[object, bytes]:
-        """As `ask_leader`, but the time is that until a leader takes the request: its answer may
-        take any time.
+        """Send a request to the leader; the limit ends with its acceptance, and the answer may take
+        any time.
 
         Raises the error that the leader answers; GroupUnreachable if no leader is found in time.
         """
@@ -342,7 +343,7 @@ class RemoteLog:
                     except ClientRefused:
                         raise
                     except GroupUnreachable:
-                        continue  # that was a part of the time; wait for the rest
+                        continue  # wait for the rest of the time
             if connection is None:
                 raise GroupUnreachable(f"no leader within {timeout_s:g} s: {self._leader.problem}")
             try:
@@ -383,7 +384,7 @@ async def connect(
 async def open_log(
     members: KnownMembers, tls: GroupTls | None, timeout_s: float, network: Network = TCP
 ) -> AsyncIterator[RemoteLog]:
-    """As `connect`, with shared `members`, and with `network` to dial."""
+    """Open a log with shared `members`, and with `network` to dial."""
     async with unwrapping_nursery() as nursery:
         leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
@@ -434,5 +435,5 @@ def _learned(members: KnownMembers, value: object) -> dict[str, object]:
         case {"index": int(index), "addresses": dict(addresses)}:
             members.learn(index, addresses)
         case _:
-            pass  # a node that does not name its group's members
+            pass  # the node does not name its group's members
     return value

@@ -1,1 +1,1 @@
-"""What the commands of all packages are made of: options, endings, rows, progress, signals."""
+"""The parts of the commands of all packages: options, endings, rows, progress, signals."""

@@ -19,8 +19,6 @@ from dledger.system_refusals import line_about, single
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the commands."""
-
     DONE = 0
     FAILED = 1  # it was not done, or a check found a problem
     WRONG_CALL = 2  # click's own: an unknown option or argument
@@ -29,7 +27,7 @@ class ExitCode(IntEnum):
 
 
 class CommandFailed(DeclaredError):
-    """A command did its work, and ends with a line and an exit code all the same.
+    """A command that did its work, but ends with a line and an exit code.
 
     Attributes:
         problem: the line.
@@ -41,12 +39,12 @@ class CommandFailed(DeclaredError):
 
 
 class Commands(click.Group):
-    """Commands that end with a line about an error that is expected, and silently at Ctrl-C.
+    """Commands that end with a line about an expected error, and silently at Ctrl-C.
 
     Args:
-        program: what the line begins with.
-        expected: the errors, besides what the system refuses.
-        is_unknown: whether such an error leaves it open what was done.
+        program: the beginning of the line.
+        expected: the errors, besides those that the system refuses.
+        is_unknown: whether such an error leaves the outcome unknown.
     """
 
     def __init__(
@@ -64,13 +62,13 @@ class Commands(click.Group):
         self._is_unknown = is_unknown
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
-        """Run the command that was typed. Click itself tells of wrong calls."""
+        """Run the command that was typed. Click reports wrong calls."""
         escape_what_cannot_be_shown()
         with ending(self._program, self._expected, self._code):
             return super().main(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it without a word."""
+        """Run the command; Ctrl-C ends it silently."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -88,14 +86,14 @@ def ending(
     expected: tuple[type[Exception], ...],
     code_of: Callable[[Sequence[BaseException]], int] = lambda _errors: ExitCode.FAILED,
 ) -> Iterator[None]:
-    """End the program at an error that is expected, or where the system refuses something.
+    """End the program at an expected error, or if the system refuses a resource.
 
-    It ends with a line about each such error. Another one keeps its traceback, which tells more.
+    It ends with a line about each such error. Other errors keep their traceback, which tells more.
 
     Args:
-        program: what a line begins with.
+        program: the beginning of a line.
         expected: the errors.
-        code_of: the exit code, by the errors that were raised.
+        code_of: returns the exit code for the errors that were raised.
     """
     try:
         yield

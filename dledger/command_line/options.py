@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-# What click decorates: the function of a command, or the command itself.
+# Click decorates the function of a command, or the command itself.
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
 EXISTING_FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -21,13 +21,13 @@ _META: Final = "dledger.kept."
 def option(
     *names_and_help: str, default: Any = None, show_default: bool = True, **attributes: Any
 ) -> Callable[[Decorated], Decorated]:
-    """An option of a command: its names, and last what --help says of it, with the default.
+    """Declare an option by its names, and last its text in --help, which also shows the default.
 
     Args:
-        names_and_help: the names begin with dashes; one without is that of the parameter.
-        default: the value where none is given.
-        show_default: whether --help tells the default.
-        attributes: more, as of click's option.
+        names_and_help: the names begin with dashes; a name without is that of the parameter.
+        default: the value if none is given.
+        show_default: whether --help shows the default.
+        attributes: more attributes of click's option.
     """
     *names, text = names_and_help
     if default is not None:
@@ -36,17 +36,18 @@ def option(
 
 
 def flag(*names_and_help: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """An option without a value."""
     return option(*names_and_help, is_flag=True, **attributes)
 
 
 def json_option(text: str) -> Callable[[Decorated], Decorated]:
-    """--json, passed as `as_json`."""
+    """Declare --json, passed as `as_json`."""
     return flag("--json", "as_json", text)
 
 
 def kept_option(*names_and_help: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """An option that is kept in the context, so that commands need not pass it on; see `given`."""
+    """Declare an option that is kept in the context, so that commands need not pass it on; see
+    `given`.
+    """
 
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         context.meta[_META + parameter.opts[0]] = value
@@ -55,12 +56,14 @@ def kept_option(*names_and_help: str, **attributes: Any) -> Callable[[Decorated]
 
 
 def given(name: str, context: click.Context | None = None) -> Any:
-    """The value of a kept option, by its long name; None if the command has no such option."""
+    """Return the value of a kept option, by its long name; None if the command has no such
+    option.
+    """
     return (context or click.get_current_context()).meta.get(_META + name)
 
 
 def options(*all_of: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """Several options as one, in the order in which a help text lists them."""
+    """Join several options into one, in the order in which a help text lists them."""
 
     def add(command: Decorated) -> Decorated:
         for option in reversed(all_of):

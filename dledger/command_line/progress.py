@@ -1,4 +1,4 @@
-"""How far a command is: a bar in a terminal, a line now and then in a pipe."""
+"""Shows the progress of a command: a bar in a terminal, lines in a pipe."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from rich.progress import (
 
 
 class Advance(Protocol):
-    """Tells that so many more are done; `description` is what is at work now."""
+    """Counts `number` more as done; `description` is the present part of the work."""
 
-    def __call__(self, number: int = 1, description: str | None = None) -> None:
-        """Tell it."""
-        ...
+    def __call__(self, number: int = 1, description: str | None = None) -> None: ...
 
 
 def counting_bar(console: Console, *before: ProgressColumn, is_shown: bool = True) -> Progress:
-    """A bar of what is done so far of how many, behind other columns; it goes when it ends."""
+    """Make a bar of the work done, after other columns. It disappears when it ends."""
     columns = (
         *before,
         TextColumn("{task.description}"),
@@ -45,9 +43,11 @@ def counted(
     """Show on standard error how many of `total` are done.
 
     Args:
-        noun: what is counted.
-        total: how many there are; None if that is not known.
-        plain: the line without a terminal, for so many done; None where it is not time for one.
+        noun: the name of the counted things.
+        total: their number; None if it is not known.
+        plain: returns the line for a number of done things without a terminal, or None if no line
+            is
+            due.
     """
     console = Console(stderr=True)
     if console.is_terminal:

@@ -1,7 +1,7 @@
-"""Rows as a terminal, a pipe and JSON want them.
+"""Prints rows to a terminal, a pipe, or as JSON.
 
-Loading the library that draws tables takes a while, and a server that starts draws none: it is
-loaded where a table is drawn.
+The library for tables takes a while to load, and a server that starts draws none: it is loaded
+where a table is drawn.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
     from rich.table import Table
 
-# The width for a file or another program, where nothing must be cut.
+# The width for a file or another program, which must get whole lines.
 PIPE_COLUMNS: Final = 1_000
 
 
 def say(line: str) -> bool:
-    """Print a line; False if the reader of the output has closed it, as `head` does.
+    """Print a line; return False if the reader of the output has closed it, as `head` does.
 
-    A terminal is sent no control characters of users. What is printed after that goes nowhere, so
-    that the interpreter does not fail at its end.
+    Control characters are escaped for a terminal. After False all output goes to /dev/null, so that
+    the interpreter does not fail at its end.
     """
     try:
         click.echo(shown_on(sys.stdout, line))
@@ -42,19 +42,17 @@ def say(line: str) -> bool:
 
 
 def say_each(lines: Iterable[str]) -> None:
-    """Print lines, until there are no more or the reader of the output closes it."""
     for line in lines:
         if not say(line):
             return
 
 
 def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print a JSON object a line."""
     say_each(map(json.dumps, rows))
 
 
 def table_console() -> Console:
-    """The console for tables: as wide as the terminal, and in a pipe in full width."""
+    """Return the console for tables: as wide as the terminal, and in a pipe in full width."""
     from rich.console import Console
 
     console = Console()
@@ -64,7 +62,7 @@ def table_console() -> Console:
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Whether a table fits on the console without wrapping or cutting a column."""
+    """Return whether a table fits on the console without wrapping or cutting a column."""
     options = console.options.update(width=PIPE_COLUMNS)
     return console.measure(table, options=options).maximum <= console.width
 
@@ -80,7 +78,7 @@ def new_table(
     overflow: OverflowMethod = "ellipsis",
     **look: Any,
 ) -> Table:
-    """A table whose columns of words stand at the left, and those of figures at the right.
+    """Make a table with columns of words at the left, and columns of figures at the right.
 
     Args:
         columns: the titles.
@@ -89,8 +87,8 @@ def new_table(
         styles: a style for each row.
         box: its lines, as rich names them.
         no_wrap: whether a cell has one line.
-        overflow: what becomes of a word that has no room.
-        look: more, as of rich's Table.
+        overflow: how a word without room is shown.
+        look: more arguments of rich's Table.
     """
     from rich import box as boxes
     from rich.table import Table
@@ -103,7 +101,7 @@ def new_table(
             name, justify="left" if name in left else "right", no_wrap=no_wrap, overflow=overflow
         )
     for row, style in zip_longest(rows, styles):
-        # A cell is a text, whatever marks of styles are in it.
+        # Text, because rich would read brackets in a plain string as marks of styles.
         table.add_row(*[Text(str(cell)) for cell in row], style=style)
     return table
 
@@ -120,10 +118,10 @@ def print_table(
 
     Args:
         columns: the titles.
-        rows: the values. Nothing known is "-", and a fraction has two digits.
-        words: the columns of words, which stand at the left; all of them if it is None.
+        rows: the values. None is shown as "-", and a fraction with two digits.
+        words: the columns of words, at the left; None for all columns.
         pipe_title: the lines above the rows in a pipe, if there are any.
-        look: as of `new_table`.
+        look: arguments of `new_table`.
     """
     cells = [tuple(map(_word, row)) for row in rows]
     if sys.stdout.isatty():

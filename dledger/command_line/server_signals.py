@@ -1,4 +1,4 @@
-"""What ends a server: Ctrl-C, SIGTERM, the end of its standard input."""
+"""Ends a server at Ctrl-C, SIGTERM, or the end of its standard input."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ import trio
 
 
 def ending_signals() -> AbstractContextManager[Any]:
-    """The signals that end a server, one after the other: Ctrl-C and SIGTERM."""
+    """Receive the signals that end a server: Ctrl-C and SIGTERM."""
     return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
 
 
 async def cancel_on_signal(scope: trio.CancelScope) -> None:
-    """Cancel at Ctrl-C or SIGTERM."""
     with ending_signals() as signals:
         async for _ in signals:
             scope.cancel()
 
 
 def standard_input() -> trio.lowlevel.FdStream:
-    """Standard input, as a stream of its own."""
     return trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
 
 
 async def end_of_input() -> None:
-    """Wait until standard input ends, as it does when the program that started this one dies."""
+    """Wait until standard input ends, as it does when the parent process dies."""
     async with standard_input() as stream:
         while await stream.receive_some(4096):
             continue
 
 
 async def cancel_at_end_of_input(scope: trio.CancelScope) -> None:
-    """Cancel when standard input ends."""
     await end_of_input()
     scope.cancel()

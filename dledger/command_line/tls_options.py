@@ -34,7 +34,6 @@ tls_options = options(
 
 
 def tls_value(context: click.Context, key: str) -> Path | None:
-    """What was given for one of `TLS_KEYS`."""
     value: Path | None = given(f"--{key}", context)
     return value
 

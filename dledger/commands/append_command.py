@@ -1,4 +1,4 @@
-"""`dledger append`: arguments, or the lines of standard input as they come."""
+"""`dledger append`: appends its arguments, or lines of standard input as they come."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _READ_BYTES = 256 * 1024
 
 @click.command()
 @group_options
-@option("--timeout", "Seconds to wait for each batch of bodies.", default=10.0)
+@option("--timeout", "timeout_s", "Seconds to wait for each batch of bodies.", default=10.0)
 @json_option("One JSON object an entry.")
 @click.argument("bodies", nargs=-1)
 def append(
-    timeout: float,
+    timeout_s: float,
     as_json: bool,
     bodies: tuple[str, ...],
 ) -> None:
@@ -41,9 +41,9 @@ def append(
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
     the last batch was appended; read the log before you append it again.
     """
-    # The bytes that the shell passed, even if they are not UTF-8.
+    # fsencode restores the bytes from the shell, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
-    trio.run(_append, given_group(), bodies_given, timeout, as_json)
+    trio.run(_append, given_group(), bodies_given, timeout_s, as_json)
 
 
 async def _append(
@@ -78,7 +78,7 @@ async def append_batches(
     batches: AsyncGenerator[list[bytes], None],
     tell: Callable[[int, int, int], None],
 ) -> None:
-    """Append one batch after the other, and report every entry once it is committed.
+    """Append the batches in turn, and report every entry once it is committed.
 
     Raises as RemoteLog.append_many; reported entries stay appended.
     """
@@ -102,7 +102,7 @@ async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[byt
     `read` returns some bytes, or none at the end. Holds at most one piece of the input and one
     line. Raises EntryTooLarge for a line that is longer than any entry.
     """
-    begun: list[bytes] = []  # of a line whose newline was not read yet
+    begun: list[bytes] = []  # the parts of a line whose newline was not read yet
     begun_bytes = 0
     while piece := await read():
         first, *others = piece.split(b"\n")
@@ -121,7 +121,6 @@ async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[byt
 
 
 def batches(bodies: Sequence[bytes]) -> list[list[bytes]]:
-    """Split bodies, in order, into pieces that fit into one request."""
     found: list[list[bytes]] = []
     size = 0
     for body in bodies:

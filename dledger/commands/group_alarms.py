@@ -1,4 +1,4 @@
-"""The alarms of a group, from the status of its members: the worst first. Pure."""
+"""Finds the alarms of a group in the status of its members, the worst first. Pure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,17 @@ Said = Mapping[str, Any]
 
 
 class Severity(IntEnum):
-    """How bad it is."""
-
     CRITICAL = 0  # nothing is served, or something may be lost
     WARNING = 1  # the next failure would be critical
 
 
 class Alarm(NamedTuple):
-    """One problem that an operator should look at."""
-
     severity: Severity
     text: str
 
 
 def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
-    """All alarms of a group.
+    """Return all alarms of a group.
 
     Args:
         statuses: the status of each member, as `Status.as_dict`; for a member that did not answer,
@@ -51,20 +47,20 @@ def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
 
 
 def _told(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
-    """What the members tell of themselves and of one another: once each."""
+    """Yield the alarms that members report of themselves and of one another, each once."""
     told = [alarm for said in statuses.values() for alarm in said.get("alarms") or ()]
     for text in dict.fromkeys(str(alarm.get("text")) for alarm in told):
         yield Alarm(Severity.CRITICAL, text)
 
 
 def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:
-    """The member that leads in the newest term, and its status."""
+    """Return the member that leads in the newest term, and its status."""
     leaders = [(name, said) for name, said in statuses.items() if said.get("role") == "leader"]
     return max(leaders, key=lambda leader: int(leader[1].get("term", -1)), default=None)
 
 
 def _voters(statuses: Mapping[str, Said]) -> list[str]:
-    """The voters of the newest configuration that a member knows."""
+    """Return the voters of the newest configuration that a member knows."""
     told = [said["members"] for said in statuses.values() if isinstance(said.get("members"), dict)]
     newest = max(told, key=lambda members: int(members.get("index", -1)), default=None)
     voters = newest.get("voters") if newest else None
@@ -132,7 +128,6 @@ def _member(name: str, said: Said) -> Iterator[Alarm]:
 
 
 def sync_average_s(said: Said) -> float | None:
-    """Return the average time of that member's syncs; None before the first one."""
     syncs = int(said.get("syncs", 0))
     return float(said.get("sync_seconds", 0.0)) / syncs if syncs else None
 

@@ -1,4 +1,4 @@
-"""Commands over a group: run members, append, read, look. Folders at rest: see offline_commands."""
+"""Commands over a group: run members, append, read. `offline_commands` reads folders at rest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked for its leader.
+# How often the command asks a starting group for its leader.
 _POLL_S = 0.2
 
 
@@ -70,10 +70,7 @@ _SECTIONS = {
 
 
 class CommandsBySection(Commands):
-    """Lists the commands in sections, by purpose."""
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list."""
         listed = {name for names in _SECTIONS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in listed)
         for section, names in {**_SECTIONS, "More": others}.items():
@@ -95,8 +92,7 @@ class CommandsBySection(Commands):
     help=_HELP,
 )
 @click.version_option(__version__)
-def commands() -> None:
-    """All commands."""
+def commands() -> None: ...
 
 
 @commands.command("group")
@@ -182,7 +178,7 @@ async def _follow(group: NamedGroup, first: int, as_json: bool) -> None:
             except OutsideLog as error:
                 if error.first <= first:
                     raise
-                first = error.first  # snapshots replace the entries before
+                first = error.first  # a snapshot replaces the earlier entries
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:
@@ -208,22 +204,22 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @commands.command()
 @group_options
 @option("--to", "target", "The member to lead; else the one with the longest log.")
-@option("--timeout", "Seconds to wait for a leader.", default=10.0)
-def transfer(target: str | None, timeout: float) -> None:
+@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0)
+def transfer(target: str | None, timeout_s: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 
     Appends are refused for a moment. If the member does not take over within an election timeout,
     the old leader goes on, and the exit status says so.
     """
     group = given_group()
-    leader = trio.run(_transfer, group.client(), target, timeout)
+    leader = trio.run(_transfer, group.client(), target, timeout_s)
     click.echo(f"{leader} leads {group.name}")
 
 
-async def _transfer(client: GroupClient, target: str | None, timeout: float) -> str:
+async def _transfer(client: GroupClient, target: str | None, timeout_s: float) -> str:
     if target is not None:
         await _check_member(client, "--to", target)
-    return await client.transfer(target, timeout)
+    return await client.transfer(target, timeout_s)
 
 
 async def _check_member(client: GroupClient, option: str, node_id: str) -> None:

@@ -16,7 +16,7 @@ from dledger.errors import ConfigInvalid
 from dledger.local_group import load_group
 from dledger.network.tls_config import TlsConfig
 
-# Say which group to talk to, and with which certificate; see `given_group`.
+# The options for the group and the certificate; `given_group` reads them.
 group_options = options(
     tls_options,
     kept_option("--group", "Name of the group.", default="group"),
@@ -26,19 +26,16 @@ group_options = options(
 
 
 class NamedGroup(NamedTuple):
-    """The group that the options name."""
-
     name: str
     members: Mapping[str, str]
     tls: TlsConfig | None
 
     def client(self) -> GroupClient:
-        """A client of the group."""
         return GroupClient(self.name, self.members, self.tls)
 
 
 def given_group() -> NamedGroup:
-    """The group that this command is about. Raises ConfigInvalid."""
+    """Return the group that the options name. Raises ConfigInvalid."""
     folder, peers = given("--dir"), given("--peers")
     if folder is not None:
         return NamedGroup(*load_group(folder), given_tls())

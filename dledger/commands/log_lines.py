@@ -17,13 +17,13 @@ LEVELS = ("debug", "info", "warning", "error")
 # The longest text of a line.
 _MAX_CHARACTERS = 4000
 
-# Writes to the standard output of `dledger serve`: when it listens, and changes of the leader.
+# The logger for standard output of `dledger serve`: when it listens, and changes of the leader.
 PROGRESS = "dledger.progress"
 
 # Lines of one kind that may be written within this time; further ones are only counted.
 BURST_LINES = 5
 BURST_WINDOW_S = 10.0
-# Kinds of lines that are counted: far more than the program has.
+# Counted kinds of lines: far more than the program has.
 _MAX_KINDS = 500
 
 # The event of a line that does not name its own, by the module that logs it. docs/operations.md has
@@ -45,7 +45,7 @@ _EVENTS = {
     "dledger.snapshots.snapshotter": "snapshot",
 }
 
-# The fields that a line may carry beside its text, in this order.
+# The fields of a line beside its text, in this order.
 FIELDS = (
     "role",
     "term",
@@ -76,7 +76,9 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """What callers have sent begins no line of its own, moves no cursor and is of some length."""
+    """Escape and shorten text from callers, so that it begins no line of its own and moves no
+    cursor.
+    """
     shown = escaped(text[:_MAX_CHARACTERS])
     return shown if len(text) <= _MAX_CHARACTERS else f"{shown}..."
 
@@ -87,15 +89,13 @@ def _left_out(record: logging.LogRecord) -> int:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
     def __init__(self, group: str, node_id: str) -> None:
         super().__init__()
         self._group = group
         self._node_id = node_id
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a line: time, level, event, group and node; then its fields; then the text."""
+        """Format time, level, event, group and node; then the fields; then the text."""
         line: dict[str, object] = {
             "ts": _time(record),
             "level": record.levelname.lower(),
@@ -115,15 +115,12 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Formats lines for people: coloured in a terminal, plain in a file."""
-
     def __init__(self, node_id: str, *, coloured: bool) -> None:
         super().__init__()
         self._node_id = node_id
         self._coloured = coloured
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a line."""
         level = record.levelname
         if self._coloured and record.levelno in _COLOURS:
             level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
@@ -138,7 +135,7 @@ class TextLines(logging.Formatter):
 
 
 class FloodGate(logging.Filter):
-    """Lets a few lines of one kind through, then only counts them; the next one says how many.
+    """Passes a few lines of one kind, then only counts them; the next one says how many.
 
     The kind of a line is its place in the program and its format, not its arguments.
     """
@@ -148,7 +145,6 @@ class FloodGate(logging.Filter):
         self._kinds: dict[tuple[str, str], list[float]] = {}  # begin of the window, lines, left out
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line may leave."""
         key = (record.name, str(record.msg))
         if len(self._kinds) >= _MAX_KINDS and key not in self._kinds:
             self._kinds.clear()
@@ -168,7 +164,7 @@ class FloodGate(logging.Filter):
 
 
 def set_up_logging(group: str, node_id: str, form: str, level: str) -> None:
-    """Log in this form, from this level on. May be called again."""
+    """Log in this form, from this level on. May be called repeatedly."""
     said, progress = _handler(sys.stderr), _handler(sys.stdout)
     if form == JSON:
         said.setFormatter(JsonLines(group, node_id))

@@ -45,7 +45,7 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
 @option("--move", "Change a member's address.", multiple=True, metavar="ID=HOST:PORT")
 @flag("--joint", "Use a joint phase even for one voter.")
 @option("--expected", "Only if this configuration is in force.", type=click.IntRange(-1))
-@option("--timeout", "Seconds to wait for a leader.", default=10.0)
+@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0)
 @json_option("One JSON object.")
 def members(
     add: Parsed,
@@ -56,7 +56,7 @@ def members(
     move: Parsed,
     joint: bool,
     expected: int | None,
-    timeout: float,
+    timeout_s: float,
     as_json: bool,
 ) -> None:
     """Show the members of a group, or change them: all the options make one change.
@@ -78,8 +78,8 @@ def members(
     client = group.client()
     if changes:
         transition = Transition.JOINT if joint else Transition.AUTO
-        trio.run(client.change, changes, transition, expected, timeout)
-    status = trio.run(client.leader_status, timeout)
+        trio.run(client.change, changes, transition, expected, timeout_s)
+    status = trio.run(client.leader_status, timeout_s)
     found = status["members"]
     if not isinstance(found, dict):
         raise ConfigInvalid("--peers", "the leader does not name its members: is it older?")
@@ -90,7 +90,6 @@ def members(
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:
-    """Print a table of the members, as a status names them."""
     addresses, learners = found["addresses"], found["learners"]
     voters, outgoing = found["voters"], found["outgoing"]
     if not isinstance(addresses, dict) or not isinstance(learners, dict):

@@ -1,7 +1,7 @@
 """The settings of a node that an operator may give as flags, in the environment, or in a file.
 
-They are derived from `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: each plain setting of these
-classes is an option. Pure.
+They are derived from `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: each field of a simple type
+is an option. Pure.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NodeOption(NamedTuple):
     Attributes:
         name: of the option, in words joined by underscores.
         kind: of its value.
-        default: its default value; None if it has none.
+        default: its default value, or None.
         help: one line about it.
         part: the class that holds it.
         field: its name in that class.

@@ -25,7 +25,7 @@ from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
 
-# After so many passes the logs drop their beginnings faster than `verify` reads them.
+# After this many passes the logs drop their beginnings faster than `verify` reads them.
 _MAX_PASSES = 10
 
 # The columns of one line of `dump`; sums are printed as Java prints them, signed.
@@ -56,11 +56,9 @@ class _Bodies:
         self._file: BinaryIO = BytesIO()
 
     def digest(self, place: EntryPlace) -> str:
-        """SHA-256 of an entry's body."""
         return hashlib.sha256(self.body(place)).hexdigest()
 
     def body(self, place: EntryPlace) -> bytes:
-        """An entry's body."""
         if self._path != place.path:
             self._stack.pop_all().close()
             self._path = place.path
@@ -118,7 +116,6 @@ def _dump(folder: Path, wanted: range, show: Callable[[EntryPlace, _Bodies], Non
 
 
 def _cannot_read(error: OSError, folder: Path) -> str:
-    """Format one line for a file or folder that cannot be read."""
     return f"{error.filename or folder} cannot be read: {error.strerror or error}"
 
 
@@ -192,8 +189,6 @@ def verify(folders: tuple[Path, ...], as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """The report of one folder."""
-
     folder: str
     first_index: int
     last_index: int
@@ -204,10 +199,10 @@ class _Report:
 
 
 def _node_folders(folders: tuple[Path, ...]) -> list[list[Path]]:
-    """Return the nodes' folders, those that are compared with one another in one list.
+    """Return the nodes' folders, in lists of folders to compare with one another.
 
     A folder of several nodes stands for their folders, and one made by `dledger-mq up` for those
-    in DIR/<node> or DIR/<group>/<node>. The nodes of two groups below it are not compared.
+    in DIR/<node> or DIR/<group>/<node>. The nodes of its two groups are not compared.
     """
     found: list[Path] = []
     of_groups: list[list[Path]] = []
@@ -246,7 +241,6 @@ def _verify_all(nodes: list[list[Path]]) -> tuple[list[_Report], int | None]:
 
 
 def _verify_one(folder: Path) -> _Report:
-    """Report one folder; if it cannot be read, the report says so."""
     try:
         return _read_one(folder)
     except OSError as error:
@@ -285,7 +279,7 @@ def _birth(folder: str) -> tuple[str, list[str]]:
 
 
 def _first_difference(reports: list[_Report]) -> int | None:
-    """Return the first index that all record as committed and where their chain sums differ."""
+    """Return the first index that all record as committed but with different chain sums."""
     first = max(report.first_index for report in reports)
     last = min(report.committed for report in reports)
     sums = (_sums(Path(report.folder), first, last) for report in reports)

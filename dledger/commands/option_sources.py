@@ -1,4 +1,4 @@
-"""Where the options of commands come from: flags, the environment, a file, defaults, in this order.
+"""The sources of options of commands: flags, the environment, a file, defaults, in this order.
 
 The file is TOML. A table for each command has its long options as keys, and `[all]` has those that
 several commands share. In the environment an option is DLEDGER_<COMMAND>_<OPTION>.
@@ -36,7 +36,6 @@ class RememberingCommand(click.Command):
     """A command that keeps its arguments, so that they can be parsed again with other defaults."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and keep them."""
         ctx.meta[_ARGUMENTS_KEY] = list(args)
         return super().parse_args(ctx, args)
 
@@ -70,7 +69,7 @@ def _take_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -
 
 
 def _options(command: click.Command) -> Options:
-    """The options of a command by their long names, without the dashes."""
+    """Return the options of a command by their long names, without the dashes."""
     found = {}
     for param in command.params:
         if isinstance(param, click.Option):
@@ -123,7 +122,6 @@ def read_file(path: Path, group: click.Group) -> dict[str, Any]:
 
 
 def _checked(path: Path, table: str, key: str, value: object, option: click.Option) -> object:
-    """Check a value of the file against its option."""
     where = f"{path}, [{table}] {key}"
     if key.replace("_", "-") == "peers" and isinstance(value, dict):
         value = ",".join(f"{peer}={address}" for peer, address in value.items())
@@ -163,17 +161,16 @@ def _shown(value: object) -> str:
     return json.dumps(value, default=str)[:60]
 
 
-# --- what is in force -------------------------------------------------------------------------
+# --- options in force -------------------------------------------------------------------------
 
 
 def config_file(ctx: click.Context) -> Path | None:
-    """Return the file given by `--config`, if any."""
     path = ctx.meta.get(_PATH_KEY)
     return path if isinstance(path, Path) else None
 
 
 def origin(ctx: click.Context, key: str) -> str:
-    """Describe where the value of an option comes from; `key` is its long name."""
+    """Describe the source of an option's value; `key` is its long name."""
     option = _options(ctx.command)[key]
     match ctx.get_parameter_source(option.name or ""):
         case ParameterSource.COMMANDLINE:

@@ -89,7 +89,6 @@ def recover(
     accepted: int | None,
     as_json: bool,
 ) -> None:
-    """Begin a group again from one member."""
     survivors = [look_at(str(folder)) for folder in folders]
     if compare:
         _print_comparison(survivors, as_json)
@@ -136,9 +135,9 @@ def _own_address(
     *,
     unchecked: bool,
 ) -> str:
-    """Return where the member will listen, once it is known where all others would be found.
+    """Return where the member will listen, after checking that all others could be asked.
 
-    Otherwise the check whether they run would be left out without a word. Raises ConfigInvalid.
+    Otherwise the check whether they run would be skipped silently. Raises ConfigInvalid.
     """
     own = address or members.get(node_id)
     voters = survivor.first_voters
@@ -159,7 +158,7 @@ def _own_address(
 
 
 def _check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
-    """Refuse to recover a group whose members run: two groups of its name would exist."""
+    """Refuse to recover a group with running members: two groups of its name would exist."""
     listening = trio.run(_who_listens, members)
     if listening:
         raise RecoveryRefused(
@@ -223,7 +222,6 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
 
 
 def _print_done(done: Recovery, as_json: bool) -> None:
-    """Print what was done, and the next steps."""
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return

@@ -1,4 +1,4 @@
-"""Takes over changed settings when a signal (SIGHUP) makes the process read its file again."""
+"""Reads the settings of a process again at SIGHUP."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ class SettingsOnSignal:
         self._values = _settings(ctx)
 
     async def run(self, signals: AsyncIterable[int]) -> None:
-        """Read the file again at every signal, until it is cancelled."""
         async for _ in signals:
             self.read_again()
 
     def read_again(self) -> None:
-        """Take over changed settings. An invalid file changes nothing."""
+        """Apply changed settings. An invalid file changes nothing."""
         try:
             self._take_over(read_again(self._ctx))
         except (ConfigInvalid, click.ClickException) as error:
@@ -81,7 +80,7 @@ class SettingsOnSignal:
             )
 
     def _read_certificates(self) -> None:
-        """Read the certificates again, from the files that were named at the start."""
+        """Read the certificates again, from the paths given at the start."""
         if self._node.config.tls is None:
             return
         try:
@@ -93,7 +92,7 @@ class SettingsOnSignal:
 
 
 def _settings(ctx: click.Context) -> dict[str, Any]:
-    """All that was given to a command, certificates included."""
+    """Return all options of a command, certificates included."""
     return {**ctx.params, **{key.replace("-", "_"): tls_value(ctx, key) for key in TLS_KEYS}}
 
 

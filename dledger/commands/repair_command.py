@@ -1,4 +1,4 @@
-"""`dledger repair` and `dledger rejoin`: what mends the folder of a stopped node."""
+"""`dledger repair` and `dledger rejoin`: mend the folder of a stopped node."""
 
 from __future__ import annotations
 

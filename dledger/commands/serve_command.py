@@ -83,7 +83,6 @@ node_limits = options(
 @node_limits
 @click.pass_context
 def serve(ctx: click.Context, /, **options: Any) -> None:
-    """Run one member of a group."""
     config = checked_config(ctx)
     if options["print_config"]:
         click.echo(as_toml(ctx))
@@ -134,7 +133,7 @@ async def _serve(
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:
-    """Log what the start took, once a leader is known."""
+    """Log the duration of the start, once a leader is known."""
     async for change in node.role_changes():
         if change.leader is not None:
             start.ended("leader")

@@ -1,4 +1,4 @@
-"""`dledger status`: shows a group once, or again and again."""
+"""`dledger status`: shows a group once or repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dledger.commands.group_options import NamedGroup, given_group, group_option
 from dledger.errors import DLedgerError
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# A frozen member must not hold up the answers of the others.
+# The limit for a frozen member, which must not delay the answers of the others.
 _ANSWER_S = 2.0
 # One round for the given members, one for those that they name, one for a change meanwhile.
 _MOST_ROUNDS = 3
@@ -29,12 +29,18 @@ Statuses = dict[str, dict[str, Any]]
 @group_options
 @json_option("One JSON object with every node.")
 @flag("--watch", "-w", "Go on, until Ctrl-C.")
-@option("--interval", "Seconds between two looks.", default=1.0, type=click.FloatRange(0.1))
+@option(
+    "--interval",
+    "interval_s",
+    "Seconds between two looks.",
+    default=1.0,
+    type=click.FloatRange(0.1),
+)
 @option("--count", "End after so many looks.", type=click.IntRange(1))
 def status(
     as_json: bool,
     watch: bool,
-    interval: float,
+    interval_s: float,
     count: int | None,
 ) -> None:
     """Show the alarms of a group, and every member: its role, its term, its log.
@@ -48,7 +54,7 @@ def status(
     client = group.client()
     if watch:
         with suppress(KeyboardInterrupt):
-            trio.run(_watch, group, client, interval, count, as_json)
+            trio.run(_watch, group, client, interval_s, count, as_json)
         return
     found = trio.run(member_statuses, client, group.members)
     notes = member_notes(client, group.members)
@@ -73,9 +79,9 @@ def _print_json(found: Statuses, notes: Sequence[str]) -> None:
 async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
     """Return the status of each member, or the reason why it did not answer.
 
-    Asks the known members at once, and then those that they name: the group decides its members,
-    and the given list may be older. Given nodes that are no longer members are shown if they
-    answer: they run, and may not know of their removal yet.
+    Asks the known members at once, and then the members that they name: the group decides its
+    members, and the given list may be older. Given nodes that are no longer members are shown if
+    they answer: they run, and may not know of their removal yet.
     """
     asked: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(_MOST_ROUNDS):
@@ -110,7 +116,7 @@ async def _ask(
 
 
 def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
-    """Return notes for the operator about the origin of the shown members."""
+    """Return notes for the operator about the source of the shown members."""
     if not client.members_are_told:
         return ["no member answers: these are the members as given, the group may have others"]
     members = client.members
@@ -124,11 +130,11 @@ def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
 async def _watch(
     group: NamedGroup,
     client: GroupClient,
-    interval: float,
+    interval_s: float,
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Show the group repeatedly: in place in a terminal, one after the other in a pipe."""
+    """Show the group repeatedly: in place in a terminal, one picture after the other in a pipe."""
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of
@@ -138,7 +144,7 @@ async def _watch(
     looks = 0
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while count is None or looks < count:
-            due = trio.current_time() + interval
+            due = trio.current_time() + interval_s
             found = await member_statuses(client, group.members)
             notes = member_notes(client, group.members)
             if as_json:

@@ -1,7 +1,7 @@
 """Draws the status of a group: the alarms first, then every member.
 
-A terminal without room for all columns gets the important ones, and a line that names the others: a
-squeezed table is unreadable.
+A terminal without room for all columns gets the important ones, and a line that names the others:
+a squeezed table is unreadable.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow"}
 
 
 class Syncs(NamedTuple):
-    """Counts of one member at an earlier look."""
+    """The counts of one member's syncs when it was asked before."""
 
     syncs: int
-    seconds: float
+    took_s: float
 
 
 def syncs_of(said: Mapping[str, Any]) -> Syncs:
-    """The counts of one member."""
     return Syncs(int(said["syncs"]), float(said["sync_seconds"]))
 
 
@@ -115,9 +114,9 @@ def _sync_time(said: Mapping[str, Any], earlier: Syncs | None) -> str:
     """Format the average time of the syncs since the last look; of all syncs if there were none."""
     average = sync_average_s(said)
     if earlier is not None and "syncs" in said:
-        syncs, seconds = syncs_of(said)
+        syncs, took_s = syncs_of(said)
         if syncs > earlier.syncs:
-            average = (seconds - earlier.seconds) / (syncs - earlier.syncs)
+            average = (took_s - earlier.took_s) / (syncs - earlier.syncs)
     return "" if average is None else f"{average * 1000:.2f} ms"
 
 

@@ -30,13 +30,12 @@ from dledger.errors import InvariantBroken, PeerFault
 
 # Batches in flight to one peer. A round trip with a sync takes about 1 ms and a batch holds the
 # entries of one driver turn, so a handful keeps the pipe full; the rest is room for a slow disk. A
-# batch of one large entry counts as many, or heartbeats would wait behind 64 MiB on the connection.
+# large entry counts as many batches, or heartbeats would wait behind 64 MiB on the connection.
 MAX_BATCHES_IN_FLIGHT = 16
 
 # The least time between two pushes that carry only a commit index. Appends carry it for free; an
 # idle peer learns it with at most this delay.
 COMMIT_NOTICE_INTERVAL_S = 0.01
-
 
 _NEVER = float("inf")
 _NOW = float("-inf")
@@ -58,13 +57,7 @@ class PhaseEvent(Enum):
     AGREES = "the peer holds the entry that the snapshot's log begins behind"
 
 
-_COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = (
-    Phase.COMPARE,
-    Phase.TRUNCATE,
-    Phase.APPEND,
-    Phase.COMMIT,
-    Phase.INSTALL_SNAPSHOT,
-)
+_COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = Phase
 
 PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
     (_COMPARE, PhaseEvent.MATCHED): _APPEND,
@@ -89,15 +82,13 @@ PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
 
 
 class BatchSizer(Protocol):
-    """Knows how many entries fit into one push. The store implements it: it knows their sizes."""
+    """Cuts the log into pushes. The node implements it over the store, which knows the sizes."""
 
     def batch_end(self, first: int, last: int) -> int:
-        """The last index of the batch that begins at `first` and ends at `last` at most."""
-        ...
+        """Return the last index of the batch that begins at `first` and ends at `last` at most."""
 
     def batch_weight(self, first: int) -> int:
-        """For how many batches of the usual size the one counts that was just cut at `first`."""
-        ...
+        """Return how many batches of the usual size the batch just cut at `first` counts as."""
 
 
 # A peer that installs a snapshot keeps the leader's log from being discarded. After this much
@@ -117,7 +108,6 @@ class EntryDispatcher:
         "_probed",
         "_progress_deadline",
         "_round_trip",
-        "_sender",
         "_sent_committed",
         "_snapshots",
         "_term",
@@ -126,6 +116,7 @@ class EntryDispatcher:
         "commit_notice_at",
         "lacks_snapshot",
         "last_answer_at",
+        "last_sender",
         "match_index",
         "next_index",
         "peer",
@@ -149,7 +140,7 @@ class EntryDispatcher:
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
         self.match_index = -1
-        self.promised_index = -1  # acknowledged while it was proven
+        self.promised_index = -1  # the match while the peer was proven
         self.answered = False  # whether the peer has answered a push yet
         self.proven = True  # as the peer reports about itself: see Admission
         self.regressed = False  # the peer seems to have lost entries that it acknowledged
@@ -158,8 +149,8 @@ class EntryDispatcher:
         self._term = term
         self._view = view
         self._batches = batches
-        # The last entry of each batch in flight, and when the batch left; minus infinity if some
-        # of its entries had been sent before; and for how many batches it counts.
+        # For each batch in flight: its last entry, when it left (minus infinity if some of its
+        # entries had been sent before), and how many batches it counts as.
         self._in_flight: deque[tuple[int, float, int]] = deque()
         self._in_flight_weight = 0
         self._most_sent = -1
@@ -171,7 +162,8 @@ class EntryDispatcher:
         # Whether the peer needs a snapshot and this leader has none to send.
         self.lacks_snapshot = False
         self._snapshots = snapshots
-        self._sender: SnapshotSender | None = None  # kept until the peer has caught up
+        # The running transfer, or the one whose snapshot the peer catches up from.
+        self.last_sender: SnapshotSender | None = None
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -196,14 +188,14 @@ class EntryDispatcher:
         return pushes
 
     def next_deadline(self, committed: int) -> float:
-        """When `pump` may have something to send without new input; minus infinity: now."""
+        """Return when `pump` may have something to send without new input; minus infinity: now."""
         if self.phase is _COMPARE or self.phase is _TRUNCATE:
             return self._probe_deadline
-        if self.phase is _INSTALL and self._sender is not None:
-            return self._sender.next_deadline()
+        if self.phase is _INSTALL and self.last_sender is not None:
+            return self.last_sender.next_deadline()
         if self.next_index > self._view.last_index:
             if self.phase is _APPEND:
-                return _NOW  # it agrees and lacks nothing; perhaps it is to learn of the commit
+                return _NOW  # the peer has the whole log; it may lack the commit index
         elif self.phase is _COMMIT or self._in_flight_weight < MAX_BATCHES_IN_FLIGHT:
             return _NOW
         deadline = _NEVER
@@ -267,7 +259,7 @@ class EntryDispatcher:
             self.commit_notice_at = now + COMMIT_NOTICE_INTERVAL_S
         if self.next_index > last:
             self._change(PhaseEvent.CAUGHT_UP)
-            self._sender = None
+            self.last_sender = None
         return pushes
 
     def _commit_notice(self, committed: int, now: float) -> list[PushRequest]:
@@ -343,7 +335,7 @@ class EntryDispatcher:
         self._probe_deadline = now
 
     def take_regression(self) -> bool:
-        """Whether the peer refused an entry that it had acknowledged; True once per refusal."""
+        """Return True once if the peer refused an entry that it had acknowledged."""
         regressed, self.regressed = self.regressed, False
         return regressed
 
@@ -395,19 +387,14 @@ class EntryDispatcher:
     @property
     def sender(self) -> SnapshotSender | None:
         """The transfer of a snapshot while one runs, for status reports."""
-        return self._sender if self.phase is Phase.INSTALL_SNAPSHOT else None
-
-    @property
-    def last_sender(self) -> SnapshotSender | None:
-        """The transfer that runs, or of the snapshot that the peer catches up from."""
-        return self._sender
+        return self.last_sender if self.phase is Phase.INSTALL_SNAPSHOT else None
 
     @property
     def needed(self) -> SnapshotOffer | None:
         """The snapshot that is being sent, or that the peer catches up from. This leader should
         keep it, and the log from where the snapshot's log begins.
         """
-        return self._sender.offer if self._sender is not None else None
+        return self.last_sender.offer if self.last_sender is not None else None
 
     def pump_snapshot(self, now: float) -> list[InstallSnapshot]:
         """Return the pieces that may be sent now of a snapshot that the peer needs."""
@@ -435,17 +422,17 @@ class EntryDispatcher:
         self._probe_deadline = now
 
     def _is_behind(self, refused: int) -> bool:
-        """Whether the peer refused to build on the beginning of this log."""
+        """Return whether the peer refused to build on the beginning of this log."""
         before = self._view.before_begin
         behind = before >= 0 and refused <= before and self.match_index < before
         self.lacks_snapshot = behind
         return behind
 
     def _present_sender(self, now: float) -> SnapshotSender | None:
-        """The running transfer if its snapshot still exists, else one of the newest snapshot; None
-        if there is no snapshot.
+        """Return the running transfer if its snapshot still exists, else one of the newest
+        snapshot; None if there is no snapshot.
         """
-        sender = self._sender
+        sender = self.last_sender
         if sender is None or not self._snapshots.holds(sender.offer) or sender.is_over(now):
             newest = self._snapshots.newest()
             if newest is None:
@@ -453,7 +440,7 @@ class EntryDispatcher:
             elif sender is None or newest != sender.offer:
                 piece_bytes = self._snapshots.piece_bytes
                 sender = SnapshotSender(newest, self._term, now, piece_bytes)
-        self._sender = sender
+        self.last_sender = sender
         self.lacks_snapshot = sender is None
         return sender
 
@@ -469,8 +456,8 @@ class EntryDispatcher:
 
 
 def needed_snapshots(dispatchers: Iterable[EntryDispatcher], now: float) -> list[SnapshotOffer]:
-    """The snapshots that peers are being sent or catch up from. Keep each of them, and the log from
-    where its log begins.
+    """Return the snapshots that peers are being sent or catch up from. Keep each of them, and the
+    log from where its log begins.
     """
     return [
         offer

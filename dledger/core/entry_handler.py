@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dledger.core.ledger_view import LedgerView
@@ -52,9 +53,9 @@ Write = Accepted | Truncation | NoopEntry | ConfigurationEntry | Restart
 
 
 class EntryHandler:
-    """What this member knows of its own log relative to the leader of the present term.
+    """Compares this member's log with that of the leader of the present term.
 
-    `verified` is the highest index known to agree with that leader. Nothing above it is ever
+    `verified` is the highest index known to agree with that leader. No entry above it is ever
     acknowledged or committed, however long the log is.
 
     `orphans`: the committed entries here that the group lost, if it did. This member then
@@ -167,7 +168,7 @@ class EntryHandler:
         if prev <= self._view.last_index and self._view.term_at(prev) == push.prev_term != NO_TERM:
             return True
         if prev <= self._state.committed:
-            # The refusal has the leader look further back, so that it finds the first such entry.
+            # The refusal makes the leader compare further back, down to the first such entry.
             self.orphaned_at(prev)
         return False
 
@@ -221,30 +222,22 @@ class EntryHandler:
         return None
 
     def _first_conflict(self, push: PushRequest) -> int | None:
-        """The first index of the push at which this log has another term."""
+        """Return the first index of the push at which this log has another term."""
         view = self._view
         last_here = min(push.last_index, view.last_index)
-        for number, run in enumerate(push.runs):
-            following = number + 1
-            run_end = push.last_index
-            if following < len(push.runs):
-                run_end = push.runs[following].first_index - 1
+        for term, first, run_end in _runs_of(push):
             # Discarded entries were committed, so they agree.
-            index = max(run.first_index, view.before_begin + 1)
+            index = max(first, view.before_begin + 1)
             while index <= min(run_end, last_here):
-                if view.term_at(index) != run.term:
+                if view.term_at(index) != term:
                     return index
                 index = view.run_end(index) + 1
         return None
 
     def _extend(self, push: PushRequest, first_new: int) -> None:
-        for number, run in enumerate(push.runs):
-            following = number + 1
-            run_end = push.last_index
-            if following < len(push.runs):
-                run_end = push.runs[following].first_index - 1
+        for term, first, run_end in _runs_of(push):
             if run_end >= first_new:
-                self._view.extend(run.term, run_end - max(run.first_index, first_new) + 1)
+                self._view.extend(term, run_end - max(first, first_new) + 1)
 
     def _truncate(self, push: PushRequest) -> None:
         """Drop entries only if they are proven to contradict the leader; never committed ones."""
@@ -257,9 +250,9 @@ class EntryHandler:
         if push.prev_index < self._state.committed:
             self.orphaned_at(contradicted)
             if not self._sums_compared:
-                # Cut nothing, and say yes: the sums of the entries that the leader sends next show
-                # whether the entries before are equal, too. Terms alone do not show that where a
-                # member voted twice in one.
+                # Cut nothing, and accept the push: the sums of the entries that the leader sends
+                # next show whether the entries before are equal, too. Terms alone do not show that
+                # if a member voted twice in one term.
                 return
             raise self._fault(
                 f"it would cut the log at {push.prev_index}, and {self._state.committed} is "
@@ -275,8 +268,8 @@ class EntryHandler:
         return PeerFault(self._state.leader or "a leader", problem)
 
     def _answer(self, phase: Phase, index: int, *, ok: bool = True) -> PushResponse:
-        # Every leader has the committed entries, unless the group lost some: before entries were
-        # appended, answer for no more than was compared.
+        # Every leader has the committed entries, unless the group lost some. So until entries were
+        # appended, the answer covers only the entries that were compared.
         verified = self.verified
         if phase is not Phase.APPEND:
             verified = min(verified, index)
@@ -303,3 +296,11 @@ class EntryHandler:
         return self._answer(push.phase, push.prev_index, ok=False)._replace(
             hint_index=hint, hint_term=self._view.term_at(hint), match=nothing, verified=nothing
         )
+
+
+def _runs_of(push: PushRequest) -> Iterator[tuple[int, int, int]]:
+    """Yield the term, the first and the last index of each run of equal terms in a push."""
+    for at, run in enumerate(push.runs, 1):
+        is_last = at == len(push.runs)
+        last = push.last_index if is_last else push.runs[at].first_index - 1
+        yield run.term, run.first_index, last

@@ -18,7 +18,7 @@ from dledger.core.membership.catch_up import (
 )
 from dledger.core.membership.change_errors import LearnerStalled
 from dledger.core.membership.configuration import Configuration
-from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.snapshot.snapshot_offer import SnapshotSource
 
 
 class Followers:
@@ -55,7 +55,7 @@ class Followers:
         view: LedgerView,
         batches: BatchSizer,
         timeout_s: float,
-        snapshots: SnapshotSource = NO_SNAPSHOTS,
+        snapshots: SnapshotSource,
     ) -> None:
         self._state = state
         self._view = view
@@ -64,7 +64,7 @@ class Followers:
         self._timeout_s = timeout_s
         self._announced = 0
         self._leave_by = 0.0
-        self._leaving: dict[str, float] = {}  # when each removed member is dropped
+        self._leaving: dict[str, float] = {}  # when to drop each removed member
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.voters: dict[str, EntryDispatcher] = {}
         self.catch_ups: dict[str, CatchUp] = {}
@@ -76,7 +76,7 @@ class Followers:
         membership = state.membership
         members = membership.members - {state.self_id}
         for peer in sorted(members):
-            # A member that comes back may have another disk: forget what it acknowledged.
+            # A member that comes back may have another disk: forget its acknowledgements.
             if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
                 self.dispatchers[peer] = EntryDispatcher(
                     peer, state.term, view, self._batches, now, self._snapshots
@@ -90,14 +90,14 @@ class Followers:
             peer: self.catch_ups.get(peer) or CatchUp(view.last_index, self._timeout_s, now)
             for peer in sorted(learners)
         }
-        self._look()
+        self._note_changing()
 
-    def _look(self) -> None:
+    def _note_changing(self) -> None:
         configuration, votes = self._state.membership.configuration, self._state.votes
         joins = bool(self.catch_ups) or configuration.is_joint
         self.changing = joins or bool(self._leaving) or not votes
 
-    def watch(self, learner: str, now: float) -> None:
+    def restart_catch_up(self, learner: str, now: float) -> None:
         """Restart the catch-up of a learner, unless it is catching up already."""
         catch_up = self.catch_ups.get(learner)
         if catch_up is not None and catch_up.verdict is not Verdict.CATCHING_UP:
@@ -110,10 +110,10 @@ class Followers:
         if self._leaving:
             for peer in [peer for peer, until in self._leaving.items() if now >= until]:
                 del self._leaving[peer], self.dispatchers[peer]
-            self._look()
+            self._note_changing()
 
     def stalled(self, learner: str, now: float) -> LearnerStalled:
-        """The error that says what a learner waits for."""
+        """Return the error that says what a learner waits for."""
         progress, last_index = progress_of(self.dispatchers[learner]), self._view.last_index
         waits_for = self.catch_ups[learner].waits_for(progress, last_index, now)
         return LearnerStalled(learner, last_index - progress.match_index, waits_for)
@@ -124,9 +124,9 @@ class Followers:
         self._leave_by = now + self._timeout_s
 
     def quorum_knows(self, confirmed: Mapping[str, int]) -> bool:
-        """Whether a quorum knows which configuration is in force: each of its members has the entry
-        and answered a heartbeat that announced its commit. `confirmed` is the last round that each
-        member answered.
+        """Return whether a quorum knows which configuration is in force: each of its members has
+        the entry and answered a heartbeat that announced its commit. `confirmed` is the last round
+        that each member answered.
         """
         membership = self._state.membership
         known = {
@@ -138,8 +138,8 @@ class Followers:
         return membership.quorum.reached(known, 0) >= self._announced
 
     def allow_step_down(self, confirmed: Mapping[str, int], now: float) -> bool:
-        """Whether a leader that no longer votes may step down: a quorum knows of the change, or the
-        leader has waited for an election timeout.
+        """Return whether a leader that no longer votes may step down: a quorum knows of the change,
+        or the leader has waited for an election timeout.
         """
         return now >= self._leave_by or self.quorum_knows(confirmed)
 
@@ -164,7 +164,6 @@ class Followers:
         check_heard(before, after, heard)
 
     def clear(self) -> None:
-        """Drop everything: this member stopped leading."""
         self.dispatchers.clear()
         self.voters = {}
         self.catch_ups = {}
@@ -174,7 +173,6 @@ class Followers:
 
 
 def progress_of(learner: EntryDispatcher) -> LearnerProgress:
-    """What this learner has acknowledged."""
     transfer, sender = None, learner.last_sender
     if sender is not None:
         index, size = sender.offer.index, sender.offer.size

@@ -58,7 +58,8 @@ class Following:
         self._freshness = freshness
         self._admission = admission
         self._recollections = recollections
-        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it must wait
+        # The answer to the last heartbeat, if it must wait until the configuration is durable.
+        self._confirmation: Outgoing | None = None
 
     def receive(self, sender: str, message: FromLeader, now: float) -> bool:
         """Handle one message of a leader; return False if there was nothing to do but to answer.
@@ -67,7 +68,7 @@ class Following:
         """
         state = self._state
         if message.term < state.term:
-            # A deposed leader, or one that this member's higher term keeps out: tell it the term.
+            # The sender was deposed, or this member's higher term keeps it out: tell it the term.
             self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
             return False
         if state.role is Role.LEADER:
@@ -86,7 +87,7 @@ class Following:
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):
             if message.acknowledged > state.durable:
-                # The disk lost what it had synced, or the folder is an older copy.
+                # The disk lost synced entries, or the folder is an older copy.
                 told = (sender, message.term, message.acknowledged)
                 self._admission.doubt(now, Forgotten(*told, state.term, state.durable))
         elif isinstance(message, Heartbeat):
@@ -109,7 +110,6 @@ class Following:
             self._outbox.promise(self._state.leader, answer)
 
     def answer_snapshots(self) -> None:
-        """Send the leader the answers about its snapshot."""
         if self._state.leader is not None:
             for answer in self._receiver.take_answers():
                 self._outbox.promise(self._state.leader, answer)

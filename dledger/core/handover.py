@@ -23,6 +23,11 @@ LAST_WAIT_TIMEOUTS = 512.0
 # A leadership of the preferred member that lasts so long resets the wait: a minute by default.
 STABLE_TIMEOUTS = 120.0
 
+# A preferred leader that lacks no more counts as caught up: the transfer waits for the rest.
+NEARLY_CAUGHT_UP_ENTRIES = 1_000
+
+Dispatchers = Mapping[str, EntryDispatcher]
+
 
 class PreferredLeader:
     """Decides when a leader hands over to the member that the operator prefers as leader.
@@ -43,7 +48,7 @@ class PreferredLeader:
         self._healthy_since: float | None = None
 
     def observe(self, leader: str | None, now: float) -> None:
-        """Note the present leader. None, an unknown leader, may still be the last known one."""
+        """Note the present leader. While it is None, the last known leader may still lead."""
         if leader == self.name:
             if self._led_since is None:
                 self._led_since = now
@@ -57,7 +62,7 @@ class PreferredLeader:
                 self._wait_longer()
 
     def due(self, healthy: bool, now: float) -> bool:
-        """Whether to hand over now. `healthy`: the preferred member answers and has caught up."""
+        """Return whether to hand over now. A healthy member answers and has caught up."""
         if not healthy:
             self._healthy_since = None
             return False
@@ -86,8 +91,8 @@ class LeaderTransfer:
         self.tell_at = float("-inf")
 
     def must_tell(self, match_index: int, now: float, repeat_s: float) -> bool:
-        """Whether to tell the target now to stand: it has all entries, and was not told within the
-        last `repeat_s` seconds. Telling it again covers a lost message.
+        """Return whether to tell the target now to stand: it has all entries, and was not told
+        within the last `repeat_s` seconds. Telling it again covers a lost message.
         """
         if match_index < self.last_index or now < self.tell_at:
             return False
@@ -104,13 +109,10 @@ class LeaderTransfer:
 
 
 def choose_target(
-    wanted: str | None,
-    dispatchers: Mapping[str, EntryDispatcher],
-    now: float,
-    timeout_s: float,
+    wanted: str | None, dispatchers: Dispatchers, now: float, timeout_s: float
 ) -> str:
-    """The voter to hand leadership to: `wanted`, or else the voter with the longest log among those
-    that answered within the last `timeout_s` seconds.
+    """Return the voter to hand leadership to: `wanted`, or else the voter with the longest log
+    among those that answered within the last `timeout_s` seconds.
 
     Raises TransferFailed if `wanted` is not another voter or is in doubt, or if no voter answers.
     """
@@ -126,12 +128,6 @@ def choose_target(
     return max(alive, key=lambda d: (d.match_index, d.last_answer_at, d.peer)).peer
 
 
-# A preferred leader that lacks no more counts as caught up: the transfer waits for the rest.
-NEARLY_CAUGHT_UP_ENTRIES = 1_000
-
-Dispatchers = Mapping[str, EntryDispatcher]
-
-
 class DiskWatch:
     """Measures for how long entries have waited to become durable without any progress."""
 
@@ -143,7 +139,6 @@ class DiskWatch:
         self._since: float | None = None
 
     def observe(self, last_index: int, durable: int, now: float) -> None:
-        """Note the ends of the log and of its durable part at `now`."""
         if durable >= last_index:
             self._since = None
         elif self._since is None or durable != self._durable:
@@ -151,7 +146,6 @@ class DiskWatch:
         self._durable = durable
 
     def stalled(self, now: float) -> bool:
-        """Whether entries wait and none has become durable for `limit_s`."""
         return self._since is not None and now - self._since >= self._limit_s
 
 
@@ -170,7 +164,6 @@ class Handover:
         self.transfer: LeaderTransfer | None = None
 
     def prefer(self, name: str | None) -> None:
-        """Prefer that member as leader from now on; None: no preference."""
         if name != self._preferred.name:
             self._preferred = PreferredLeader(name, self._config.election_timeout_s)
 
@@ -181,7 +174,7 @@ class Handover:
             self._preferred.observe(self._state.leader, now)
 
     def disk_stalled(self, now: float) -> bool:
-        """Whether entries wait and none has become durable here for an election timeout."""
+        """Return whether entries wait and none has become durable here for an election timeout."""
         return self._disk.stalled(now)
 
     def begin(
@@ -207,7 +200,6 @@ class Handover:
         return self.transfer
 
     def give_up(self, reason: str) -> None:
-        """End the running transfer, if there is one."""
         if self.transfer is not None:
             self.transfer.end = reason
             self.transfer = None
@@ -234,8 +226,8 @@ class Handover:
         if self._preferred.due(healthy, now):
             self.begin(preferred.peer, dispatchers, now)
 
-    def tell(self, dispatchers: Dispatchers, now: float) -> str | None:
-        """Return the member to tell now to stand, if there is one."""
+    def due_target(self, dispatchers: Dispatchers, now: float) -> str | None:
+        """Return the target of the transfer if it must be told now to stand."""
         transfer = self.transfer
         if transfer is None or transfer.target not in dispatchers:
             return None
@@ -244,7 +236,7 @@ class Handover:
         return transfer.target if transfer.must_tell(match_index, now, repeat_s) else None
 
     def successor(self, dispatchers: Dispatchers, now: float) -> str | None:
-        """The other voter with the longest log, if any answers."""
+        """Return the other voter with the longest log, if any voter answers."""
         try:
             return choose_target(None, dispatchers, now, self._config.election_timeout_s)
         except TransferFailed:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dledger.core.entry_handler import EntryHandler
+from dledger.core.leadership import Leadership
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership.quorum import VoteOutcome
 from dledger.core.messages import VoteRequest, VoteResponse
@@ -36,8 +37,8 @@ class EarlyTurns(NamedTuple):
     """When one member asks for votes early after its leader's process has ended. In seconds.
 
     All members learn of the end within milliseconds, so two members might stand at once, and a
-    split vote costs an election timeout. Therefore they take turns, in the order of their names
-    beginning after the lost leader's, which all of them know.
+    split vote costs an election timeout. Therefore they take turns in the order of their names,
+    beginning after the lost leader's name. All of them know this order.
     """
 
     first_s: float  # from the moment when the member learnt of the end
@@ -47,7 +48,7 @@ class EarlyTurns(NamedTuple):
     def of(
         cls, member: str, leader: str, voters: Collection[str], timeout_s: float, spread: int = 0
     ) -> EarlyTurns:
-        """The turns of `member`, one of the `voters`, after the loss of `leader`.
+        """Return the turns of `member`, one of the `voters`, after the loss of `leader`.
 
         Groups with different `spread` begin with different members. So when a process that led many
         groups ends, one process does not become the leader of all of them.
@@ -58,18 +59,6 @@ class EarlyTurns(NamedTuple):
         place = (others.index(member) - spread) % len(others)
         turn_s = TURN * timeout_s
         return cls(FIRST_TURN * timeout_s + place * turn_s, len(order) * turn_s)
-
-
-class Office(Protocol):
-    """The work of an elected member: see Leadership."""
-
-    def begin(self, now: float) -> None:
-        """Begin to lead: this member was elected."""
-        ...
-
-    def end(self) -> None:
-        """Stop leading."""
-        ...
 
 
 class LeaderElector:
@@ -83,7 +72,7 @@ class LeaderElector:
     to stand is exempt, because that leader has given up its lease.
 
     Attributes:
-        office: the work of an elected member.
+        leadership: begins when this member is elected. Set after both were made.
         deadline: when this member stands, unless it hears a leader before.
         early_until: until then it repeatedly asks for pre-votes, because the process of its leader
             has ended, or its group has just begun; minus infinity at other times.
@@ -108,11 +97,11 @@ class LeaderElector:
         "deadline",
         "early_until",
         "last_leader_contact",
-        "office",
+        "leadership",
         "timeout_s",
     )
 
-    office: Office
+    leadership: Leadership
 
     def __init__(self, shared: SharedParts, handler: EntryHandler, now: float) -> None:
         config = shared.config
@@ -146,7 +135,8 @@ class LeaderElector:
         return self._state.membership.voting_members == {self._state.self_id}
 
     def stand_alone(self, now: float) -> None:
-        """Stand as soon as the only voter may: at once, unless the group had other voters before.
+        """Set the timer of a member that is the only voter: it stands at once, unless the group had
+        other voters before.
 
         One of those may be a removed leader that waits until the group knows of its removal. It may
         still serve reads by this member's promise, even by a promise given before a restart.
@@ -164,13 +154,13 @@ class LeaderElector:
         self._waits = False
 
     def heard_leader(self, now: float) -> None:
-        """Note a message of the leader of this term."""
         self.last_leader_contact = now
         self._gave_way = self._starts = False
         self.postpone(now)
 
     def gives_way(self, now: float) -> bool:
-        """Whether this member, whose timer fired, waits again so that another member stands.
+        """Return whether this member, whose timer fired, waits again so that another member stands
+        first.
 
         It does if it has much to apply, because a leader serves only once it has applied
         everything. It waits only once per lost leader, as perhaps no other member can stand.
@@ -187,7 +177,7 @@ class LeaderElector:
         return True
 
     def follows_a_leader(self, now: float) -> bool:
-        """Whether this member leads, or knows a working leader."""
+        """Return whether this member leads, or knows a working leader."""
         if self._state.role is Role.LEADER:
             return True
         if self._state.leader is None and not self._promises:
@@ -215,7 +205,6 @@ class LeaderElector:
     # --- role and term ------------------------------------------------------------------------
 
     def follow_term(self, term: int, now: float) -> None:
-        """Enter a higher term that another member is in."""
         self.change_role(RoleEvent.HIGHER_TERM, now)
         self._enter_term(term, voted_for=None)
 
@@ -224,7 +213,7 @@ class LeaderElector:
         was_leader = self._state.role is Role.LEADER
         self._state.change(event)
         if was_leader and self._state.role is not Role.LEADER:
-            self.office.end()
+            self.leadership.end()
             self.postpone(now)
 
     def _enter_term(self, term: int, voted_for: str | None) -> None:
@@ -274,9 +263,9 @@ class LeaderElector:
         """Note that a connection to `peer` opened. The first time since its start that a member
         reaches a quorum, and has heard no leader, it takes turns at once, for an election timeout.
 
-        So members that were all ended have a leader as soon as a quorum of them runs. It only
-        begins a pre-vote: members that hear a leader refuse. With lease reads it waits, because a
-        leader may rely on a promise from before the start.
+        So a group whose members all ended has a leader as soon as a quorum of them runs. This only
+        begins a pre-vote: members that hear a leader refuse. With lease reads the member waits,
+        because a leader may rely on a promise from before the start.
         """
         if not self._starts:
             return
@@ -292,24 +281,14 @@ class LeaderElector:
             self._take_turns(now)
 
     def unreachable(self, peer: str) -> None:
-        """Note that the connection to `peer` broke."""
         self._reached.discard(peer)
 
     def _take_turns(self, now: float) -> None:
-        """Take turns from now on, where no lost leader says who begins."""
+        """Take turns from now on. No leader was lost, so the turns begin with the first name."""
         state = self._state
         voters = state.membership.voting_members
         self._turns = EarlyTurns.of(state.self_id, "", voters, self.timeout_s, self._spread)
         self.deadline = min(self.deadline, now + self._turns.first_s)
-
-    def asked(self, now: float) -> None:
-        """Set the timer, because this member asks for pre-votes now. It asks again at its next turn
-        during an early election, else after a whole timeout.
-        """
-        if now < self.early_until:
-            self._await_next_turn(now)
-        else:
-            self.postpone(now)
 
     def _await_next_turn(self, now: float) -> None:
         self.deadline = min(now + self._turns.round_s, self.early_until)
@@ -320,7 +299,10 @@ class LeaderElector:
         """Ask for pre-votes, because the election timer fired."""
         self.change_role(RoleEvent.ELECTION_TIMEOUT, now)
         self._state.leader = None
-        self.asked(now)
+        if now < self.early_until:
+            self._await_next_turn(now)
+        else:
+            self.postpone(now)
         self.start_round()
         self._ask_for_votes(pre=True)
         self.count(self._state.self_id, granted=True)
@@ -357,7 +339,7 @@ class LeaderElector:
         elif self._state.role is Role.CANDIDATE and self.won:
             self._state.change(RoleEvent.VOTES_WON)
             self._state.leader = self._state.self_id
-            self.office.begin(now)
+            self.leadership.begin(now)
 
     def start_round(self, *, handed_over: bool = False) -> None:
         """Begin a new round of questions, and forget the answers to the last one."""
@@ -371,7 +353,7 @@ class LeaderElector:
         self._asks = False
 
     def request(self, *, pre: bool) -> VoteRequest:
-        """The request to send to the other voters."""
+        """Return the request to send to the other voters."""
         term = self._state.term + 1 if pre else self._state.term
         handed_over = self._handed_over and not pre
         return VoteRequest(term, self._view.last_index, self._view.last_term, pre, handed_over)
@@ -389,7 +371,6 @@ class LeaderElector:
     # --- voting -------------------------------------------------------------------------------
 
     def receive_request(self, sender: str, request: VoteRequest, now: float) -> None:
-        """Answer a candidate's request for a vote or a pre-vote."""
         if request.pre:
             self._outbox.send(sender, self.pre_vote(sender, request, now))
             return
@@ -399,7 +380,6 @@ class LeaderElector:
         self._outbox.promise(sender, self.vote(sender, request, now))
 
     def receive_response(self, sender: str, response: VoteResponse, now: float) -> None:
-        """Count a voter's answer."""
         self._learn_committed(response)
         if response.pre:
             wanted = self._state.role is Role.PRE_CANDIDATE and (
@@ -421,10 +401,10 @@ class LeaderElector:
         before = self._state.membership.index
         self._handler.learn_committed(response.committed)
         if self._state.membership.index != before:
-            self.end_round()  # other voters decide now: the next round asks them
+            self.end_round()  # the voters have changed: the next round asks the new ones
 
     def log_is_current(self, request: VoteRequest) -> bool:
-        """Whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
+        """Return whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
         if not self._state.proven and self._state.sole_other is not None:
             return True  # the only other voter has every committed entry, so its log is complete
         ours = (self._view.last_term, self._view.last_index)
@@ -464,7 +444,7 @@ class LeaderElector:
         return VoteResponse(request.term, granted, pre=True)
 
     def _goes_first(self, candidate: str, request: VoteRequest) -> bool:
-        """Whether the candidate, whose log is at least as complete as ours, stands before us."""
+        """Return whether a candidate with a log as complete as ours stands before us."""
         ours = (self._view.last_term, self._view.last_index)
         return (request.last_term, request.last_index) > ours or candidate < self._state.self_id
 
@@ -493,7 +473,7 @@ class LeaderElector:
 
 
 def is_granted_pre_vote(message: object) -> bool:
-    """Whether the message is a granted pre-vote. It carries the requested term, which no member
-    has entered yet.
+    """Return whether the message is a granted pre-vote. It carries the requested term, which no
+    member has entered yet.
     """
     return isinstance(message, VoteResponse) and message.pre and message.granted

@@ -89,7 +89,7 @@ class Leadership:
         self.heartbeat_at = now
         # The configuration that this leader has switched to.
         self._configuration = shared.state.membership.index
-        self._announces = False  # whether a quorum does not know that one yet
+        self._announces = False  # whether a quorum does not know that configuration yet
         self._heard_at = now  # when a quorum was last heard, as of the last check
 
     # --- beginning and end --------------------------------------------------------------------
@@ -108,7 +108,6 @@ class Leadership:
         self.broadcast_heartbeat(now)
 
     def end(self) -> None:
-        """Stop leading: give up open reads, transfers and the state of the followers."""
         self._reads.stop_leading()
         self._admission.stop_leading()
         self._handover.give_up("the leader stepped down")
@@ -180,7 +179,7 @@ class Leadership:
         if committed is None or not self._state.commit(committed):
             return
         self._reads.committed()
-        self._handler.orphans = None  # what this leader holds, the group holds
+        self._handler.orphans = None  # the group has all entries of this leader
         if self._state.membership.index != self._configuration:
             self._configuration_changed(acks, now)
 
@@ -224,13 +223,11 @@ class Leadership:
         return RoleEvent.REMOVED
 
     def append_noop(self) -> int:
-        """Append an empty entry; return its index."""
         index = self._view.extend(self._state.term, 1)
         self._handler.writes.append(NoopEntry(index, self._state.term))
         return index
 
     def append_change(self, entry: NumberedConfiguration) -> int:
-        """Append a change of the group; return its index."""
         index = self._view.extend(self._state.term, 1)
         self._state.membership.appended(index, entry)
         body = encode_configuration(*entry)
@@ -243,14 +240,14 @@ class Leadership:
         """Do what is due at `now`; return why this leader must step down, if it must."""
         voters = self._followers.voters
         silence_s = self._silence_s
-        # The times of answers only grow, so look only with the heartbeats and at the deadline.
+        # The times of answers only grow, so check only with the heartbeats and at the deadline.
         # Compute the same sums as `next_deadline`: a difference may be rounded the other way.
         if now >= self.heartbeat_at or now >= self._heard_at + silence_s:
             self._look_for_quorum(now)
             if now >= self._heard_at + silence_s:
                 return RoleEvent.QUORUM_LOST
         if self._handover.disk_stalled(now) and voters:
-            # Nothing becomes durable here any more: tell the best of the other voters to stand.
+            # This disk makes nothing durable any more: tell the best of the other voters to stand.
             self._tell_successor(now)
             return RoleEvent.DISK_STALLED
         if self._announces:
@@ -277,7 +274,7 @@ class Leadership:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a change or a transfer runs, for which any message may matter.
+        """Whether a change or a transfer runs, so that any message may matter.
 
         A change runs until a quorum knows it: callers of `Node.change` wait for that, and look only
         when a turn has ended.
@@ -315,7 +312,7 @@ class Leadership:
             if dispatcher.phase is Phase.INSTALL_SNAPSHOT:
                 for piece in dispatcher.pump_snapshot(now):
                     self._outbox.send(peer, piece)
-        if (successor := self._handover.tell(self._followers.voters, now)) is not None:
+        if (successor := self._handover.due_target(self._followers.voters, now)) is not None:
             self._tell_to_stand(successor)
 
     def _tell_successor(self, now: float) -> None:

@@ -45,11 +45,10 @@ class LedgerView:
 
     @property
     def last_term(self) -> int:
-        """Term of the last entry."""
         return self._terms[-1] if self._terms else self.before_begin_term
 
     def term_at(self, index: int) -> int:
-        """The term of the entry at `index`; NO_TERM outside the log."""
+        """Return the term of the entry at `index`; NO_TERM outside the log."""
         if index == self.last_index:
             return self.last_term
         if index == self.before_begin:
@@ -59,19 +58,19 @@ class LedgerView:
         return self._terms[bisect_right(self._firsts, index) - 1]
 
     def run_end(self, index: int) -> int:
-        """The last index of the run of equal terms that contains `index`."""
+        """Return the last index of the run of equal terms that contains `index`."""
         at = bisect_right(self._firsts, index)
         return self._firsts[at] - 1 if at < len(self._firsts) else self.last_index
 
     def last_index_with_term_at_most(self, term: int, limit: int) -> int:
-        """The highest index not above `limit` whose term is not above `term`."""
+        """Return the highest index not above `limit` whose term is not above `term`."""
         at = bisect_right(self._terms, term)
         if at < len(self._firsts):
             limit = min(limit, self._firsts[at] - 1)
         return max(min(limit, self.last_index), self.before_begin)
 
     def runs(self, first: int, last: int) -> tuple[TermRun, ...]:
-        """The runs that cover first..last; the first one begins at `first`."""
+        """Return the runs that cover first..last; the first one begins at `first`."""
         if first > last:
             return ()
         if self._firsts and self._firsts[-1] <= first:

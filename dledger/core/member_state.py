@@ -93,9 +93,9 @@ class MemberState:
         self.applied = -1
         self.decided: list[ChangeOutcome] = []
         membership.committed_to(self.committed)
-        self.proven = True  # else it neither votes nor counts: see Admission
-        self.recalls = False  # whether it has started, and takes part in no election yet: Recalling
-        self.sole_other: str | None = None  # the one member that it votes for even in doubt
+        self.proven = True  # a member in doubt neither votes nor counts: see Admission
+        self.recalls = False  # while True it takes no part in elections: see Recalling
+        self.sole_other: str | None = None  # the only member that it votes for while in doubt
 
     @property
     def hard_state(self) -> HardState:
@@ -109,7 +109,6 @@ class MemberState:
 
     @property
     def other_voters(self) -> list[str]:
-        """The members that a candidate asks for votes."""
         return sorted(self.membership.voting_members - {self.self_id})
 
     def change(self, event: RoleEvent) -> None:

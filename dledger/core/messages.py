@@ -75,7 +75,7 @@ class PushRequest(NamedTuple):
     next_term: int = NO_TERM
     runs: tuple[TermRun, ...] = ()
     payload: bytes = b""
-    facts: object = None  # what the receiving node found in the payload; never sent
+    facts: object = None  # the receiving node's facts about the payload; never sent
     changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
     # The receiving node found another entry of the same term at this index; never sent.
     contradicts: int = BEFORE_FIRST_INDEX
@@ -170,7 +170,6 @@ class InstallSnapshotResponse(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """The identity of the offered snapshot."""
         return self.index, self.snapshot_term, self.chain
 
 
@@ -219,8 +218,8 @@ class Recall(NamedTuple):
 
 
 class Recollection(NamedTuple):
-    """The answer: the asker was in the term `promised`, `voted` in it for the one that answers, and
-    acknowledged committed entries up to `held`; -1 for what is not known.
+    """The answer: the asker was in the term `promised`, `voted` in it for the answering member, and
+    acknowledged committed entries up to `held`; -1 where nothing is known.
     """
 
     term: int
@@ -230,7 +229,7 @@ class Recollection(NamedTuple):
     held: int
 
 
-# Messages that are handled whatever their term is, and whose term alone is not followed.
+# Messages that are handled in any term, and whose term alone is not followed.
 OfAnyTerm = VoteRequest | Inquiry | Recall | Recollection
 # Messages that only a leader sends, that only a leader handles, and that count only from members.
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
@@ -244,21 +243,4 @@ Answer = (
     | Recollection
 )
 
-Message = (
-    VoteRequest
-    | VoteResponse
-    | PushRequest
-    | PushResponse
-    | Heartbeat
-    | HeartbeatResponse
-    | TimeoutNow
-    | ReadRequest
-    | ReadResponse
-    | InstallSnapshot
-    | InstallSnapshotResponse
-    | Inquiry
-    | InquiryAnswer
-    | Reminder
-    | Recall
-    | Recollection
-)
+Message = OfAnyTerm | FromLeader | ToLeader | VoteResponse | ReadResponse | InquiryAnswer

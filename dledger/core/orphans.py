@@ -20,7 +20,7 @@ class Orphans(NamedTuple):
 
 
 def orphans_text(member: str, orphans: Orphans) -> str:
-    """What to say of a member that holds committed entries which its group lost."""
+    """Return the message about a member that holds committed entries which its group lost."""
     return (
         f"{member} holds the committed entries {orphans}, which the group lost: nothing of them is "
         "overwritten; see docs/failures.md, 'A group that lost committed entries'"

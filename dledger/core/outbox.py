@@ -19,7 +19,7 @@ MAX_WAITING_MESSAGES = 1024
 
 
 class Writes(NamedTuple):
-    """What the store must do, in order. `hard_state` is set if the record must be rewritten."""
+    """The writes for the store, in order. `hard_state` is set if the record must be rewritten."""
 
     writes: Sequence[Write]
     hard_state: HardState | None
@@ -61,13 +61,10 @@ class Outbox:
         self._leaving.append(Outgoing(peer, message))
 
     def broadcast(self, peers: Iterable[str], message: Message) -> None:
-        """Send the same message to all `peers` now."""
         self._leaving += [Outgoing(peer, message) for peer in peers]
 
     def promise(self, peer: str, message: Message) -> None:
-        """Send a message that rests on the term or the vote: now if both are durable, else after
-        the sync.
-        """
+        """Send a message that rests on the term or the vote, once both are durable."""
         if self._record.is_durable:
             self._leaving.append(Outgoing(peer, message))
             return
@@ -90,10 +87,8 @@ class Outbox:
 
     @property
     def has_ready(self) -> bool:
-        """Whether a message may leave now."""
         return bool(self._leaving)
 
     def take(self) -> list[Outgoing]:
-        """Return the messages that leave now, each once."""
         leaving, self._leaving = self._leaving, []
         return leaving

@@ -1,13 +1,13 @@
 """The clock by which a member waits for others: it stands still while the member itself was late.
 
 A paused virtual machine, a stopped process or a busy host keeps a member from hearing. When it goes
-on, the silence of that time says nothing about the others: what they sent lies in its sockets, or
+on, the silence of that time says nothing about the others: their messages lie in its sockets, or
 they were stopped as well. So every wait for another member goes by this clock: elections, the
 leader's check that a quorum answers, transfers, reads, retries. A member that is on time looks
 again within a short interval, so this clock counts little more than that between two looks, however
 much later the second one came.
 
-What others may rely on goes by true time instead: the leader's lease, the age of a state that is
+Values that others rely on go by true time instead: the leader's lease, the age of a state that is
 read, and the moments at which all leaders of a process send their heartbeats. `true` gives it. A
 voter's promise to a leader may go by this clock, because that only makes it last longer.
 """
@@ -70,11 +70,11 @@ class Patience:
         self.next_look_at = now + self._interval_s
 
     def at(self, now: float) -> float:
-        """The time by this clock when the member's own shows `now`."""
+        """Return the time by this clock when the member's own clock shows `now`."""
         return now - self.lost_s
 
     def due(self, deadline: float) -> float:
-        """When a deadline of this clock is reached, by the member's own, unless it comes late."""
+        """Return when, by the member's own clock, a deadline of this clock is reached."""
         if not self.lost_s:
             return deadline
         due = deadline + self.lost_s
@@ -83,7 +83,7 @@ class Patience:
         return due
 
     def true(self, at: float) -> float:
-        """What the member's own clock showed at a past or present time of this clock."""
+        """Return what the member's own clock showed at a past or present time of this clock."""
         lost_s = self.lost_s
         for began_at, lost_before_s in reversed(self._delays):
             if at > began_at:

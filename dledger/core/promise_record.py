@@ -40,7 +40,6 @@ class PromiseRecord:
 
     @property
     def is_due(self) -> bool:
-        """Whether the record must be rewritten."""
         state = self._state
         promised = (state.term, state.voted_for)
         return promised != self._taken or (

@@ -40,7 +40,7 @@ class QuorumAckChecker:
         self._acked.pop(member, None)
 
     def committed(self, view: LedgerView) -> int | None:
-        """The highest index that this tally commits; None if it commits nothing."""
+        """Return the highest index that this tally commits; None if it commits nothing."""
         index = self._quorum.committed_index(self._acked)
         if index < 0 or view.term_at(index) != self._term:
             return None

@@ -83,15 +83,16 @@ class Replica:
 
     It passes each input to the part that handles it: elections, following, leadership, reads or
     admission. The parts share the member's state and send through one outbox. The time that is
-    passed in is that of the member's own clock; the parts get the time by `patience`, which stands
-    still while the member is late, and leases alone ask it for the true one.
+    passed in is that of the member's own clock. The parts get the time by `patience`, which stands
+    still while the member is late; only leases ask it for the true time.
 
     `membership` holds the configurations found in the log and in a snapshot. Without it, the
-    configuration that the group began with is in force. `orphans`: as in EntryHandler.
+    configuration that the group began with is in force. `orphans` are the committed entries here
+    that the group lost.
 
     Attributes:
-        growth_is_noted: whether it is noted outside of the folder that the group has grown beyond
-            its first voters. Set by what writes the note, before a change that needs it.
+        growth_is_noted: whether a note outside of the folder says that the group has grown beyond
+            its first voters. The writer of the note sets it, before a change that needs the note.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Replica:
             self.recollections,
             now,
         )
-        self.elector.office = self.leadership
+        self.elector.leadership = self.leadership
         self.following = Following(
             shared,
             self.elector,
@@ -150,7 +151,7 @@ class Replica:
             self.recollections,
         )
         self.dispatchers = self.followers.dispatchers
-        self._shown = self._shows  # as of the last turn
+        self._last_shown = self._shown  # as of the last turn
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -229,8 +230,9 @@ class Replica:
             self.leadership.prove(sender, now)
 
     def _receive_recall(self, sender: str, recall: Recall) -> None:
-        """Tell a member that has started what this one remembers of its promises. A leader counts
-        only what it acknowledges from now on: its folder may not hold all that it acknowledged.
+        """Tell a member that has started what this one remembers of its promises. A leader stops
+        counting earlier acknowledgements of that member, because its folder may have lost the
+        entries.
         """
         self.leadership.forget_acknowledged(sender)
         promised, voted, held = self.recollections.asked(sender, recall.number)
@@ -288,7 +290,7 @@ class Replica:
     ) -> int:
         """Append a change of the group; return its index. `take_messages` reports the outcome.
 
-        `expected`: as in Membership. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
+        For `expected` see Membership. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
         """
         self.check_proposable()
         membership = self.state.membership
@@ -330,43 +332,34 @@ class Replica:
             self.leadership.acknowledge(self.state.self_id, self.state.durable, now)
 
     def applied_to(self, index: int) -> None:
-        """Record that the state machine has applied every entry up to `index`."""
         self.state.apply(index)
 
     def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
-        """Begin to hand leadership over: see Handover. Raises NotLeader or TransferFailed."""
+        """Begin to hand leadership to a voter. Raises NotLeader or TransferFailed."""
         return self.handover.begin(target, self.followers.voters, self.patience.at(now))
 
     def forget_leader(self) -> None:
-        """Treat the leader as lost: see LeaderElector. Raises LeaderKept."""
+        """Treat the leader as lost. Raises LeaderKept with lease reads."""
         self.elector.forget_leader()
 
     def leader_gone(self, leader: str, term: int, now: float) -> bool:
-        """Report that the process that led `term` seems to have ended; return whether this member
-        believes it: see LeaderElector.
-        """
         return self.elector.leader_gone(leader, term, self.patience.at(now))
 
-    def watch(self, learner: str, now: float) -> None:
-        """Restart the catch-up of a learner: see Followers."""
-        self.followers.watch(learner, self.patience.at(now))
+    def restart_catch_up(self, learner: str, now: float) -> None:
+        self.followers.restart_catch_up(learner, self.patience.at(now))
 
     def stalled(self, learner: str, now: float) -> LearnerStalled:
-        """The error that says what a learner waits for: see Followers."""
         return self.followers.stalled(learner, self.patience.at(now))
 
     def hold(self, now: float) -> Hold | None:
-        """Why this member does not begin its group: see Admission."""
         return self.admission.hold(self.patience.at(now))
 
     def unreachable(self, peer: str, now: float) -> None:
-        """Record that the connection to `peer` broke: messages on their way may be lost."""
         self.elector.unreachable(peer)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.lost(self.patience.at(now))
 
     def reachable(self, peer: str, now: float) -> None:
-        """Record that a connection to `peer` is open again."""
         now = self.patience.at(now)
         self.admission.reachable(now)
         self.elector.reachable(peer, now)
@@ -379,10 +372,11 @@ class Replica:
     # --- outputs ------------------------------------------------------------------------------
 
     def has_ready(self, now: float) -> bool:
-        """Whether the rest of a turn (`tick`, `take_writes`, `take_messages`) has anything to do.
+        """Return whether the rest of a turn (`tick`, `take_writes`, `take_messages`) has anything
+        to do.
 
-        As etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do. Without this
-        fast path, turns for them would be most of the work of an idle process.
+        The same as etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do.
+        Without this fast path, turns for them would be most of the work of an idle process.
         """
         return self.outbox.has_ready or self.has_work or now >= self.next_deadline()
 
@@ -390,7 +384,7 @@ class Replica:
     def has_work(self) -> bool:
         """Whether a turn before the next deadline has more to do than to send what is in `outbox`.
 
-        A heartbeat and its answer are all that most turns of an idle process send.
+        Most turns of an idle process only send a heartbeat or its answer.
         """
         return (
             self.receiver.has_answers
@@ -401,23 +395,23 @@ class Replica:
             or not self.state.proven
             or self.state.recalls
             or self.leadership.unsettled
-            or self._shown != self._shows
+            or self._last_shown != self._shown
         )
 
     @property
-    def _shows(self) -> tuple[Role, int, str | None, Orphans | None]:
-        """What others look at after each turn."""
+    def _shown(self) -> tuple[Role, int, str | None, Orphans | None]:
+        """The state that callers look at after each turn."""
         state = self.state
         return state.role, state.term, state.leader, self.handler.orphans
 
     def take_writes(self) -> Writes:
-        """Return what the store must do now, before anything is proposed or sent."""
+        """Return the writes for the store to make now, before anything is proposed or sent."""
         writes = self.handler.writes
         self.handler.writes = []
         return Writes(writes, self.record.take())
 
     def take_messages(self, now: float) -> Messages:
-        """Return what leaves now. On a leader this also fills every peer's window."""
+        """Return the messages that leave now. On a leader this also fills every peer's window."""
         state, reads = self.state, self.member_reads
         now -= self.patience.lost_s
         if reads.busy:
@@ -426,7 +420,7 @@ class Replica:
         self.following.answer_snapshots()
         self.leadership.pump(now)
         self._inquire(now)
-        self._shown = self._shows
+        self._last_shown = self._shown
         outgoing = self.outbox.take()
         outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
         if not state.decided:
@@ -442,7 +436,7 @@ class Replica:
             self.outbox.broadcast(*recall)
 
     def next_deadline(self) -> float:
-        """When `tick` must be called at the latest."""
+        """Return when `tick` must be called at the latest."""
         leads = self.state.role is Role.LEADER
         deadline = self.leadership.next_deadline if leads else self.elector.deadline
         if self.member_reads.busy:
@@ -455,7 +449,6 @@ class Replica:
 
     @property
     def appliable(self) -> int:
-        """The highest index that may be applied here."""
         return min(self.state.committed, self.state.durable)
 
     # --- looking ------------------------------------------------------------------------------
@@ -477,17 +470,16 @@ class Replica:
 
     @property
     def fresh_as_of(self) -> float:
-        """The time as of which the applied state is current: see Freshness."""
+        """The true time as of which the applied state includes everything committed."""
         return self.freshness.as_of(self.state.applied)
 
     @property
     def commits_in_own_term(self) -> bool:
-        """Whether this leader has committed an entry of its own term."""
         return self.member_reads.commits_in_own_term
 
     def needs_note(self, configuration: Configuration) -> bool:
-        """Whether the group may go over to this configuration only once it is noted that it has
-        grown: see `dledger.core.admission.beginning`.
+        """Return whether this member must note outside of its folder that the group has grown
+        before this configuration comes into force: see `dledger.core.admission.beginning`.
         """
         return needs_note(self.config.self_id, self.config.began_with, configuration.members)
 
@@ -496,13 +488,3 @@ class Replica:
         """Whether the group has, or had, members besides its first voters."""
         members = self.state.membership.members
         return self.admission.told is Told.GROWN or has_grown(self.config.began_with, members)
-
-    @property
-    def change_is_durable(self) -> bool:
-        """Whether this member will know after a crash which configuration is in force."""
-        return self.record.change_is_durable
-
-    @property
-    def change_is_known(self) -> bool:
-        """Whether a quorum knows which configuration is in force: see Leadership."""
-        return self.leadership.change_is_known

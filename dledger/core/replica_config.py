@@ -16,12 +16,13 @@ LEAST_HEARTBEAT_GAP = 0.1
 READ_WAIT_TIMEOUTS = 4.0
 
 # A leader gives up after a silence of so many election timeouts and one heartbeat interval: no
-# sooner than the last of its followers stands. If all followers pause for less, nobody else leads,
-# and giving up would only cost an election.
+# sooner than the last of its followers stands. If all followers pause for less, no other member
+# leads, and giving up would only cost an election.
 QUORUM_SILENCE_TIMEOUTS = 2.0
 
-# A member looks at least so often whether it is on time, in election timeouts: what is lost by one
-# delay, and the heartbeat interval before it, leave time to hear a leader that was stopped as well.
+# The longest interval at which a member checks whether it is on time, in election timeouts. After
+# one delay and the heartbeat interval before it, enough time is left to hear a leader that was
+# stopped as well.
 LOOK_INTERVAL = 0.2
 
 
@@ -35,13 +36,13 @@ class ReplicaConfig(NamedTuple):
     multiples of the interval, by their common clock. `max_clock_drift` is the share by which any
     member's clock may run faster or slower than true time. With None no leader serves reads by
     lease, and no voter promises to refuse candidates. `early_spread` is the same on all members of
-    a group, and differs between groups: see EarlyTurns. `recall_timeouts`: how long a member that
-    starts waits for what the others remember of it (Recalling), in election timeouts; 0: it does
-    not ask.
+    a group, and differs between groups: see EarlyTurns. `recall_timeouts` is how long a member that
+    starts waits for what the others remember of it (Recalling), in election timeouts; with 0 it
+    does not ask.
 
-    `told` is what is known about the group from outside of the folder. `calls_wait_s` is how long
-    an only first voter with an empty folder waits for calls before it begins its group: longer than
-    the pause of others between two calls.
+    `told` is what the operator or a note outside of the folder says about the group. `calls_wait_s`
+    is how long an only first voter with an empty folder waits for calls before it begins its group:
+    longer than the pause of other members between two calls.
     """
 
     self_id: str
@@ -50,7 +51,7 @@ class ReplicaConfig(NamedTuple):
     heartbeat_interval_s: float = 0.1
     max_clock_drift: float | None = None
     preferred_leader: str | None = None
-    max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
+    max_change_bytes: int = MAX_CONFIGURATION_BYTES  # less if segments of the log are short
     aligned_heartbeats: bool = False
     early_spread: int = 0
     recall_timeouts: float = 0.0
@@ -58,7 +59,7 @@ class ReplicaConfig(NamedTuple):
     calls_wait_s: float = 0.25
 
     def next_heartbeat_at(self, now: float) -> float:
-        """When a leader that sends heartbeats now sends the next ones."""
+        """Return when a leader that sends heartbeats at `now` sends the next ones."""
         interval_s = self.heartbeat_interval_s
         if not self.aligned_heartbeats:
             return now + interval_s
@@ -67,7 +68,7 @@ class ReplicaConfig(NamedTuple):
 
     @property
     def look_interval_s(self) -> float:
-        """The interval at which a member looks whether it is on time. A follower that hears its
+        """The interval at which a member checks whether it is on time. A follower that hears its
         leader acts that often anyway.
         """
         return min(self.heartbeat_interval_s, LOOK_INTERVAL * self.election_timeout_s)

@@ -35,13 +35,13 @@ class RoundTrip:
         self._deviation_s = 0.0
         self.wait_s = LEAST_WAIT_S
 
-    def took(self, seconds: float) -> None:
-        """Add a measurement: an append that was sent once was acknowledged after `seconds`."""
+    def took(self, trip_s: float) -> None:
+        """Add a measurement: an append that was sent once was acknowledged after `trip_s`."""
         if not self._average_s:
-            self._average_s = seconds
-            self._deviation_s = seconds / 2
+            self._average_s = trip_s
+            self._deviation_s = trip_s / 2
         else:
-            error = seconds - self._average_s
+            error = trip_s - self._average_s
             self._deviation_s += _DEVIATION_WEIGHT * (abs(error) - self._deviation_s)
             self._average_s += _AVERAGE_WEIGHT * error
         self.begin_anew()

@@ -20,7 +20,7 @@ class SharedParts(NamedTuple):
         config: the member's settings.
         state: role, term, vote, leader and watermarks.
         view: indexes and terms of the log.
-        record: what of the promises is on disk.
+        record: which promises are on disk.
         outbox: all messages leave through it.
         patience: the clock of waits.
         random: a random number from 0 to 1.

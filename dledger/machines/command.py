@@ -44,30 +44,20 @@ class AppendNotAwaitable(DLedgerError):
 
 
 class Command(NamedTuple):
-    """One call of one object."""
-
     name: str
     operation: str
     arguments: Sequence[object]
 
 
 class HasResult(Protocol):
-    """The answer to an append."""
+    @property
+    def index(self) -> int: ...
 
     @property
-    def index(self) -> int:
-        """The entry's index."""
-        ...
-
-    @property
-    def result(self) -> object:
-        """The state machine's result for the entry."""
-        ...
+    def result(self) -> object: ...
 
 
 class Appender(Protocol):
-    """A node or a session."""
-
     async def append(self, body: bytes) -> HasResult:
         """Append one body; returns once it is applied."""
         ...
@@ -96,7 +86,7 @@ class Calls:
 
 
 def encode_command(command: Command) -> bytes:
-    """The body of an entry. Raises TypeError for arguments that are not plain values."""
+    """Return the body of an entry. Raises TypeError for arguments that are not plain values."""
     packed: bytes = msgpack.packb([command.name, command.operation, *command.arguments])
     try:
         msgpack.unpackb(packed, strict_map_key=False)
@@ -106,7 +96,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(body: bytes) -> Command:
-    """The command in an entry. Raises CommandRefused."""
+    """Decode the command in an entry. Raises CommandRefused."""
     try:
         parts = msgpack.unpackb(body, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:  # TypeError: a list as a key
@@ -120,7 +110,7 @@ def decode_command(body: bytes) -> Command:
 
 
 def unpack_answer(answer: object) -> object:
-    """The result in an answer. Raises CommandRefused."""
+    """Return the result in an answer. Raises CommandRefused."""
     if not isinstance(answer, list | tuple) or len(answer) != 2:
         raise CommandRefused("no object of this name answers: is it part of the state machine?")
     kind, content = answer
@@ -141,7 +131,7 @@ def unpack(packed: bytes) -> object:
 
 
 def key_of(value: object) -> Key:
-    """An argument that is a key: text, bytes or an integer. Raises CommandRefused."""
+    """Check that an argument is a key: text, bytes or an integer. Raises CommandRefused."""
     if isinstance(value, bool) or not isinstance(value, str | bytes | int):
         raise CommandRefused(f"a key is text, bytes or an integer, not {type(value).__name__}")
     size = len(value.encode()) if isinstance(value, str) else 0
@@ -153,7 +143,7 @@ def key_of(value: object) -> Key:
 
 
 def integer_of(value: object) -> int:
-    """An argument that is an integer of 64 bits. Raises CommandRefused."""
+    """Check that an argument is an integer of 64 bits. Raises CommandRefused."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise CommandRefused(f"an integer is needed, not {type(value).__name__}")
     return value

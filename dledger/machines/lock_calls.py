@@ -1,4 +1,4 @@
-"""Holds a lock for the length of a block, and renews it meanwhile."""
+"""Holds a lock during a block, and renews its lease meanwhile."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 HOLDERS_SHARE = 0.9
 # A lease is renewed three times in its length: two renewals may be lost.
 RENEWALS_IN_A_LEASE = 3
-# A waiting client reads the log ten times in a lease, but at most twenty times a second, while
-# others append. It appends an entry of its own only when the lock may be free, since many clients
-# may wait for one lock.
+# While others append, a waiting client reads the log ten times in a lease, but at most twenty times
+# a second. It appends an entry of its own only when the lock may be free, since many clients may
+# wait for one lock.
 LOOKS_IN_A_LEASE = 10
 SHORTEST_LOOK_S = 0.05
 # The release of a lock is sent once, within this time; its lease would end it anyway.
@@ -37,11 +37,7 @@ _MISSED = (Rejected, Discarded, OutcomeUnknown)
 
 @runtime_checkable
 class ShowsEntries(Protocol):
-    """A node or a session."""
-
-    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """As Session.entries_from."""
-        ...
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]: ...
 
 
 class LockNotAcquired(Rejected):
@@ -53,7 +49,7 @@ class LockNotAcquired(Rejected):
 
 
 class LockLost(OutcomeUnknown):
-    """The lease ended before the block did: another client may hold the lock."""
+    """The lease ended before the block ended: another client may hold the lock."""
 
     lock: str
     _template = (
@@ -63,7 +59,9 @@ class LockLost(OutcomeUnknown):
 
 
 class LockCalls(Calls):
-    """Calls to locks through the log. Give it its own session: it must not queue behind appends."""
+    """Calls to locks through the log. Use a session of its own: calls must not wait behind
+    appends.
+    """
 
     def __init__(self, locks: ReplicatedLocks | str, appender: Appender) -> None:
         super().__init__(appender, locks if isinstance(locks, str) else locks.name)
@@ -103,7 +101,7 @@ class LockCalls(Calls):
         while True:
             asked_at = trio.current_time()
             index, answer = await self._call_at("acquire", lock, holder, lease_ms)
-            holding = Holding(*answer)  # type: ignore[misc]  # what _acquire of the object gives
+            holding = Holding(*answer)  # type: ignore[misc]  # ReplicatedLocks answers a Holding
             if holding.holder == holder:
                 return holding.token, asked_at
             if watch is None or watch.sight.holding != holding:
@@ -125,7 +123,7 @@ class LockCalls(Calls):
             try:
                 entries = await self._appender.entries_from(first, min(left_s, watch.look_s))
             except OutsideLog:
-                # The log has dropped the entry: ask anew, but not at once.
+                # The log has dropped the entry: ask again, but not at once.
                 await trio.sleep(watch.look_s)
                 return
             except _MISSED:
@@ -145,7 +143,7 @@ class LockCalls(Calls):
             try:
                 renewed = await self._call("renew", lock, holder)
             except _MISSED:
-                continue  # the block ends at its deadline, unless the next one succeeds
+                continue  # the block ends at its deadline, unless the next renewal succeeds
             if not renewed:
                 block.cancel()
                 return
@@ -155,14 +153,14 @@ class LockCalls(Calls):
         try:
             await self._call("release", lock, holder)
         except _MISSED:
-            return  # the lease ends it
+            return  # the lock ends with its lease
 
 
 class _Watch:
     """A lease as a client that waits for the lock sees it.
 
-    If this process did nothing for a while, perhaps the holder did not either, so that time counts
-    for little.
+    If this process was stopped for a while, perhaps the holder was stopped as well, so that time
+    counts for little.
     """
 
     def __init__(self, sight: LockSight) -> None:
@@ -174,12 +172,12 @@ class _Watch:
         self._patience = Patience(self.look_s, self._seen_at)
 
     def left_s(self) -> float:
-        """What is left of the lease, if its holder does not renew it."""
+        """Return the seconds until the lease ends, if its holder does not renew it."""
         self._patience.look(now := trio.current_time())
         return self._seen_at + self._lease_s - self._patience.at(now)
 
     def ends_by(self, entries: Sequence[Entry]) -> bool:
-        """Whether the lock may be free after these entries; note renewals among them."""
+        """Return whether the lock may be free after these entries; note renewals among them."""
         self._patience.look(now := trio.current_time())
         known = self.sight.holding
         if any(map(self.sight.ends_by, entries)):

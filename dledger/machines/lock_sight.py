@@ -1,4 +1,4 @@
-"""One lock as a waiting client sees it in the log. Pure."""
+"""Follows one lock in the log, for a client that waits for it. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LockSight:
         self.holding = holding
 
     def ends_by(self, entry: Entry) -> bool:
-        """Whether the lock may be free after the entry; note a renewal.
+        """Return whether the lock may be free after the entry; note a renewal.
 
         A command that changes nothing, such as the release by a client that waits, does not count.
         """
@@ -44,7 +44,7 @@ class LockSight:
 
 
 def _command_in(entry: Entry) -> Command | None:
-    """The command that an entry brings, in a session or without one; None for others."""
+    """Return the command in an entry, in a session or without one, or None."""
     if entry.magic != _NORMAL:
         return None
     body = entry.body
@@ -56,4 +56,4 @@ def _command_in(entry: Entry) -> Command | None:
             body = envelope.body
         return decode_command(body)
     except (CommandRefused, Fatal):
-        return None  # of another state machine, or of a version that this one does not read
+        return None  # an entry of another state machine, or of a later version

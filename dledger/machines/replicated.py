@@ -13,8 +13,8 @@ from dledger.entry import Entry
 from dledger.machines.command import MAX_NAME_BYTES, OK, REFUSED, CommandRefused, decode_command
 from dledger.queries import Answer, queries_of
 
-# A chunk of a snapshot is ended when it has this size. The row that ends it is at most as large as
-# a body (4 MiB), so a chunk stays far below the 16 MiB that one may have.
+# A chunk of a snapshot ends once it has this size. Its last row is at most as large as a body
+# (4 MiB), so it stays far below the limit of 16 MiB.
 CHUNK_BYTES = 1024 * 1024
 
 
@@ -22,15 +22,17 @@ class Replicated(Protocol):
     """One object of the state machine.
 
     It may mark queries (`dledger.query`). With an attribute `changes`, a `dledger.Changes`, it
-    tells watches what it changes; with a method `watched` it shows them its state. Paths there
-    begin behind the object's name.
+    reports its changes to watches; with a method `watched` it shows them its state. Paths there
+    begin after the object's name.
     """
 
     format: str
     name: str
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """Carry out the operation of the entry at `index`. CommandRefused leaves it unchanged."""
+        """Carry out the operation of the entry at `index`. It changes nothing if it raises
+        CommandRefused.
+        """
         ...
 
     def rows(self) -> Iterable[object]:
@@ -68,12 +70,14 @@ class Objects:
 
     @property
     def snapshot_format(self) -> str:
-        """The formats of all objects, without their names: adding an object changes it."""
+        """The formats of all objects, without their names. Adding an object changes it."""
         formats = sorted(each.format for each in self._objects.values())
         return "objects/1:" + ",".join(formats)
 
     def named_queries(self) -> Mapping[str, Answer]:
-        """Those of all objects: `prices.get` is the query `get` of the object `prices`."""
+        """Return the queries of all objects: `prices.get` is the query `get` of the object
+        `prices`.
+        """
         return {
             f"{name}.{query}": method
             for name, each in self._objects.items()
@@ -81,14 +85,14 @@ class Objects:
         }
 
     def watched(self, path: Path) -> Iterator[tuple[Path, object]]:
-        """See Watchable: a path begins with the name of an object."""
+        """Yield the present state under a path, which begins with the name of an object."""
         for name, each in self._objects.items():
             if isinstance(each, Watchable) and path[:1] in ((), (name,)):
                 for below, value in each.watched(path[1:]):
                     yield (name, *below), value
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """One answer for each entry."""
+        """Carry out the commands; return one answer for each entry."""
         return [self._answer(entry) for entry in entries]
 
     def _answer(self, entry: Entry) -> tuple[int, object]:
@@ -102,7 +106,7 @@ class Objects:
             return REFUSED, refusal.reason
 
     def snapshot(self) -> Iterator[bytes]:
-        """All objects as they are now."""
+        """Yield all objects as they are now."""
         frozen = [(name, each.rows()) for name, each in self._objects.items()]
         return chain.from_iterable(_chunks(name, rows) for name, rows in frozen)
 
@@ -135,5 +139,4 @@ def _chunks(name: str, rows: Iterable[object]) -> Iterator[bytes]:
 
 
 def unknown(operation: str) -> CommandRefused:
-    """The answer to an operation that an object does not have."""
     return CommandRefused(f"there is no operation {operation!r}: do all members run this version?")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dledger.changes import Changes, Path
+from dledger.changes import Changes, Path, Watchable
 from dledger.machines.command import Appender, Calls, CommandRefused, count_arguments, integer_of
-from dledger.machines.replicated import unknown
+from dledger.machines.replicated import Replicated, unknown
 from dledger.queries import query
 
 # The integers that msgpack can encode.
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-class ReplicatedCounter:
+class ReplicatedCounter(Replicated, Watchable):
     """An integer of 64 bits. Read `value` after `await node.read()`.
 
     Clients query `get`, and watch it: `log.watch("visits")`.
@@ -27,20 +27,18 @@ class ReplicatedCounter:
         self.value = 0
 
     def through(self, appender: Appender) -> CounterCalls:
-        """Calls to this counter through a node or a session."""
+        """Return calls to this counter through a node or a session."""
         return CounterCalls(appender, self.name)
 
     @query
     def get(self) -> int:
-        """The value."""
+        """Return the value."""
         return self.value
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """See Watchable: the value has the path of the counter itself."""
         return [] if path else [((), self.value)]
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """See Replicated."""
         match operation:
             case "add":
                 (amount,) = count_arguments(arguments, 1)
@@ -58,11 +56,9 @@ class ReplicatedCounter:
         return value
 
     def rows(self) -> Iterable[object]:
-        """See Replicated."""
         return [self.value]
 
     def load(self, rows: Iterator[object]) -> None:
-        """See Replicated."""
         self.value = integer_of(next(rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dledger.changes import Changes, PackedValue, Path
+from dledger.changes import Changes, PackedValue, Path, Watchable
 from dledger.machines.command import (
     Appender,
     Calls,
@@ -15,17 +15,17 @@ from dledger.machines.command import (
     pack,
     unpack,
 )
-from dledger.machines.replicated import unknown
+from dledger.machines.replicated import Replicated, unknown
 from dledger.queries import query
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
 MAX_KEYS = 10_000_000
 
 
-class ReplicatedDict(Mapping[Key, object]):
+class ReplicatedDict(Mapping[Key, object], Replicated, Watchable):
     """Keys are text, bytes or integers; values are plain (what msgpack carries).
 
-    Look things up on any member, after `await node.read()` for the latest. What you get is a copy.
+    Read it on any member, after `await node.read()` for the latest state. Values are copies.
     Clients query `get` and `size`, and watch keys: `log.watch("prices", "tea")`.
     """
 
@@ -37,7 +37,7 @@ class ReplicatedDict(Mapping[Key, object]):
         self._values: dict[Key, bytes] = {}
 
     def through(self, appender: Appender) -> DictCalls:
-        """Calls to this dictionary through a node or a session."""
+        """Return calls to this dictionary through a node or a session."""
         return DictCalls(appender, self.name)
 
     def __getitem__(self, key: Key) -> object:
@@ -45,16 +45,15 @@ class ReplicatedDict(Mapping[Key, object]):
 
     @query
     def get(self, key: Key, default: object = None) -> object:
-        """The value under a key."""
+        """Return the value under a key."""
         return self[key] if key in self._values else default
 
     @query
     def size(self) -> int:
-        """The number of keys."""
+        """Return the number of keys."""
         return len(self._values)
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """See Watchable: the path of a value is its key."""
         keys: Iterable[Key] = self._values if not path else [path[0]] if path[1:] == () else ()
         values = self._values
         return (((key,), PackedValue(values[key])) for key in keys if key in values)
@@ -66,7 +65,6 @@ class ReplicatedDict(Mapping[Key, object]):
         return len(self._values)
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """See Replicated."""
         match operation:
             case "get":
                 (key,) = count_arguments(arguments, 1)
@@ -107,7 +105,7 @@ class ReplicatedDict(Mapping[Key, object]):
         return found
 
     def _replace(self, arguments: Sequence[object], index: int) -> bool:
-        """Compare and set: both sides are lists of one value, or empty for "no such key"."""
+        """Compare and set. Both sides are lists of one value, or empty for "no such key"."""
         key, expected, replacement = count_arguments(arguments, 3)
         found = self._values.get(key_of(key))
         if found != _one(expected):
@@ -125,11 +123,9 @@ class ReplicatedDict(Mapping[Key, object]):
             raise CommandRefused(f"the dictionary has {len(self._values)} keys, {MAX_KEYS} at most")
 
     def rows(self) -> Iterable[object]:
-        """See Replicated."""
         return list(self._values.items())
 
     def load(self, rows: Iterator[object]) -> None:
-        """See Replicated."""
         values: dict[Key, bytes] = {}
         for row in rows:
             if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], bytes):

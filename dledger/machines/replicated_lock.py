@@ -1,8 +1,8 @@
 """Locks with leases, without a clock in the log. Pure.
 
 A lock ends when its holder releases it, or when a waiting client has seen it unchanged for the
-length of its lease, on the client's own clock: the client then asks to end *that* state of it,
-which has no effect if the holder has renewed it meanwhile. So no two clocks are ever compared.
+length of its lease, on the client's own clock. The client then appends a command to end *that*
+state, which has no effect if the holder has renewed it meanwhile. So no two clocks are compared.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dledger.changes import Changes, Path
+from dledger.changes import Changes, Path, Watchable
 from dledger.machines.command import CommandRefused, count_arguments, integer_of
-from dledger.machines.replicated import unknown
+from dledger.machines.replicated import Replicated, unknown
 from dledger.queries import query
 
 # Every member holds all of them in memory. Part of the format: it must be the same everywhere.
@@ -35,7 +35,7 @@ class Holding(NamedTuple):
     beat: int
 
 
-class ReplicatedLocks:
+class ReplicatedLocks(Replicated, Watchable):
     """Named locks. `holding(name)` names the holder of one, after `await node.read()`.
 
     Clients query `holding`, and watch locks: `log.watch("locks", "door")`. The value is the Holding
@@ -50,7 +50,6 @@ class ReplicatedLocks:
         self._holdings: dict[str, Holding] = {}
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """See Watchable: the path of a lock is its name."""
         if not path:
             return (((lock,), held) for lock, held in self._holdings.items())
         lock = path[0]
@@ -59,11 +58,10 @@ class ReplicatedLocks:
 
     @query
     def holding(self, lock: str) -> Holding | None:
-        """The holder of the lock."""
+        """Return the holder of the lock."""
         return self._holdings.get(lock)
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """See Replicated."""
         match operation:
             case "acquire":
                 lock, holder, lease_ms = count_arguments(arguments, 3)
@@ -111,11 +109,9 @@ class ReplicatedLocks:
         return True
 
     def rows(self) -> Iterable[object]:
-        """See Replicated."""
         return [[lock, *holding] for lock, holding in self._holdings.items()]
 
     def load(self, rows: Iterator[object]) -> None:
-        """See Replicated."""
         holdings = {}
         for row in rows:
             if not isinstance(row, list) or len(row) != 5:

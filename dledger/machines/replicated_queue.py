@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from dledger.changes import Changes, Path
+from dledger.changes import Changes, Path, Watchable
 from dledger.machines.command import (
     Appender,
     Calls,
@@ -15,7 +15,7 @@ from dledger.machines.command import (
     pack,
     unpack,
 )
-from dledger.machines.replicated import unknown
+from dledger.machines.replicated import Replicated, unknown
 from dledger.queries import query
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
@@ -24,7 +24,7 @@ MAX_ITEMS = 1_000_000
 MAX_TAKEN = 1_000
 
 
-class ReplicatedQueue:
+class ReplicatedQueue(Replicated, Watchable):
     """Items are plain values. Each is given to one taker; with a session, exactly once.
 
     Clients query `size`, and watch it: the value of the path `("jobs",)` is the number of items.
@@ -38,7 +38,7 @@ class ReplicatedQueue:
         self._items: deque[bytes] = deque()
 
     def through(self, appender: Appender) -> QueueCalls:
-        """Calls to this queue through a node or a session."""
+        """Return calls to this queue through a node or a session."""
         return QueueCalls(appender, self.name)
 
     def __len__(self) -> int:
@@ -49,15 +49,13 @@ class ReplicatedQueue:
 
     @query
     def size(self) -> int:
-        """The number of items."""
+        """Return the number of items."""
         return len(self._items)
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """See Watchable: the number of items has the path of the queue itself."""
         return [] if path else [((), len(self._items))]
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """See Replicated."""
         match operation:
             case "put":
                 if len(self._items) + len(arguments) > MAX_ITEMS:
@@ -82,11 +80,9 @@ class ReplicatedQueue:
             self.changes.set(index, (), len(self._items))
 
     def rows(self) -> Iterable[object]:
-        """See Replicated."""
         return list(self._items)
 
     def load(self, rows: Iterator[object]) -> None:
-        """See Replicated."""
         items: deque[bytes] = deque()
         for row in rows:
             if not isinstance(row, bytes):

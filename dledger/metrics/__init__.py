@@ -1,1 +1,1 @@
-"""A node's counts for Prometheus, over HTTP where it is asked for."""
+"""A node's counts for Prometheus, over HTTP."""

@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
 # Scrapers are few; more than these are a mistake or an attack.
 MAX_CONNECTIONS = 16
-# A request line and the headers of a scraper, many times over.
+# Many times a request line and the headers of a scraper.
 MAX_HEAD_BYTES = 16 * 1024
 
 
 class MetricsServer:
     """A small HTTP server. It calls `text` for each request, and takes the parts one by one.
 
-    Whoever reaches the port can ask again and again. So one text is made at a time, and what else
-    the process does has at least as long between two parts as the part took.
+    Any program that reaches the port can ask repeatedly. So one text is made at a time, and after
+    each part the rest of the process has at least as much time as the part took.
     """
 
     def __init__(self, text: Callable[[], Iterable[bytes]]) -> None:
@@ -38,7 +38,6 @@ class MetricsServer:
         self._making = trio.Lock()
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
-        """Serve every connection, until it is cancelled."""
         await trio.serve_listeners(self._serve_one, listeners)
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
@@ -78,7 +77,6 @@ class MetricsServer:
         return _response(200, CONTENT_TYPE, await self.made(), request)
 
     async def made(self) -> bytes:
-        """Make one text."""
         parts = []
         async with self._making:
             began = trio.current_time()
@@ -118,7 +116,6 @@ async def serve_nodes(
     more: Callable[[], Iterable[Metric]] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the metrics of nodes; see `serving_metrics.serve_metrics`."""
     await serve_text(
         lambda: rendered(
             ((node.status(), node.tally) for node in nodes()), () if more is None else more()

@@ -1,4 +1,4 @@
-"""Metrics on demand: a member without them does not load their libraries."""
+"""Starts the metrics on demand: a member without metrics does not load their libraries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ async def serve_metrics(
 ) -> None:
     """Answer `GET /metrics` with the state of nodes, until it is cancelled.
 
-    `nodes` is called for each request; `address` is host:port; `more` is asked for further metrics,
-    of prometheus_client's kinds, to be told with them; `task_status` gets the port once it listens.
-    Raises AddressInUse, ConfigInvalid.
+    `nodes` is called for each request; `address` is host:port; `more` is called for further metrics
+    of prometheus_client's kinds; `task_status` gets the port once it listens. Raises AddressInUse,
+    ConfigInvalid.
     """
     # Here, not above: the libraries for HTTP and for the format take an eighth of a member's start.
     from dledger.metrics.metrics_server import serve_nodes

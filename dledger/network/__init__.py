@@ -1,1 +1,1 @@
-"""Connections between processes: dialled, kept, secured, written to."""
+"""Connections between processes."""

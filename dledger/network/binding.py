@@ -1,4 +1,4 @@
-"""Binds an address, or raises an error that names the setting to change."""
+"""Binds an address."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dledger.wire.channel_protocol import Opening, encode_closing, encode_openin
 from dledger.wire.codec import encode_message
 from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
 
-# Messages that share a frame with those of other groups while `Connections.collecting` is set.
+# Messages that share a frame with messages of other groups while `Connections.collecting` is set.
 _SHARED = (Heartbeat, HeartbeatResponse)
 
 ChannelChanged = Callable[[str, bool], None]
@@ -22,8 +22,6 @@ ChannelRefused = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a member introduces itself, and where its peers reach it."""
-
     group: str
     node_id: str
     address: Address
@@ -35,7 +33,7 @@ class Channel:
 
     Attributes:
         peer: the name of the peer.
-        address: where it listens.
+        address: where the peer listens.
         number: of this channel, on its connection.
         opening: the frame that opens it.
         connected: whether the peer takes messages now.
@@ -87,7 +85,7 @@ class Channel:
 
     @property
     def last_problem(self) -> str | None:
-        """Why the channel is not open; None if it is or if no problem is known."""
+        """The reason why the channel is not open; None if it is open or no problem is known."""
         return self._refusal or self._connection.last_problem
 
     def send(self, message: Message, payload: bytes = b"") -> None:
@@ -104,14 +102,14 @@ class Channel:
             self._connection.write(encode_message(message, payload, self.number))
 
     def opened(self) -> None:
-        """The peer accepted the channel, and takes messages now."""
+        """Note that the peer accepted the channel, and takes messages now."""
         self._refusal = None
         if not self.connected:
             self.connected = True
             self._changed(self.peer, True)
 
     def ended(self, reason: str | None) -> None:
-        """The connection broke, or (with a reason) the peer refused the channel."""
+        """Note that the connection broke, or (with a reason) that the peer refused the channel."""
         self._refusal = reason
         if self.connected:
             self.connected = False
@@ -120,11 +118,11 @@ class Channel:
             self._refused(self.peer, reason)
 
     def refused(self) -> None:
-        """No process listens at the address."""
+        """Report that no process listens at the address."""
         self._peer_refused(self.peer)
 
     def close(self) -> None:
-        """End this channel, and its connection if no other channel is on it."""
+        """Close this channel, and its connection if it has no other channel."""
         if self._closed:
             return
         self._closed = True

@@ -19,7 +19,7 @@ class Connections:
     With TLS there is one for each member at that address, because each connection proves one name.
 
     Attributes:
-        collecting: whether heartbeats and their answers are gathered now, for `flush`.
+        collecting: whether heartbeats and their answers are kept for `flush`.
         home: where this process listens.
         tls: the certificates that both sides of a connection show; None without TLS.
         refusals: counts the callers that were refused.
@@ -48,11 +48,10 @@ class Connections:
         return self._open.values()
 
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Run `work` in the process's nursery."""
         self._nursery.start_soon(work)
 
     def to(self, address: Address, peer: str) -> HostConnection:
-        """The connection to `peer` at `address`; the first call begins to dial it.
+        """Return the connection to `peer` at `address`; the first call begins to dial it.
 
         Without TLS all members at one address share a connection.
         """
@@ -72,7 +71,6 @@ class Connections:
                 connection.hurry()
 
     def end(self, connection: HostConnection) -> None:
-        """Close a connection that no channel needs any more."""
         for key, found in self._open.items():
             if found is connection:
                 del self._open[key]
@@ -80,7 +78,7 @@ class Connections:
         connection.close()
 
     def flush(self) -> None:
-        """Send what was gathered; from now on each message leaves in a frame of its own."""
+        """Send the kept messages; from now on each message leaves in a frame of its own."""
         self.collecting = False
         for connection in self._gathered:
             connection.flush()

@@ -10,22 +10,20 @@ from dledger.network.tls import Stream
 from dledger.wire.frame import MAX_FRAME_BYTES, Frame, FrameDecoder
 from dledger.wire.handshake import MAX_INTRODUCTION_BYTES
 
-# Frames that are cut at once: 3 ms, if each has a short header.
+# Frames decoded at once: 3 ms, if each has a short header.
 CUT_FRAMES = 2048
 
 
 class Conversation:
-    """One accepted connection."""
-
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES, CUT_FRAMES)
         self._frames: list[Frame] = []
-        self._received = b""  # and not yet cut
+        self._received = b""  # not decoded yet
         self._fileno = plain_descriptor(stream)
 
     async def wait(self) -> bool:
-        """Wait until there is something to `cut`; False at the end of the stream."""
+        """Wait until `cut` has bytes or frames; return False at the end of the stream."""
         if self._frames or self._decoder.has_more:
             return True
         if self._fileno != NO_DESCRIPTOR:
@@ -35,7 +33,7 @@ class Conversation:
         return bool(self._received)
 
     def cut(self) -> Sequence[Frame]:
-        """Some of the frames that arrived, perhaps none. Raises MessageMalformed."""
+        """Return some of the frames that arrived, perhaps none. Raises MessageMalformed."""
         frames, self._frames = self._frames, []
         if not frames:
             received, self._received = self._received, b""
@@ -43,7 +41,7 @@ class Conversation:
         return frames
 
     async def first_frame(self) -> Frame | None:
-        """The first frame, an introduction; None at the end. Raises MessageMalformed."""
+        """Return the first frame, an introduction; None at the end. Raises MessageMalformed."""
         while await self.wait():
             if frames := self.cut():
                 self._decoder.max_bytes = MAX_FRAME_BYTES

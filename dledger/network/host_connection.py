@@ -1,4 +1,4 @@
-"""The connection that this process dials to one other, for all groups that both share."""
+"""The connection that this process dials to another process, for all groups that both share."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from dledger.wire.codec import (
 from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
 
-# A pause is a random part of its length, from this share on. So callers that lost the same peer at
+# A pause is a random part of its length, at least this share. So callers that lost the same peer at
 # the same moment do not dial it in step, and none pauses longer than its limit, on which members
-# rely that wait for calls.
+# that wait for calls rely.
 LEAST_SHARE = 0.5
 
 # The pause after a connection that had been open, or when there is news of the peer. It is short:
@@ -41,7 +41,7 @@ class RetryPause:
     """Pauses between attempts: each is about twice as long as the last; news of the peer ends it.
 
     A connection that was open for at least the longest pause is dialled again at once when it ends:
-    if that is refused, the peer's process has ended. One that breaks again and again is not.
+    if that is refused, the peer's process has ended. One that breaks repeatedly is not.
     """
 
     def __init__(self, first_s: float, last_s: float) -> None:
@@ -52,7 +52,6 @@ class RetryPause:
         self._scope = trio.CancelScope()
 
     def connected(self) -> None:
-        """The attempt succeeded."""
         self._stands_since = trio.current_time()
         self._pause_s = self._first_s
 
@@ -69,7 +68,7 @@ class RetryPause:
             await trio.sleep_forever()
 
     def cut_short(self) -> None:
-        """End a running pause soon: there is news of the peer."""
+        """End a running pause after LEAST_PAUSE_S: there is news of the peer."""
         soon = trio.current_time() + LEAST_PAUSE_S
         self._scope.deadline = min(self._scope.deadline, soon)
 
@@ -77,7 +76,7 @@ class RetryPause:
 logger = logging.getLogger(__name__)
 
 # Bytes that may wait for the socket of one other process. A window of sixteen batches fits several
-# times; if more waits, the process does not read.
+# times; if more bytes wait, the process does not read.
 MAX_OUTBOX_BYTES = 64 * 1024 * 1024
 
 # A connection that does not open in this time is dialled again.
@@ -95,7 +94,7 @@ LAST_DIAL_S = 0.2
 # An outage shorter than this is not logged: the members of a group start one by one.
 QUIET_S = 3.0
 
-# Problems logged in one outage: a peer may be down at first, say, and then not speak TLS.
+# Problems logged in one outage: a peer may be down at first, and then not speak TLS.
 MAX_SAID = 3
 
 # With TLS the outbox is encrypted in pieces of this size. Each holds up the event loop for 0.25 ms
@@ -107,29 +106,17 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class ChannelEnd(Protocol):
-    """A channel, as its connection uses it."""
+    @property
+    def number(self) -> int: ...
 
     @property
-    def number(self) -> int:
-        """Of this channel, on its connection."""
-        ...
+    def opening(self) -> bytes: ...
 
-    @property
-    def opening(self) -> bytes:
-        """The frame that opens it."""
-        ...
+    def opened(self) -> None: ...
 
-    def opened(self) -> None:
-        """The peer accepted the channel, and takes messages now."""
-        ...
+    def ended(self, reason: str | None) -> None: ...
 
-    def ended(self, reason: str | None) -> None:
-        """The connection broke, or (with a reason) the peer refused the channel."""
-        ...
-
-    def refused(self) -> None:
-        """No process listens at the address."""
-        ...
+    def refused(self) -> None: ...
 
 
 class HostConnection:
@@ -164,8 +151,8 @@ class HostConnection:
         self._last_number = -1
         self._connected = False
         self._ask_at: dict[int, float] = {}  # when to try again to open a refused channel
-        self._waits_s: dict[int, float] = {}  # how long it waited for that
-        self._opened_at: dict[int, float] = {}  # the channels that stand
+        self._waits_s: dict[int, float] = {}  # the last pause before a refused channel's retry
+        self._opened_at: dict[int, float] = {}  # when each open channel was opened
         self._gathers = gathers
         self._heartbeats: list[int] = []
         self._responses: list[int] = []
@@ -179,23 +166,25 @@ class HostConnection:
         self._pause = RetryPause(FIRST_RETRY_S, LAST_DIAL_S)
         self._scope: trio.CancelScope | None = None
         self._down_since = trio.current_time()
-        self._said: set[str] = set()  # the problems of this outage that the log has a line of
+        self._said: set[str] = set()  # the logged problems of this outage
 
     # --- channels -----------------------------------------------------------------------------
 
     def new_number(self) -> int:
-        """A number for a channel. None is used twice, so a late answer fits no other channel."""
+        """Return a number for a channel. None is used twice, so a late answer fits no other
+        channel.
+        """
         self._last_number += 1
         return self._last_number
 
     def add(self, channel: ChannelEnd) -> None:
-        """Open a channel as soon as there is a connection; send its opening again if there is."""
+        """Open a channel once there is a connection; on an open one, send its opening again."""
         self._channels[channel.number] = channel
         if self._connected:
             self.write(channel.opening)
 
     def remove(self, channel: ChannelEnd) -> bool:
-        """Forget a channel; return whether any channel is left."""
+        """Forget a channel; return whether others are left."""
         del self._channels[channel.number]
         self._ask_at.pop(channel.number, None)
         self._waits_s.pop(channel.number, None)
@@ -204,13 +193,11 @@ class HostConnection:
 
     @property
     def outbox_bytes(self) -> int:
-        """How many bytes wait to leave."""
         return self._outbox_bytes
 
-    # --- what leaves --------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------
 
     def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:
-        """Keep a message of channel `number` for `flush`."""
         if not self._heartbeats and not self._responses:
             self._gathers(self)
         kept = self._heartbeats if type(message) is Heartbeat else self._responses
@@ -218,7 +205,6 @@ class HostConnection:
         kept += message
 
     def flush(self) -> None:
-        """Send the kept messages, one frame for each of the two kinds."""
         heartbeats, self._heartbeats = self._heartbeats, []
         responses, self._responses = self._responses, []
         try:
@@ -246,12 +232,10 @@ class HostConnection:
     # --- the connection -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep a connection open until `close`."""
         with self._life:
             await self._keep_open()
 
     def close(self) -> None:
-        """End the connection, if there is one, and do not open another."""
         self._life.cancel()
 
     def hurry(self) -> None:
@@ -299,7 +283,7 @@ class HostConnection:
             self._end()
 
     async def _proven(self, dialled: Stream) -> Stream:
-        """The stream to use once the peer has proven its name. Raises TlsRefused."""
+        """Return the stream to use once the peer has proven its name. Raises TlsRefused."""
         if self._tls is None:
             return dialled
         self._generation = self._tls.generation
@@ -318,7 +302,7 @@ class HostConnection:
 
     def _end(self) -> None:
         self._connected = self._writing = False
-        self._fileno = NO_DESCRIPTOR  # the next connection of this process may be given its number
+        self._fileno = NO_DESCRIPTOR  # the system may reuse the number for another connection
         self._down_since = trio.current_time()
         self._outbox.clear()
         self._outbox_bytes = 0
@@ -365,7 +349,7 @@ class HostConnection:
             while data := await stream.receive_some(RECEIVE_BYTES):
                 self._take_answers(decoder.feed(bytes(data)))
         except trio.BrokenResourceError:
-            pass  # a broken connection ends like one that was closed
+            pass  # a broken connection ends like a closed one
         except MessageMalformed as error:
             self._note(error.problem)
         scope.cancel()
@@ -408,7 +392,9 @@ class HostConnection:
                 self.write(self._channels[number].opening)
 
     def _note(self, problem: str) -> None:
-        """Keep why there is no connection; log it once, unless the outage has just begun."""
+        """Keep the reason why there is no connection; log it once, unless the outage has just
+        begun.
+        """
         self.last_problem = problem
         if problem in self._said or len(self._said) >= MAX_SAID:
             return
@@ -436,7 +422,7 @@ async def _received(stream: Stream) -> bytes:
 
 
 def no_process_listens(error: BaseException) -> bool:
-    """Whether the machine itself refused the connection: the process there has ended.
+    """Return whether the machine itself refused the connection: the process there has ended.
 
     A machine that is down or cut off does not answer. If a name has several addresses, all of them
     must have refused.

@@ -3,8 +3,8 @@
 A member sends on the connections that it dialled, and receives on those that its peers dialled. So
 the sender notices a broken connection, and the two directions fail independently.
 
-The peers change while the node runs. A node that is about to join also gets messages of members
-that it does not know yet: it answers at the address that they gave when they connected.
+The peers change while the node runs. A joining node also gets messages of members that it does not
+know yet: it answers at the address that they gave when they connected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dledger.core.replica import Replica
 from dledger.network.channel import Channel, ChannelChanged, ChannelRefused, Identity, PeerRefused
 from dledger.network.connections import Connections
 
-# Links to strangers (peers that are not members, or not yet), and as many of them as callers. A
-# change can replace nine voters and nine learners at once; no other process has a reason to call.
+# Limit on links to strangers (peers that are not members, or not yet), and on strangers as callers.
+# A change can replace nine voters and nine learners at once; no other process has reason to call.
 MAX_STRANGERS = 18
 
-# A link to a stranger is closed after so long without a message. A member that has just joined
-# learns the new configuration well within that.
+# A link to a stranger is closed after this time without a message. A member that has just joined
+# learns the new configuration well within it.
 STRANGER_IDLE_S = 10.0
 
 # Addresses kept of peers that introduced themselves; the oldest are dropped first.
@@ -38,7 +38,7 @@ class Links:
         identity: of this member.
         connections: of this process.
         changed: called with the peer when a link opens (True) or breaks (False).
-        stranger_idle_s: how long a link to a stranger outlives the last message.
+        stranger_idle_s: a link to a stranger is closed this long after the last message.
         peer_refused: called with the peer when no process listens at its address.
         refused: called with the peer and its reason when it refuses the channel.
     """
@@ -66,19 +66,18 @@ class Links:
 
     @property
     def members(self) -> Mapping[str, Channel]:
-        """The link to every other member."""
         return self._members
 
     @property
     def strangers(self) -> Mapping[str, Channel]:
-        """The links to peers that are not members and sent something to answer."""
+        """The links to peers that are not members but are owed an answer."""
         return self._strangers
 
     def set_members(self, addresses: Mapping[str, Address]) -> None:
         """Link to exactly these members; the node itself may be among them.
 
-        Opens a link to each new member, closes that of each removed one, and replaces that of each
-        member whose address changed.
+        Opens a link to each new member, closes the links to removed ones, and replaces the link to
+        a member whose address changed.
         """
         for peer, link in list(self._members.items()):
             if addresses.get(peer) != link.address:
@@ -99,7 +98,7 @@ class Links:
             link.introduce(identity)
 
     def introduce_as(self, identity: Identity) -> None:
-        """Open every link anew, under another identity of the same member."""
+        """Close and reopen every link, under another identity of the same member."""
         self._identity = identity
         for peer in list(self._strangers):
             if (stranger := self._forget_stranger(peer)) is not None:
@@ -109,7 +108,6 @@ class Links:
             self._members[peer] = self._open(peer, link.address)
 
     def close(self) -> None:
-        """End all links."""
         for link in (*self._members.values(), *self._strangers.values()):
             link.close()
         self._members.clear()
@@ -124,10 +122,11 @@ class Links:
             del self._known[next(iter(self._known))]
 
     def link_to(self, peer: str) -> Channel | None:
-        """The connected link to `peer`, member or not; None if the message has to be dropped.
+        """Return the connected link to `peer`, member or not; None if the message has to be
+        dropped.
 
-        Drops to a peer that is no member are counted. The first message to a stranger whose address
-        is known is dropped too; it opens a link for the next ones.
+        Dropped messages to strangers are counted. The first message to a stranger whose address is
+        known is dropped too, but opens a link for the next ones.
         """
         link = self._members.get(peer)
         if link is None:
@@ -185,7 +184,6 @@ class GroupLinks:
         self._followed: tuple[int, int] | None = None
 
     def follow(self) -> None:
-        """Open and close links if the configuration or the leader's peers changed."""
         membership, peers = self._replica.state.membership, self._replica.dispatchers
         now = (membership.index, len(peers))
         if now == self._followed:

@@ -1,7 +1,7 @@
 """The network that a process dials and listens on: connections as streams of bytes.
 
 Every real process uses `Tcp`. A simulation has a network of its own, whose streams are not sockets:
-they are read and written through the stream alone, as those with TLS are.
+like TLS streams, they are read and written through the stream alone.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ Listeners = Sequence[trio.abc.Listener[trio.abc.Stream]]
 
 
 class Network(Protocol):
-    """Dials and listens."""
-
     async def dial(self, address: Address) -> trio.abc.Stream:
-        """A connection to that address.
+        """Connect to an address. The connection breaks when the other side is gone.
 
         Raises OSError. If the machine is up and no process listens, that is a
         ConnectionRefusedError, or an OSError caused by a group of them.
@@ -34,14 +32,10 @@ class Network(Protocol):
 
 
 class Tcp:
-    """The network of the operating system."""
-
     async def dial(self, address: Address) -> trio.abc.Stream:
-        """As in Network. The connection breaks when the other side is gone."""
         return await dialled(*address)
 
     async def listen(self, address: Address) -> list[trio.SocketListener]:
-        """As in Network."""
         return await listening(*address)
 
 

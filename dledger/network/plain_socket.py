@@ -17,12 +17,12 @@ NO_DESCRIPTOR = -1
 
 
 def plain_descriptor(stream: Stream) -> int:
-    """The descriptor of a plain connection; NO_DESCRIPTOR for one with TLS."""
+    """Return the descriptor of a plain connection; NO_DESCRIPTOR for one with TLS."""
     return stream.socket.fileno() if isinstance(stream, trio.SocketStream) else NO_DESCRIPTOR
 
 
 def write_now(descriptor: int, frame: bytes) -> int:
-    """Write what the socket takes at once; return how many bytes.
+    """Write as much as the socket takes at once; return the number of bytes.
 
     This saves a wake-up of the writing task, which writes the rest. An error is ignored here: that
     task meets the same one, and ends the connection.
@@ -34,9 +34,9 @@ def write_now(descriptor: int, frame: bytes) -> int:
 
 
 def read_now(descriptor: int, max_bytes: int) -> bytes | None:
-    """Read what is there; empty at the end of the stream, None when nothing has come.
+    """Read available bytes; empty at the end of the stream, None if there are none yet.
 
-    Raises OSError: the connection broke.
+    Raises OSError if the connection broke.
     """
     try:
         return os.read(descriptor, max_bytes)

@@ -8,8 +8,7 @@ import trio
 
 logger = logging.getLogger(__name__)
 
-# A refused caller tries again every second. One line for each reason in this time shows that it
-# goes on.
+# A refused caller tries again every second. One line for each reason in this time is enough.
 QUIET_S = 60.0
 
 
@@ -26,7 +25,7 @@ class Refusals:
         self._unsaid: dict[str, int] = {}
 
     def add(self, kind: str, problem: str) -> None:
-        """Count one more, and log it if its `kind` is due. `problem` is the text to log."""
+        """Count one more, and log `problem` if its `kind` is due."""
         self.count += 1
         now = trio.current_time()
         if now < self._quiet_until.get(kind, now):

@@ -2,7 +2,7 @@
 
 Both sides show a certificate that one of the group's authorities signed. A member's certificate
 names its node id as a DNS name. A caller checks the name of the member that it dials, and a member
-checks that of a member that calls it. Nothing older than TLS 1.3: both sides run this library.
+checks the name of a member that calls it. The version is TLS 1.3: both sides run this library.
 
 Names are compared letter by letter. The rules for web servers (patterns, addresses, upper and lower
 case) do not apply: a node id need not be a host name.
@@ -24,9 +24,9 @@ from dledger.network.tls_config import TlsConfig
 SecureStream = trio.SSLStream[trio.abc.Stream]
 Stream = trio.abc.Stream  # of a network, or a SecureStream over one
 
-# What a side says by TLS's last message when it rejects a certificate.
+# Alerts by which a side rejects a certificate.
 _REJECTS = ("ALERT_UNKNOWN_CA", "CERTIFICATE", "ALERT_ACCESS_DENIED")
-# A side may close the connection without that message, as earlier versions of this library do.
+# A side may close the connection without an alert, as earlier versions of this library do.
 ENDED_EARLY = (
     "the connection ended early: that side's log says whether our certificate is believed there"
 )
@@ -43,7 +43,7 @@ class TlsRefused(MessageMalformed):
 
 
 class GroupTls:
-    """The TLS contexts of one node or tool. Raises ConfigInvalid for files that cannot be used.
+    """The TLS contexts of one node or tool. Raises ConfigInvalid for unusable files.
 
     Attributes:
         config: the files.
@@ -58,7 +58,7 @@ class GroupTls:
     def reload(self, names: Iterable[str] = ()) -> None:
         """Read the files again, for new connections; open ones keep their certificates.
 
-        Raises ConfigInvalid, and keeps the contexts of before. `names`: see `check_names`.
+        Raises ConfigInvalid, and keeps the old contexts. `names`: see `check_names`.
         """
         contexts = _contexts(self.config)
         _check_names(self.config, contexts, names)
@@ -70,7 +70,7 @@ class GroupTls:
         _check_names(self.config, (self._client, self._server), names)
 
     async def dialled(self, stream: trio.abc.Stream, node_id: str) -> SecureStream:
-        """A connection to a member that has proven to be `node_id`. Raises TlsRefused.
+        """Return a connection to a member that has proven to be `node_id`. Raises TlsRefused.
 
         The caller sets the timeout, and closes `stream`.
         """
@@ -86,7 +86,7 @@ class GroupTls:
         return secure
 
     async def accepted(self, stream: trio.abc.Stream) -> SecureStream:
-        """A connection from a caller with a certificate of the group. As `dialled`."""
+        """Return a connection from a caller with a certificate of the group. Raises TlsRefused."""
         # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
         # and closing does not wait for the peer.
         overheard = _Overheard(self._server)
@@ -95,7 +95,7 @@ class GroupTls:
         try:
             await secure.do_handshake()
         except trio.BrokenResourceError as error:
-            # Trio leaves the message by which TLS says why it ends the connection unsent.
+            # Trio does not send the TLS alert that says why the connection ends.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await stream.send_all(overheard.unsent())
             early = "it ended the connection: does it believe our certificate?"
@@ -104,12 +104,11 @@ class GroupTls:
 
 
 def group_tls(tls: GroupTls | TlsConfig | None) -> GroupTls | None:
-    """The contexts for these files; None without TLS. Raises ConfigInvalid."""
+    """Return the contexts for these files; None without TLS. Raises ConfigInvalid."""
     return GroupTls(tls) if isinstance(tls, TlsConfig) else tls
 
 
 def names_shown(stream: SecureStream) -> frozenset[str]:
-    """The DNS names in the peer's certificate."""
     return _dns_names(stream.getpeercert())
 
 
@@ -124,7 +123,7 @@ def _listed(names: frozenset[str]) -> str:
 
 
 class _Overheard:
-    """A context, as `trio.SSLStream` takes it, that keeps what the one connection wants to send."""
+    """A context for `trio.SSLStream` that keeps the outgoing buffer of its one connection."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -133,24 +132,23 @@ class _Overheard:
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any
     ) -> ssl.SSLObject:
-        """As in SSLContext."""
         self._outgoing = outgoing
         return self._context.wrap_bio(incoming, outgoing, **options)
 
     def unsent(self) -> bytes:
-        """What the connection wants to send, and has not sent."""
+        """Return the bytes that the connection has not sent."""
         return self._outgoing.read()
 
 
 def handshake_refused(error: trio.BrokenResourceError, ended: str) -> TlsRefused:
-    """The error for a TLS connection that broke; `ended` tells of one that ended early."""
+    """Return the error for a TLS connection that broke; `ended` describes an early end."""
     cause = error.__cause__
     lasting = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
     return TlsRefused(_problem(cause, ended), lasting)
 
 
 def _problem(cause: BaseException | None, ended: str) -> str:
-    """Why a handshake failed, for people; `ended` if the connection was closed."""
+    """Say why a handshake failed; `ended` if the connection was closed."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not believed: {cause.verify_message}"
@@ -219,7 +217,7 @@ def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) ->
 
 
 def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]:
-    """The names in our certificate, from a handshake with ourselves.
+    """Return the names in our certificate, from a handshake with ourselves.
 
     So a certificate that peers would reject is reported at the start. Raises ConfigInvalid.
     """

@@ -1,4 +1,4 @@
-"""Where the certificates of a member or of a tool lie. See docs/security.md."""
+"""The paths of the certificates of a member or a tool: docs/security.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from pathlib import Path
 class TlsConfig:
     """Files in PEM format. A key with a password is refused: a server cannot ask for it."""
 
-    certificate: Path  # of the member or tool, followed by those between it and the authority
+    certificate: Path  # of the member or tool, followed by the intermediate ones
     key: Path
-    authorities: Path  # that sign the certificates of the group
+    authorities: Path  # which sign the certificates of the group

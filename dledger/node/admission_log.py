@@ -11,15 +11,15 @@ from dledger.node.member_alarms import hold_text
 
 logger = logging.getLogger(__name__)
 
-# A group with so few entries is new: that a member has none of them is no news.
+# A group with so few entries is new: a member that lacks them is no reason to warn.
 YOUNG_LOG_ENTRIES = 64
 
 
 class AdmissionLog:
     """Compares the state after each turn with what was logged; that takes a few comparisons.
 
-    While the group is new, a member without its log is no reason to warn: members begin one after
-    the other, and those that come behind the first election are in doubt for a moment.
+    While the group is new, a member without its log is no reason to warn. Members begin one after
+    the other, and those that start after the first election are in doubt for a moment.
     """
 
     def __init__(
@@ -35,19 +35,18 @@ class AdmissionLog:
         self._peers_in_doubt: set[str] = set()
 
     def after_turn(self) -> None:
-        """Log what changed since the last turn."""
         proven = self._replica.state.proven
         if not proven:
             self._look_at_hold(self._replica.hold(self._clock()))
         elif self._held is not None:
-            self._held = None  # another doubt is news, though it may be held by the same
+            self._held = None  # a later doubt is logged again, even with the same hold
         if not proven and self._replica.admission.lost:
             self._in_doubt = True
             if not self._said and self._is_told():
                 self._said = True
                 self._say_doubt()
         elif self._in_doubt:
-            # A proof may come in the same turn as the first word of the group's log.
+            # The proof may come in the same turn as the first answer about the group's log.
             if proven and self._is_told():
                 self._say_proof()
             self._in_doubt = self._said = False
@@ -69,7 +68,7 @@ class AdmissionLog:
 
     def _say_doubt(self) -> None:
         forgotten = self._replica.admission.forgotten
-        # An empty folder is no older copy, also where a leader tells first what it remembers.
+        # An empty folder is no older copy, even if a leader is the first to remind the member.
         if forgotten is not None and forgotten.durable >= 0:
             peer, promised, held, term, durable = forgotten
             logger.warning(
@@ -110,6 +109,6 @@ class AdmissionLog:
             )
 
     def _level(self, is_fresh: bool = True) -> int:
-        """How loudly to say that a member lacks the log."""
+        """Return the level at which to log that a member lacks the log."""
         known = max(self._replica.view.last_index, self._replica.admission.told_last_index)
         return logging.INFO if is_fresh and known < YOUNG_LOG_ENTRIES else logging.WARNING

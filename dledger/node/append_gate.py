@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from dledger.body_check import checked_body_bytes, checked_lengths
 from dledger.config import NodeConfig
@@ -11,20 +10,8 @@ from dledger.core.replica import Replica
 from dledger.entry import Body
 from dledger.errors import DiskFull, EntryTooLarge, LogFull, Rejected
 from dledger.node.turn import Turn
+from dledger.store.disk_room import DiskRoom
 from dledger.waits.pending_appends import Done, PendingAppends
-
-
-class Room(Protocol):
-    """Whether the disk has room: see DiskRoom."""
-
-    @property
-    def why_short(self) -> str | None:
-        """What is refused and what to do about it; None while there is room."""
-        ...
-
-    def takes(self, size: int) -> bool:
-        """Whether to take entries of `size` bytes."""
-        ...
 
 
 class AppendGate:
@@ -37,7 +24,7 @@ class AppendGate:
         pending: PendingAppends,
         turn: Turn,
         submit: Callable[[Sequence[Body], int, Done, bool], None],
-        room: Room,
+        room: DiskRoom,
     ) -> None:
         self._config = config
         self._max_body_bytes = config.store.max_body_bytes
@@ -49,7 +36,7 @@ class AppendGate:
         self._room = room
 
     def held(self) -> tuple[int, int]:
-        """How many entries wait to be committed and applied, and the bytes of their bodies."""
+        """Return the number of entries that wait to be applied, and the bytes of their bodies."""
         pending, waiting = self._pending, self._waiting
         return pending.entries + waiting.entries, pending.body_bytes + waiting.body_bytes
 

@@ -21,15 +21,15 @@ from dledger.waits.pending_appends import PendingAppends
 
 NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
 
-# What the machine is given at once, and how long more of it follows without a pause. What an entry
-# costs grows with its bytes at most, so the loop is held for some ten milliseconds by the dearest;
-# smaller parts would cost machines that do something once for each of them.
+# The entries that the machine gets in one call, and how long further calls follow without a pause.
+# The cost of an entry grows at most with its bytes, so the costliest hold the loop for some ten
+# milliseconds. Smaller parts would cost machines that do something once per call.
 PART_ENTRIES: Final = 128
 PART_BYTES: Final = 128 * 1024
-TURN_SECONDS: Final = 0.005
+TURN_S: Final = 0.005
 
-# How often a gap in what the machine tells is told: each entry may make one.
-TELL_GAPS_SECONDS: Final = 60.0
+# A gap in the machine's changes is logged this often at most, because each entry may make one.
+TELL_GAPS_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +37,7 @@ logger = logging.getLogger(__name__)
 class Entries(Protocol):
     """Holds the entries to apply: an EntryCache."""
 
-    def take(self, first: int, last: int) -> EntryRun:
-        """At least one of the entries first..last, from `first`; earlier ones are forgotten."""
-        ...
+    def take(self, first: int, last: int) -> EntryRun: ...
 
 
 class Applier:
@@ -47,19 +45,20 @@ class Applier:
 
     Args:
         replica: knows the last of these entries.
-        entries: where they are read from.
+        entries: the source of the entries.
         machine: the state machine.
         pending: appends to be answered.
-        awaited: the snapshot that the machine waits for, if any; nothing is applied until then.
+        awaited: the snapshot that the machine waits for, if any; no entry is applied until then.
         applied: called after each run of entries.
-        wake: has `apply_some` called again soon.
+        wake: requests another call of `apply_some` soon.
         clock: seconds on the monotonic clock.
-        run_entries: how many are applied by one call, at most.
-        pass_over: entries that the machine is not given.
-        history: keeps what the machine tells of its changes, if it tells any.
+        run_entries: the most entries that one call applies.
+        pass_over: entries that are not applied to the machine.
+        history: keeps the changes that the machine reports, if it reports any.
 
     Attributes:
-        stopped: the entry that the machine does not read; nothing is applied from there on.
+        stopped: the error of the entry that the machine cannot read; no entry from there on is
+            applied.
     """
 
     stopped: MachineTooOld | None
@@ -106,8 +105,8 @@ class Applier:
                 self._wake()
 
     def apply_some(self) -> bool:
-        """Apply one run of entries, or as much of it as a turn takes; return whether there was
-        one. Raises MachineFailed.
+        """Apply one run of entries, or a part of it; return False if there was none. Raises
+        MachineFailed.
         """
         replica = self._replica
         first = max(replica.state.applied, replica.view.before_begin) + 1
@@ -118,7 +117,7 @@ class Applier:
             last = self._cut(first, last)
         run = self._entries.take(first, last)
         begin, end, count = 0, _part_end(run, 0), len(run.bodies)
-        until = self._clock() + TURN_SECONDS if end < count else math.inf
+        until = self._clock() + TURN_S if end < count else math.inf
         while True:
             part = run.part(begin, end)
             try:
@@ -133,7 +132,7 @@ class Applier:
                 self._tell_gap(gap, part_last)
             self._pending.applied(part, results)
             self._applied()
-            # What waited for these entries may have had further ones applied already.
+            # A caller that waited for these entries may have applied further ones already.
             is_next = replica.state.applied == part_last and self._awaited.snapshot is None
             if end == count or not is_next or self._clock() >= until:
                 return True
@@ -141,7 +140,7 @@ class Applier:
 
     def _tell_gap(self, problem: str, index: int) -> None:
         now = self._clock()
-        if now - self._told_gap_at >= TELL_GAPS_SECONDS:
+        if now - self._told_gap_at >= TELL_GAPS_S:
             self._told_gap_at = now
             logger.warning(
                 "the state machine tells what no watch can carry, up to entry %d: %s; watches "
@@ -151,7 +150,7 @@ class Applier:
             )
 
     def _cut(self, first: int, last: int) -> int:
-        """The last entry of a run that has an entry to pass over alone, or not at all."""
+        """Return the end of a run in which each entry to pass over stands alone."""
         for index in self._pass_over:
             if index == first:
                 return first
@@ -160,14 +159,14 @@ class Applier:
         return last
 
     def _apply(self, run: EntryRun) -> Sequence[object]:
-        """One result for each entry; None for no-ops and configurations, which are not applied."""
+        """Apply a run; return a result for each entry. No-ops and configurations only get None."""
         if run.magic != NORMAL or run.first in self._pass_over:
             return [None] * len(run)
         return applied(self._machine.apply, run, run.first, run.last)
 
 
 def _part_end(run: EntryRun, begin: int) -> int:
-    """Where the part of a run ends that begins at a place: it has one entry at least."""
+    """Return where the part of a run ends that begins at `begin`; it has one entry at least."""
     positions = run.positions
     most = min(len(run.bodies), begin + PART_ENTRIES)
     return bisect_left(positions, positions[begin] + PART_BYTES, begin + 1, most)

@@ -18,8 +18,8 @@ from dledger.store.noop_body import BEFORE_BIRTHS
 from dledger.waits.blocking_work import RunBlocking
 from dledger.waits.progress import Progress
 
-# How often to look besides after turns: a peer that names the birth when it connects causes no
-# turn.
+# The birth is looked for after each turn, and at this interval: a peer that names the birth when it
+# connects causes no turn.
 LOOK_AGAIN_S = 0.2
 
 
@@ -35,7 +35,7 @@ class BirthWatch:
         opened: its folder.
         replica: its protocol.
         turned: made after every turn.
-        named: the births that a peer named when it connected; those of all members for None.
+        named: returns the births that a peer, or with None any member, named when it connected.
         run_blocking: writes beside the event loop.
         born: called with the birth once it is recorded in the folder.
     """
@@ -77,7 +77,7 @@ class BirthWatch:
         self._born(birth)
 
     def _found(self) -> bytes:
-        """The birth if it is known by now; else empty."""
+        """Return the birth if it is known by now; else empty bytes."""
         committed, state = self._replica.appliable, self._replica.state
         if committed < 0 or self._store.first_index == 0:
             return committed_birth(self._store, committed)

@@ -1,4 +1,4 @@
-"""Runs a member under trio: takes its turns, keeps its deadlines, and runs what blocks.
+"""Runs a member under trio: takes its turns, keeps its deadlines, and runs its blocking work.
 
 The member makes all decisions, in synchronous steps. A message or a finished sync takes its turn at
 once, in the task that has it: waking the driver would cost every append two more rounds of the
@@ -39,17 +39,11 @@ _NEVER = float("inf")
 class Watches(Protocol):
     """Observes a member: the node."""
 
-    def turned(self, messages: Messages) -> None:
-        """A turn ended; the entries that it committed are applied next."""
-        ...
+    def turned(self, messages: Messages) -> None: ...
 
-    def applied(self) -> None:
-        """The state machine has applied more entries."""
-        ...
+    def applied(self) -> None: ...
 
-    def refused(self, fault: PeerFault) -> None:
-        """A message was refused that no correct member sends."""
-        ...
+    def refused(self, fault: PeerFault) -> None: ...
 
 
 class Driver:
@@ -61,7 +55,7 @@ class Driver:
         timer: the alarm clock of all groups of the process.
         threads: run its syncs.
         watcher: observes the member.
-        run_blocking: runs beside the loop what would hold it up.
+        run_blocking: runs blocking work beside the loop.
     """
 
     def __init__(
@@ -84,7 +78,7 @@ class Driver:
         self._failure: Exception | None = None
         self._closed = False
         self._is_over = False  # closed or failed
-        self._clock = trio.lowlevel.current_clock().current_time  # looks for no loop at each call
+        self._clock = trio.lowlevel.current_clock().current_time  # spares a look-up of the loop
         self._nursery: trio.Nursery | None = None
         self.alarm_at = _NEVER
         self.member = make(
@@ -94,7 +88,7 @@ class Driver:
                 self._beside,
                 self.wake,
                 self._apply_soon,
-                self._look_soon,
+                self._look.set,
                 self._clock,
                 watcher.turned,
                 watcher.applied,
@@ -107,19 +101,17 @@ class Driver:
     # --- inputs, from any task of this thread -------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Take a turn with messages of one peer."""
         if self._is_over:
             return
         self._turn.received(sender, messages)
         self.turn(slices=False)
 
     def link_changed(self, peer: str, connected: bool) -> None:
-        """The connection to a peer opened or broke."""
         self._turn.link_changed(peer, connected)
         self.wake()
 
     def peer_gone(self, peer: str) -> None:
-        """The process of a peer seems to have ended: its machine refused a connection."""
+        """Note that the process of a peer seems to have ended: its machine refused a connection."""
         if self._turn.peer_gone(peer):
             self.turn()
 
@@ -128,7 +120,7 @@ class Driver:
     ) -> None:
         """Append these bodies in the next turn; `at_once`: now, if no other append waits.
 
-        With `at_once` it must not be called in a turn (by a `done`, say): it may begin a turn.
+        With `at_once` it may begin a turn, so it must not be called in one (by a `done`, say).
         """
         self._turn.submit(bodies, body_bytes, done)
         if not (at_once and self._turn.appends_alone) or self._is_over:
@@ -144,14 +136,14 @@ class Driver:
     def transfer_leadership(self, target: str | None) -> LeaderTransfer | None:
         """Begin to hand leadership over, from any task. Raises NotLeader or TransferFailed."""
         replica = self.member.replica
-        # This may come before the turn of a member that is late, which is no time of the transfer.
+        # A late member may not have taken its turn yet. Do not count its delay as transfer time.
         replica.patience.look(now := self._clock())
         transfer = replica.transfer_leadership(target, now)
         self.wake()
         return transfer
 
     def wake(self) -> None:
-        """Have the driver's task take a turn soon."""
+        """Request a turn of the driver's task soon."""
         if not self._woken:
             self._woken = True
             self._wake.unpark()
@@ -171,7 +163,8 @@ class Driver:
     async def run(self) -> None:
         """Take turns, apply entries and do the housekeeping, for ever.
 
-        Raises DiskFailed, InvariantBroken, MachineFailed or RestoreFailed: it cannot go on.
+        Raises DiskFailed, InvariantBroken, MachineFailed or RestoreFailed if the member cannot go
+        on.
         """
         try:
             async with unwrapping_nursery() as nursery:
@@ -204,8 +197,8 @@ class Driver:
             await self._apply.park()
 
     def _do(self, step: Callable[[], T]) -> T | None:
-        """Run a step of the member, unless it has ended. An error ends the driver: its own task
-        raises it, and no other task does, so a node ends with one error.
+        """Run a step of the member, unless the driver has ended. An error ends the driver. Only the
+        driver's own task raises it, so a node ends with one error.
         """
         if self._is_over:
             return None
@@ -225,9 +218,6 @@ class Driver:
     def _apply_soon(self) -> None:
         self._apply.unpark()
 
-    def _look_soon(self) -> None:
-        self._look.set()
-
     def _beside(self, work: Callable[[], Continuation]) -> None:
         if self._nursery is not None and not self._closed:
             self._nursery.start_soon(self._run_beside, work)
@@ -245,13 +235,12 @@ class Driver:
         self._closed = self._is_over = True
 
     async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
-        """Run `last` beside the loop, after a sync that still runs. As Syncer.close."""
         return await self._syncer.close(last, patience_s)
 
     def turn(self, *, slices: bool = True) -> None:
         """Take a turn, from any task. An error ends the driver; its own task raises it.
 
-        `slices`: as in Turn; True in tasks that run once in a pass of the loop.
+        `slices`: see Turn; True in tasks that run once in a pass of the loop.
         """
         if self._is_over:
             return

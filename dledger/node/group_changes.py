@@ -12,10 +12,7 @@ import trio
 
 from dledger.core.member_state import Role
 from dledger.core.membership.catch_up import Verdict, learners_first, new_voters
-from dledger.core.membership.change_errors import (
-    ConfigurationMoved,
-    LearnerBehind,
-)
+from dledger.core.membership.change_errors import ConfigurationMoved, LearnerBehind
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import Change, Transition, change
 from dledger.core.membership.configuration_codec import NumberedConfiguration
@@ -35,7 +32,7 @@ class GroupChanges:
 
     Args:
         replica: proposes changes, and knows the configuration in force.
-        wake: has the node's driver take a turn soon.
+        wake: requests a turn of the node's driver soon.
         turned: made with every turn.
         before_change: called before the group goes over to a configuration; may refuse it.
     """
@@ -55,11 +52,8 @@ class GroupChanges:
     async def carry_out(
         self, changes: Sequence[Change], transition: Transition, expected: int | None
     ) -> NumberedConfiguration:
-        """Make the changes; return the configuration in force afterwards, and its index.
-
-        See `Node.change` for what it waits for and raises.
-        """
-        await self._serving()
+        """Make the changes; return the configuration then in force. See `Node.change`."""
+        await self._wait_serving()
         membership = self._replica.state.membership
         if expected is not None and expected != membership.index:
             raise ConfigurationMoved(expected, membership.index)
@@ -68,19 +62,19 @@ class GroupChanges:
         after = change(before, changes, transition)
         if after != before:
             await self._before_change(after)
-            await self._caught_up(sorted(new_voters(before, after) & before.learners))
-            await self._made(self._replica.propose_change(changes, transition, expected))
+            await self._wait_caught_up(sorted(new_voters(before, after) & before.learners))
+            await self._wait_made(self._replica.propose_change(changes, transition, expected))
         return NumberedConfiguration(membership.index, membership.configuration)
 
     async def leave_joint(self) -> NumberedConfiguration:
         """End a joint phase of JOINT_MANUAL. Raises as `Node.change`, and NotJoint."""
-        await self._serving()
-        await self._made(self._replica.propose_leave())
+        await self._wait_serving()
+        await self._wait_made(self._replica.propose_leave())
         membership = self._replica.state.membership
         return NumberedConfiguration(membership.index, membership.configuration)
 
-    async def _serving(self) -> None:
-        """Wait until a new leader has committed in its own term: it may not change before."""
+    async def _wait_serving(self) -> None:
+        """Wait until a new leader has committed in its own term. It may not change before."""
         replica = self._replica
         while replica.state.role is Role.LEADER and not replica.commits_in_own_term:
             await self._turned.wait()
@@ -94,17 +88,17 @@ class GroupChanges:
             return expected
         await self._before_change(change(membership.configuration, first))
         index = self._replica.propose_change(first, Transition.AUTO, expected)
-        await self._made(index)
+        await self._wait_made(index)
         return index
 
-    async def _caught_up(self, learners: Sequence[str]) -> None:
+    async def _wait_caught_up(self, learners: Sequence[str]) -> None:
         """Wait until these learners have nearly all of the log.
 
         Raises NotLeader, LeadershipMoving, LearnerBehind, LearnerStalled; they stay learners then.
         """
         replica = self._replica
         for learner in learners:
-            replica.watch(learner, trio.current_time())
+            replica.restart_catch_up(learner, trio.current_time())
         for learner in learners:
             while True:
                 replica.check_proposable()
@@ -118,7 +112,7 @@ class GroupChanges:
                     raise LearnerBehind(learner, replica.view.last_index - match_index)
                 await self._turned.wait()
 
-    async def _made(self, index: int) -> None:
+    async def _wait_made(self, index: int) -> None:
         """Wait until the change at `index` is in force, its joint phase over, and a quorum knows.
 
         Raises Discarded; LeadershipLost or NodeClosed if the outcome is unknown here.
@@ -150,4 +144,4 @@ class GroupChanges:
         if configuration.is_joint and configuration.auto_leave:
             return False
         leads = state.role is Role.LEADER and state.term == term
-        return not leads or replica.change_is_known
+        return not leads or replica.leadership.change_is_known

@@ -28,11 +28,11 @@ class GrowthWatch:
         self._note = note
         self._replica = replica
         self._run_blocking = run_blocking
-        self._seen = (-2, replica.admission.told)  # no configuration has this index
+        self._seen = (-2, replica.admission.told)  # no configuration has index -2
         self._grown = trio.Event()
 
     def look(self) -> None:
-        """Have the note written if the group has grown. Call it after every turn."""
+        """Request the note if the group has grown. Call this after every turn."""
         replica = self._replica
         seen = (replica.state.membership.index, replica.admission.told)
         if seen == self._seen:
@@ -42,7 +42,7 @@ class GrowthWatch:
             self._grown.set()
 
     async def run(self) -> None:
-        """Write the note once the group has grown. One that cannot be written is only logged."""
+        """Write the note once the group has grown. A failure to write it is only logged."""
         await self._grown.wait()
         try:
             await self._write()

@@ -36,15 +36,15 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 # still fit into one frame.
 MAX_GROUPS = 1_000
 
-# How long a closing node waits for its disk: much longer than any working disk takes to sync what
-# is dirty, and no longer than a supervisor waits before it kills the process.
+# How long a closing node waits for its disk: much longer than any working disk takes to sync dirty
+# files, and no longer than a supervisor waits before it kills the process.
 CLOSE_WAIT_S = 30.0
 
 logger = logging.getLogger(__name__)
 
 
 def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
-    """The room of the member's disk, with a reserve; smaller than set if the disk is small."""
+    """Return the room of the member's disk. On a small disk its reserve is smaller than set."""
     folder = node_folder(str(config.data_dir), config.node_id)
     size = config.store.reserve_bytes
     there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
@@ -55,10 +55,7 @@ def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
 
 
 async def recover(config: NodeConfig, machine: StateMachine, platform: Platform) -> Opened:
-    """The node's log and newest snapshot, as `open_and_restore` finds them.
-
-    Raises MachineUnusable, and as that.
-    """
+    """Open the node's log and restore its newest snapshot. Raises as `open_and_restore`."""
     check_machine(machine)
     room = _room(config, platform)
     opened = await platform.run_blocking(
@@ -100,12 +97,12 @@ class HostConfig:
 
     @property
     def home(self) -> Address:
-        """Where peers and clients reach it."""
+        """The address at which peers and clients reach the process."""
         return parse_address("address", self.address)
 
     @property
     def listen_address(self) -> Address:
-        """Where it listens."""
+        """The address at which the process listens."""
         return self.home if self.listen is None else parse_address("listen", self.listen)
 
 
@@ -245,7 +242,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
     """Listen for any number of groups; `host.open_node` opens their members.
 
     They share one listener, one connection to each other process, one timer and the threads that
-    run syncs. `platform`: what a simulation runs on instead of the system.
+    run syncs. `platform`: the operating system, or a simulated one.
 
     Raises AddressInUse, ConfigInvalid.
     """

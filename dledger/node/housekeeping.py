@@ -13,8 +13,8 @@ from dledger.store.segment_store import SegmentStore
 
 logger = logging.getLogger(__name__)
 
-# How often the commit index is recorded, which readers of the folder go by, and a missing spare
-# segment is noticed. A record is a write of 512 bytes without a sync, and a segment takes longer
+# How often the commit index is recorded, for readers of the folder, and a missing spare segment is
+# noticed. A record is a write of 512 bytes without a sync, and a segment takes longer
 # than this to fill.
 INTERVAL_S = 0.25
 
@@ -26,9 +26,9 @@ DURABLE_INTERVAL_S = 1.0
 # may have a hundred idle groups.
 IDLE_INTERVAL_S = 5.0
 
-# Checked in one step: holds up the event loop for well under a millisecond.
+# Bytes checked in one step, which holds up the event loop for well under a millisecond.
 _SCRUB_STEP_BYTES = 128 * 1024
-# Checked in one interval at most, whatever the log's size: about 2 % of a core.
+# The most bytes checked in one interval, for any size of the log: about 2 % of a core.
 _MAX_SCRUB_BYTES = 4 * 1024 * 1024
 
 
@@ -37,7 +37,7 @@ class Housekeeper:
 
     Attributes:
         next_look_at: when to call `look`.
-        is_idle: no entry was committed lately, so the next look is far away; see `rouse`.
+        is_idle: whether no entry was committed lately, so that the next look is far away.
 
     Args:
         store: the node's store.
@@ -45,7 +45,7 @@ class Housekeeper:
         scrub_period_s: a pass over the whole log takes about this long; 0 switches it off.
         beside: writes spare segments beside the loop.
         now: when the node starts.
-        room: looked at in each interval.
+        room: checked in each interval.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Housekeeper:
         self._scrubber = Scrubber(store)
         self._due_bytes = 0.0
         self._recorded = -1
-        self._durable = -1  # the next sync makes the record of this one durable
+        self._durable = -1  # the commit index that the next sync makes durable
         self._durable_at = now + DURABLE_INTERVAL_S
         self._makes_spares = True
         self._makes_one = False
@@ -76,7 +76,6 @@ class Housekeeper:
 
     @property
     def scrub(self) -> ScrubStatus:
-        """The progress of the scrubber, and the damage that it found."""
         return self._scrubber.status
 
     def scrub_every(self, period_s: float) -> None:
@@ -84,7 +83,7 @@ class Housekeeper:
         self._scrub_period_s = period_s
 
     def rouse(self, now: float) -> None:
-        """Have the next look now: an entry was committed while the node was idle."""
+        """Request a look now: an entry was committed while the node was idle."""
         self.is_idle = False
         self._interval_at = self.next_look_at = now
 
@@ -109,7 +108,7 @@ class Housekeeper:
         self.next_look_at = now if self._scrub_step() else self._interval_at
 
     def _record_committed(self, now: float) -> bool:
-        """Record the commit index if it has grown; return whether it had, or is not durable yet."""
+        """Record the commit index if it has grown; return False if that had been done, durably."""
         appliable = self._appliable()
         if appliable <= min(self._recorded, self._durable):
             return False

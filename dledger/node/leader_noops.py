@@ -11,7 +11,7 @@ _DRAWN_BYTES = 4
 
 
 class LeaderNoops:
-    """Bodies with the leader and the time, and in the first entry of a log the group's birth.
+    """Makes bodies with the leader and the time, and in entry 0 with a random birth of the group.
 
     Args:
         node_id: this member.
@@ -27,12 +27,10 @@ class LeaderNoops:
         self._chance = chance
 
     def body(self, index: int) -> bytes:
-        """The body of a no-op at that index."""
-        birth = self._drawn() if index == 0 else b""
+        birth = self._draw_birth() if index == 0 else b""
         return encode_noop_body(NoopBody(self._node_id, max(self._wall_clock_ms(), 0), birth))
 
-    def _drawn(self) -> bytes:
-        """A random birth, which no other group has."""
+    def _draw_birth(self) -> bytes:
         draws = range(BIRTH_BYTES // _DRAWN_BYTES)
         parts = [int(self._chance() * 2 ** (8 * _DRAWN_BYTES)) for _ in draws]
         return b"".join(part.to_bytes(_DRAWN_BYTES, "big") for part in parts)

@@ -25,23 +25,15 @@ class Member(Protocol):
     """The part of a node that a session uses."""
 
     @property
-    def config(self) -> NodeConfig:
-        """As in Node."""
-        ...
+    def config(self) -> NodeConfig: ...
 
     @property
-    def configuration(self) -> NumberedConfiguration:
-        """As in Node."""
-        ...
+    def configuration(self) -> NumberedConfiguration: ...
 
     @property
-    def is_ready_leader(self) -> bool:
-        """As in Node."""
-        ...
+    def is_ready_leader(self) -> bool: ...
 
-    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """As in Node."""
-        ...
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]: ...
 
 
 class LocalWay:
@@ -57,13 +49,11 @@ class LocalWay:
         self._network = NetworkWay(leader)
 
     async def reach(self) -> None:
-        """As in SessionWay."""
         if not self._node.is_ready_leader:
             self._follow()
             await self._network.reach()
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
-        """As in SessionWay."""
         if self._node.is_ready_leader:
             try:
                 return await self._gate.carry_out(command)
@@ -73,7 +63,6 @@ class LocalWay:
         return await self._network.carry_out(command)
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """As in SessionWay. Each member has them."""
         return await self._node.entries_from(first, wait_s)
 
     def _follow(self) -> None:
@@ -85,7 +74,6 @@ class LocalWay:
 async def local_way(
     node: Member, gate: SessionGate, tls: GroupTls | None = None, network: Network = TCP
 ) -> AsyncIterator[LocalWay]:
-    """The way from a member, for the length of a block."""
     members = KnownMembers(node.config.group, node.config.peers)
     async with unwrapping_nursery() as nursery:
         leader = LeaderConnection(members, tls, nursery, network)
@@ -103,7 +91,7 @@ async def local_session(
     tls: GroupTls | None = None,
     network: Network = TCP,
 ) -> AsyncIterator[Session]:
-    """A session that begins at a member. Raises NotAppendedInTime."""
+    """Open a session that begins at a member. Raises NotAppendedInTime."""
     async with (
         local_way(node, gate, tls, network) as way,
         open_session(way, ttl_s, timeout_s) as session,

@@ -1,6 +1,6 @@
-"""Writes what the replica decided to the store: pushes, truncations, no-ops, proposals.
+"""Writes the decisions of the replica to the store: pushes, truncations, no-ops, proposals.
 
-What it wrote last stays in memory: as bytes for the pushes to other members, and as entries for the
+The newest entries stay in memory: as bytes for the pushes to other members, and as entries for the
 state machine.
 """
 
@@ -30,14 +30,12 @@ from dledger.store.log_store import LogStore
 # Pushes kept for the other peers, which usually need the same ones in the same turn.
 _KEPT_BATCHES = 4
 
-# Bytes of newest entries kept until they were sent to all peers. For a peer that is further behind
-# they are read back, and the others do not wait for it.
+# Bytes of newest entries kept until they were sent to all peers. Older entries are read back for a
+# peer that is further behind, and the other peers do not wait for it.
 MAX_NEWEST_BYTES = 8 * 1024 * 1024
 
 
 class _Placed(NamedTuple):
-    """The entries of one proposal, and their bytes."""
-
     run: EntryRun
     raw: bytes
 
@@ -63,7 +61,6 @@ class Batches:
         self._newest_bytes = 0
 
     def batch_end(self, first: int, last: int) -> int:
-        """The last index of the push that begins at `first` and ends at `last` at most."""
         kept = self._kept.get(first)
         # Reuse a small push only if no more entries could go with it.
         if kept is not None and (
@@ -77,7 +74,6 @@ class Batches:
         return end
 
     def batch_weight(self, first: int) -> int:
-        """For how many pushes of the usual size the one counts that was just cut at `first`."""
         return -(-len(self._kept[first][1]) // self._max_bytes)
 
     def keep(self, run: EntryRun, raw: bytes) -> None:
@@ -95,7 +91,7 @@ class Batches:
             self._drop_older_half()
 
     def payload(self, first: int, end: int) -> bytes:
-        """The bytes of entries first..end, a push that `batch_end` cut."""
+        """Return the bytes of entries first..end, a push that `batch_end` cut."""
         kept = self._kept.get(first)
         if kept is not None and kept[0] == end:
             return kept[1]
@@ -105,12 +101,11 @@ class Batches:
         return self._store.read(first, end, self._max_bytes)
 
     def forget(self) -> None:
-        """Drop everything kept: the log was cut."""
         self._kept.clear()
         self._forget_newest()
 
     def _cut(self, first: int, last: int) -> tuple[int, bytes] | None:
-        """A push of kept entries: its last index and bytes; None if `first` is not kept."""
+        """Return the end and the bytes of a push of kept entries; None if `first` is not kept."""
         at = bisect_right(self._firsts, first) - 1
         if at < 0 or first > self._newest[-1].run.last:
             return None
@@ -174,8 +169,8 @@ MAX_READ_BYTES = 256 * 1024
 
 
 class EntryCache:
-    """Keeps the entries after the last one taken for the state machine, as many as fit; the store
-    has the rest.
+    """Keeps entries that the state machine has not taken yet, up to a limit; the store has them
+    all.
     """
 
     __slots__ = ("_bytes", "_count", "_runs", "_store")
@@ -195,12 +190,11 @@ class EntryCache:
             self._count += len(run)
 
     def forget(self) -> None:
-        """Drop everything kept: the log was cut."""
         self._runs.clear()
         self._bytes = self._count = 0
 
     def take(self, first: int, last: int) -> EntryRun:
-        """At least one of the entries first..last, from `first`; earlier ones are forgotten."""
+        """Return at least one of the entries first..last, from `first` on; forget earlier ones."""
         runs = self._runs
         held = -1  # the last entry of the first run
         while runs and (held := runs[0].last) < first:
@@ -231,19 +225,18 @@ class EntryCache:
         return decode_run(self._store.read(first, last, MAX_READ_BYTES))
 
 
-# The body of a leader's no-op at an index.
+# Makes the body of a leader's no-op at an index.
 NoopBodies = Callable[[int], bytes]
 
 
 def empty_noop(_index: int) -> bytes:
-    """An empty body for a no-op."""
     return b""
 
 
 class LogWriter:
-    """The one writer of a store. Shared by the node and by the simulation of it.
+    """The only writer of a store. The node and the simulation use it.
 
-    `noop_body`: the body of a leader's no-op at an index, see `dledger.store.noop_body`.
+    `noop_body` makes the body of a leader's no-op at an index: see `dledger.store.noop_body`.
     """
 
     __slots__ = ("_batches", "_noop_body", "_store", "cache")

@@ -48,15 +48,15 @@ class MemberSettings(NamedTuple):
 
     Attributes:
         group: the name of its group.
-        max_batch_bytes: of one push.
-        flush_interval_s: how long a sync may wait; None: it may not.
+        max_batch_bytes: the limit of one push.
+        flush_interval_s: how long a sync may wait; None if it may not wait.
         snapshots: when they are written, and how many are kept.
-        scrub_period_s: a check of the whole log takes about this long; 0: there is none.
-        piece_bytes: of one piece of a snapshot that is sent.
+        scrub_period_s: a check of the whole log takes about this long; 0 switches it off.
+        piece_bytes: the size of the pieces of a snapshot that is sent.
         snapshot_sync_bytes: a snapshot that arrives is synced each time so much of it is written.
-        run_entries: applied at once, at most.
-        pass_over: entries that the machine is not given.
-        watch_history_bytes: of changes that are kept for watches.
+        run_entries: the most entries that are applied in one call.
+        pass_over: entries that are not applied to the machine.
+        watch_history_bytes: the limit of the changes that are kept for watches.
     """
 
     group: str
@@ -72,20 +72,20 @@ class MemberSettings(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """The surroundings of a member, given by what runs it.
+    """The surroundings of a member, given by the node, the simulation or a test.
 
     Attributes:
         ways: to its peers.
         syncer: runs its syncs.
-        beside: runs beside the loop what would hold it up.
-        wake: has a turn taken soon.
-        wake_applier: has `apply_some` called soon.
-        wake_look: has `look` called soon.
+        beside: runs blocking work beside the loop.
+        wake: requests a turn soon.
+        wake_applier: requests a call of `apply_some` soon.
+        wake_look: requests a call of `look` soon.
         clock: the time now, monotonic, in seconds.
         turned: called at the end of a turn, before its entries are applied.
         applied: called after each run of entries that was applied.
         refused: called with the fault of a message that no correct member sends.
-        tally: counts.
+        tally: counters.
         watched: wraps the log, for tests that observe the writes.
     """
 
@@ -108,19 +108,19 @@ class Member:
 
     Attributes:
         store: the log.
-        tally: counts.
+        tally: counters.
         turn: takes messages, submissions and finished syncs.
         replica: the protocol's state.
         batches: cuts the log into pushes.
-        pending: appends that wait.
-        reads: reads that wait.
-        history: what the state machine told of its changes; None if it tells none.
+        pending: waiting appends.
+        reads: waiting reads.
+        history: the changes that the state machine reported; None if it reports none.
         applier: feeds the state machine.
         snapshots: writes, sends, receives and restores snapshots.
         room: whether its disk has room for entries.
         housekeeper: records the commit index, makes spare segments, scrubs.
 
-    `noop_body`: as in LogWriter.
+    `noop_body` makes the body of a leader's no-op.
     """
 
     def __init__(
@@ -206,7 +206,6 @@ class Member:
 
     @property
     def next_look_at(self) -> float:
-        """When `look` is to be called."""
         return min(self.housekeeper.next_look_at, self.snapshots.next_look_at)
 
     def look(self, now: float) -> None:
@@ -216,7 +215,7 @@ class Member:
         self.snapshots.look(now)
 
     def read_facts(self) -> ReadFacts:
-        """What this member knows, for the reason of a read that it does not serve."""
+        """Return the facts that explain why a read is not served."""
         state, awaited = self.replica.state, self.snapshots.awaited
         return ReadFacts(
             role_name(state),
@@ -262,7 +261,9 @@ class Member:
             self._around.wake_look()
 
     def _restored(self) -> None:
-        self.applier.stopped = None  # the snapshot's state has what the machine did not read
+        self.applier.stopped = (
+            None  # the snapshot's state includes the entries that it could not read
+        )
         if self.history is not None:
             changes = changes_of(self._application)  # `restore` may have made another one
             self.history.restored(self.replica.state.applied, changes)

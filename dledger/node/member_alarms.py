@@ -1,4 +1,4 @@
-"""What a member tells operators that they must look at, about itself and its peers."""
+"""The alarms of a member for operators, about itself and its peers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,6 @@ from dledger.status import MemberAlarm
 ORPHANS, SECOND_PROCESS = "orphans", "second_process"
 
 
-def second_process_text(member: str) -> str:
-    """What to say of a member under whose name two processes run."""
-    return (
-        f"two processes run as {member}: the one that came second is refused; stop it, and keep "
-        "its folder"
-    )
-
-
-def refused_as_second_text(member: str, peers: Iterable[str]) -> str:
-    """What such a second process says of itself."""
-    return (
-        f"another process runs as {member}, so {', '.join(sorted(peers))} refuse this one: stop it"
-    )
-
-
 def member_alarms(
     member: str,
     orphans: Orphans | None,
@@ -33,12 +18,12 @@ def member_alarms(
     twice: Iterable[str],
     refused_by: Iterable[str],
 ) -> list[MemberAlarm]:
-    """The alarms of a member.
+    """Return the alarms of a member.
 
     Args:
         member: its name.
         orphans: the committed entries that it holds and its group lost.
-        of_peers: those of its peers.
+        of_peers: the orphans of its peers.
         twice: the peers under whose name two processes call.
         refused_by: the peers that refuse this member as a second process.
     """
@@ -48,15 +33,20 @@ def member_alarms(
     alarms = [
         MemberAlarm(ORPHANS, name, orphans_text(name, lost)) for name, lost in sorted(found.items())
     ]
-    alarms += [MemberAlarm(SECOND_PROCESS, name, second_process_text(name)) for name in twice]
-    if refusing := list(refused_by):
-        text = refused_as_second_text(member, refusing)
+    for name in twice:
+        text = (
+            f"two processes run as {name}: the one that came second is refused; stop it, and keep "
+            "its folder"
+        )
+        alarms.append(MemberAlarm(SECOND_PROCESS, name, text))
+    if refusing := ", ".join(sorted(refused_by)):
+        text = f"another process runs as {member}, so {refusing} refuse this one: stop it"
         alarms.append(MemberAlarm(SECOND_PROCESS, member, text))
     return alarms
 
 
 def hold_text(group: str, node_id: str, hold: Hold) -> str:
-    """One line about a member that waits."""
+    """Return the line about a member that waits before it begins its group."""
     begins = f"{node_id} does not begin group {group}"
     if hold.silent:
         names = ", ".join(hold.silent)

@@ -1,4 +1,4 @@
-"""The identity of a member's group beyond its name, and the port that goes by it."""
+"""The identity of a member's group beyond its name, and the port that uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MemberIdentity:
 
     Attributes:
         guard: compares the identities of callers with the member's.
-        port: takes in the member's messages and clients; replaced with each new generation.
+        port: accepts the member's messages and clients; replaced with each new generation.
 
     Args:
         config: of the member.
@@ -59,7 +59,7 @@ class MemberIdentity:
             replica: the member's protocol.
             turned: made after every turn.
             links: a changed identity is sent on them.
-            port: takes in the member's messages and clients.
+            port: accepts the member's messages and clients.
         """
         self._replica = replica
         self._links = links
@@ -75,7 +75,6 @@ class MemberIdentity:
         )
 
     def start(self) -> None:
-        """Take in messages and clients."""
         self._ports[self._config.group] = self.port
 
     async def run(self) -> None:
@@ -83,27 +82,24 @@ class MemberIdentity:
         await self._birth_watch.run()
 
     def stop(self) -> None:
-        """Take in nothing more."""
         self.port.close()
         self._ports.pop(self._config.group, None)
 
     def machine_version(self, member: str) -> int | None:
-        """Up to which version the state machine of a member, perhaps this one, reads entries.
-
-        None: the member has not told, or is not connected.
+        """Return the version up to which the state machine of a member, perhaps this one, reads
+        entries; None if the member has not told it, or is not connected.
         """
         if member == self._config.node_id:
             return self._opened.machine.version or None
         return self.port.machine_version(member)
 
     def oldest_machine_version(self, members: Collection[str]) -> int | None:
-        """The version that all these members read; None if one of them has not told."""
+        """Return the version that all these members read; None if a member has not told its own."""
         versions = [self.machine_version(member) for member in members]
         told = [version for version in versions if version is not None]
         return min(told) if told and len(told) == len(versions) else None
 
     def has_able_machine(self, member: str) -> bool:
-        """As in GroupPort."""
         return self.port.has_able_machine(member)
 
     def machine_stops(self, stopped: bool) -> None:
@@ -117,7 +113,7 @@ class MemberIdentity:
         self._links.say_anew(self.guard.identity)
 
     def alarms(self, orphans: Orphans | None) -> list[MemberAlarm]:
-        """The alarms of the member, whose own orphans are given."""
+        """Return the alarms of the member, given its own orphans."""
         port, guard = self.port, self.guard
         return member_alarms(
             self._config.node_id,
@@ -135,7 +131,7 @@ class MemberIdentity:
         self._links.introduce_as(self.guard.identity)
 
     def _born(self, birth: bytes) -> None:
-        """The folder has the birth now. Close channels of another group; the others go on."""
+        """Close the channels of another group, now that the folder has the birth."""
         self.guard.born(birth)
         if self.port.closed:
             return

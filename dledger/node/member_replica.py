@@ -28,7 +28,6 @@ CALLS_WAIT_S = 2 * LAST_DIAL_S
 
 
 def member_settings(config: NodeConfig) -> MemberSettings:
-    """The settings of the member that `config` describes."""
     flush_ms = config.flush_interval_ms
     return MemberSettings(
         config.group,
@@ -48,10 +47,7 @@ def member_replica(
     snapshots: SnapshotSource,
     chance: Callable[[], float],
 ) -> Replica:
-    """The replica of the member that `config` describes. Raises ConfigurationLost.
-
-    `chance`: as in Platform.
-    """
+    """Make the replica of a member; `chance` draws from 0 to 1. Raises ConfigurationLost."""
     store = opened.store
     began_with = _began_with(config, opened)
     replica = Replica(
@@ -65,7 +61,7 @@ def member_replica(
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             aligned_heartbeats=True,
             early_spread=crc32(config.group.encode()),
-            # With a flush interval a log may shrink in a power cut without being an older one.
+            # With a flush interval a power cut may shrink a log that is no older copy.
             recall_timeouts=PATIENCE_TIMEOUTS if config.flush_interval_ms is None else 0.0,
             told=opened.told,
             calls_wait_s=CALLS_WAIT_S,
@@ -90,6 +86,6 @@ def member_replica(
 
 
 def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
-    """The first voters: those in the folder, if it has any; they win over the settings."""
+    """Return the first voters. Those in the folder, if it has any, win over the settings."""
     recorded = opened.birth.first_voters
     return config.began_with if recorded is None else recorded

@@ -42,6 +42,7 @@ from dledger.node.node_status import node_status
 from dledger.node.stepping_aside import SteppingAside
 from dledger.node.tally import Tally
 from dledger.node_end import NodeEnd, fenced, node_ending
+from dledger.renamed import renamed_arguments
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
@@ -115,10 +116,11 @@ class Node:
             config.group, config.node_id, self._replica, trio.current_time
         )
         self._leadership = LeadershipWatch(config.group, self._replica)
-        self._left_for_room = False  # whether it handed over since its disk is full
+        self._left_for_room = False  # whether it handed leadership over since its disk is full
+        # Checked by calls that wait, wake or change something, which another loop must not make.
         self._home = HomeLoop(lambda: OtherLoop(f"node {config.node_id}"))
         opened.room.on_short = self._room_is_short
-        self._orphans: Orphans | None = None  # as told
+        self._orphans: Orphans | None = None  # as last reported
         self._stepping_aside = SteppingAside(
             self._replica, self._identity.has_able_machine, self._driver.transfer_leadership
         )
@@ -162,7 +164,7 @@ class Node:
         self.submit_envelopes(escaped, done)
 
     def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
-        """As `submit`, for bodies that are not to be escaped. `at_once`: see Driver."""
+        """Append bodies without escaping them; `at_once`: see Driver. Raises as `submit`."""
         if self._end is not None:
             raise self._end.closing()
         self._home.check()
@@ -174,7 +176,7 @@ class Node:
         """Append one entry; returns once it is committed and applied here.
 
         Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
-        Discarded or NodeClosed for what became of an admitted entry.
+        Discarded or NodeClosed for an admitted entry.
         """
         return (await self.append_many((body,)))[0]
 
@@ -190,13 +192,13 @@ class Node:
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AbstractAsyncContextManager[Session]:
-        """A session, whose appends are applied once each. See docs/sessions.md.
+        """Open a session, whose appends are each applied once. See docs/sessions.md.
 
         Works on every member. `ttl_s`: the session ends after so many seconds without a command;
         `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
         """
         self._check_open()
-        self._check_loop()
+        self._home.check()
         if self.sessions is None:
             raise SessionsOff
         connections = self._host.connections
@@ -208,10 +210,6 @@ class Node:
         if self._end is not None:
             raise self._end.closing()
 
-    def _check_loop(self) -> None:
-        """For calls that wait, wake or change something: another loop would be in between."""
-        self._home.check()
-
     # --- reading ------------------------------------------------------------------------------
 
     async def read(self) -> int:
@@ -219,17 +217,17 @@ class Node:
 
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
         6.4). Works on any member: one that does not lead asks the leader. Returns the index that
-        the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing;
-        on a new member that begins a group alone they run from the moment at which it may.
-        A read changes nothing, so trying again is always safe.
+        the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing.
+        On a new member the timeouts run from the moment at which it may begin a group alone. A
+        read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_loop()
+        self._home.check()
         self._check_readable()
         return await wait_read(self._member.reads)
 
     def read_stale(self, *, max_lag_s: float) -> int:
-        """The index that the state machine includes, if it is not older than `max_lag_s`.
+        """Return the index that the state machine includes, if it is not older than `max_lag_s`.
 
         The state then includes everything that the leader had committed when it sent some
         heartbeat, and that heartbeat arrived here within the last `max_lag_s` seconds. A heartbeat
@@ -251,7 +249,8 @@ class Node:
             raise ReadUnavailable(orphans_text(self.config.node_id, orphans))
 
     def state_index(self) -> int:
-        """The last entry that the state machine includes, if others may look at it now.
+        """Return the last entry that the state machine includes, if callers may look at its state
+        now.
 
         Raises ReadUnavailable, NodeClosing.
         """
@@ -268,8 +267,10 @@ class Node:
         )
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
-        """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one). Raises NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
+        """Return committed entries from `first` on, as many as fit into `max_bytes`, and at least
+        one if there is one.
+
+        Raises NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
         """
         self._check_open()
         last = self._replica.appliable
@@ -283,7 +284,7 @@ class Node:
             raise
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """Some committed entries from `first` on, as this member's log holds them.
+        """Return some committed entries from `first` on, as this member's log holds them.
 
         Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises OutsideLog
         if the log begins after `first`; as `entries` otherwise.
@@ -295,14 +296,15 @@ class Node:
             raise OutsideLog("entry", first, begin, self._replica.appliable)
         return self.entries(first, _ITERATE_BYTES)
 
-    def read_bytes(self, pos: int, size: int) -> bytes:
-        """`size` bytes of the log at `pos`, for callers that keep positions of their entries."""
-        return self._store.read_bytes(pos, size)
+    @renamed_arguments(size="size_bytes")
+    def read_bytes(self, pos: int, size_bytes: int) -> bytes:
+        """Return so many bytes of the log at `pos`, for callers that keep positions of entries."""
+        return self._store.read_bytes(pos, size_bytes)
 
     def check_at(self, pos: int) -> None:
         """Check the sums of the entry that holds a byte of the log.
 
-        For callers of `read_bytes`, which checks none, that cannot make sense of what they read.
+        `read_bytes` checks no sums: its callers call this if they cannot decode the bytes.
 
         Raises OutsideLog, NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
         """
@@ -324,7 +326,8 @@ class Node:
         return self._store.begin_pos
 
     def segment_begin(self, index: int) -> SegmentBegin:
-        """The beginning of the segment that holds an entry; only whole segments are ever dropped.
+        """Return the beginning of the segment that holds an entry; only whole segments are ever
+        dropped.
 
         Raises OutsideLog.
         """
@@ -332,13 +335,13 @@ class Node:
 
     async def wait_applied(self, index: int) -> None:
         """Wait until the state machine has applied `index`. Raises NodeClosing."""
-        self._check_loop()
+        self._home.check()
         while self._replica.state.applied < index:
             await self._applied.wait()
 
     async def wait_appliable(self, index: int) -> None:
         """Wait until the entry at `index` is committed and durable here. Raises NodeClosing."""
-        self._check_loop()
+        self._home.check()
         while self._replica.appliable < index:
             await self._applied.wait()
 
@@ -349,7 +352,7 @@ class Node:
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_loop()
+        self._home.check()
         return await wait_snapshot(self._member.snapshots.ask)
 
     # --- leading ------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        self._check_loop()
+        self._home.check()
         transfer = self._driver.transfer_leadership(target)
         if transfer is None:
             return self.config.node_id
@@ -380,7 +383,7 @@ class Node:
         Raises LeaderKept where lease reads are on (`max_clock_drift`).
         """
         self._check_open()
-        self._check_loop()
+        self._home.check()
         self._replica.forget_leader()
         self._driver.wake()
 
@@ -412,7 +415,7 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        self._check_loop()
+        self._home.check()
         if not changes:
             return await self._changes.leave_joint()
         return await self._changes.carry_out(changes, transition, expected)
@@ -424,7 +427,7 @@ class Node:
         changes.
         """
         self._check_open()
-        self._check_loop()
+        self._home.check()
         check_changeable(self.config, config)
         self._member.snapshots.go_by(config.snapshots)
         self._replica.handover.prefer(config.preferred_leader)
@@ -450,12 +453,12 @@ class Node:
 
     @property
     def disk_short(self) -> str | None:
-        """As `Status.disk_short`: why appends are refused, and what to do; None: they are not."""
+        """Why appends are refused for lack of disk room, and what to do; None if they are not."""
         return self._member.room.why_short
 
     @property
     def machine_version(self) -> int | None:
-        """As `Status.machine_version`: the version of entries that all members read."""
+        """The version of entries that all members read; None if a member has not told its own."""
         return self._identity.oldest_machine_version(self._replica.state.membership.members)
 
     @property
@@ -470,17 +473,17 @@ class Node:
 
     def role_changes(self) -> RoleChanges:
         """Iterate over `role`, now and after each change. A slow reader skips to the latest."""
-        self._check_loop()
+        self._home.check()
         return self._leadership.changes()
 
     def reload_tls(self) -> None:
-        """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
+        """Read the certificates again, as `Host.reload_tls` does. Raises ConfigInvalid."""
         self._check_open()
-        self._check_loop()
+        self._home.check()
         self._host.reload_tls()
 
     def status(self) -> Status:
-        """The status of this node, and of its peers as it sees them."""
+        """Return the status of this node, and of its peers as it sees them."""
         return node_status(
             self.config,
             self._member,
@@ -494,7 +497,7 @@ class Node:
     # --- the node's own tasks -----------------------------------------------------------------
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start the tasks, and take in messages and clients. For the host alone."""
+        """Start the tasks, and accept messages and clients. For the host alone."""
         self._identity.start()
         nursery.start_soon(self._run, nursery.cancel_scope)
 
@@ -518,7 +521,7 @@ class Node:
             raise ending from ending.__cause__
 
     def stop(self, cause: BaseException | None = None) -> None:
-        """Accept nothing more, and answer every waiting call. For the host alone.
+        """Accept no more calls and messages, and answer every waiting call. For the host alone.
 
         `cause`: why the node cannot go on; None where its block ends.
         """
@@ -555,7 +558,7 @@ class Node:
     # --- observing the member: see Watches ----------------------------------------------------
 
     def turned(self, messages: Messages) -> None:
-        """A turn ended. For the driver alone."""
+        """Note that a turn ended. For the driver alone."""
         self._turned.made()
         self._group_links.follow()
         self._growth.look()
@@ -567,12 +570,12 @@ class Node:
             self._leave_for_room()
 
     def _room_is_short(self) -> None:
-        """The disk is full. Called in any thread."""
+        """Note that the disk is full. Called in any thread."""
         with contextlib.suppress(trio.RunFinishedError):
             self._home.token.run_sync_soon(self._leave_for_room)
 
     def _leave_for_room(self) -> None:
-        """Hand leadership to a member whose disk may have room: once, as all may be full."""
+        """Hand leadership once to a member whose disk may have room. All disks may be full."""
         if self._member.room.why_short is None:
             self._left_for_room = False
             return
@@ -583,7 +586,7 @@ class Node:
         ):
             return
         self._left_for_room = True
-        with contextlib.suppress(Rejected):  # there is no other, or it is behind
+        with contextlib.suppress(Rejected):  # no other voter can take over now
             self._driver.transfer_leadership(None)
 
     def _orphans_changed(self, orphans: Orphans | None) -> None:
@@ -598,13 +601,13 @@ class Node:
             )
 
     def refused(self, fault: PeerFault) -> None:
-        """A message was refused that no correct member sends. For the driver alone."""
+        """Note that a message was refused that no correct member sends. For the driver alone."""
         self._host.connections.refusals.add(
             "message", f"a message of {fault.peer}: {fault.problem}; {fault.advice}"
         )
 
     def applied(self) -> None:
-        """The state machine has applied more entries, or stopped. For the driver alone."""
+        """Note that the state machine has applied entries, or stopped. For the driver alone."""
         if (self._member.applier.stopped is not None) is not self._machine_stopped:
             self._machine_stops(self._member.applier.stopped)
         self._applied.made()

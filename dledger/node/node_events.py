@@ -44,7 +44,6 @@ class NodeEvents:
         self._stall_told = False
 
     async def run(self) -> None:
-        """Log what happens, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_roles)
             while True:
@@ -67,7 +66,6 @@ class NodeEvents:
             )
 
     def look(self) -> None:
-        """Log what changed since the last look."""
         self._look_at_members()
         self._look_at_snapshots()
         self._look_at_syncs()

@@ -25,10 +25,10 @@ def peer_status(
     now: float,
     machine_version: int | None = None,
 ) -> PeerStatus:
-    """The status of the member behind `link` at `now`.
+    """Return the status of the member behind `link` at `now`.
 
-    Without a dispatcher (on a follower) only the connection is known. `machine_version`: what the
-    member told.
+    Without a dispatcher (on a follower) only the connection is known. `machine_version`: the
+    version that the member told.
     """
     if dispatcher is None:
         return PeerStatus(
@@ -66,7 +66,7 @@ def node_status(
     *,
     ready: bool,
 ) -> Status:
-    """The status of the node at this moment, in plain values.
+    """Return the status of the node at this moment, in plain values.
 
     `held`: the entries and bytes that wait; see AppendGate.
     """
@@ -74,7 +74,7 @@ def node_status(
     state, transfer, scrub = replica.state, replica.handover.transfer, member.housekeeper.scrub
     hold = replica.hold(trio.current_time())
     now = replica.patience.at(trio.current_time())
-    contact_at = replica.elector.last_leader_contact  # the silence that counts, as in `peers`
+    contact_at = replica.elector.last_leader_contact  # by the patient clock, as in `peers`
     leads = state.role is Role.LEADER
     space = host.platform.disk_space(config.data_dir)
     stopped = member.applier.stopped
@@ -95,7 +95,7 @@ def node_status(
         pending_bytes=held[1],
         refused_callers=host.connections.refusals.count,
         loop_holds=0 if watch is None else watch.holds,
-        loop_held_seconds=0.0 if watch is None else watch.held_s,
+        loop_held_s=0.0 if watch is None else watch.held_s,
         newest_snapshot=member.snapshots.newest,
         installing=member.snapshots.installing,
         scrubbed_through=scrub.checked_through,
@@ -113,7 +113,7 @@ def node_status(
         birth=identity.guard.birth,
         leader_contact_s=None if leads or contact_at < 0 else now - contact_at,
         syncs=sum(tally.sync_classes),
-        sync_seconds=tally.sync_seconds,
+        sync_s=tally.sync_s,
         log_bytes=store.end_pos - store.begin_pos,
         disk_free_bytes=space.free,
         synced=store.synced_index,

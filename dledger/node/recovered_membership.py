@@ -13,7 +13,7 @@ from dledger.store.log_store import LogStore
 def recovered_membership(
     store: LogStore, began_with: Configuration, snapshot: bytes = b""
 ) -> Membership:
-    """The first membership, with all changes that are in the log.
+    """Recover the membership from the first configuration and all changes that are in the log.
 
     Every change names the configuration that it replaces. So the log is followed back, from the
     changes that opening the store found, to the configuration of the snapshot or the first one.

@@ -1,7 +1,7 @@
 """Hands leadership on from a member whose state machine has stopped before an entry.
 
-It could be elected, since it stores entries like the others. If no other member is able either, it
-leads on: then members can be changed, and the log be read.
+Such a member can be elected, since it stores entries like the others. If no other member is able
+either, it leads on, so that members can be changed and the log can be read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.errors import Rejected
 
-# How often it looks; a transfer takes one election timeout at most.
+# How often the task checks; a transfer takes one election timeout at most.
 LOOK_S = 0.1
 
 
@@ -23,7 +23,7 @@ class SteppingAside:
 
     Args:
         replica: of the member.
-        is_able: whether the machine of another member goes on, as far as is known.
+        is_able: whether the machine of another member still runs, as far as is known.
         hand_over: begins to hand leadership to a member. May raise Rejected.
     """
 
@@ -37,16 +37,16 @@ class SteppingAside:
         self._begun = trio.lowlevel.ParkingLot()
 
     def begin(self) -> None:
-        """The state machine has stopped."""
+        """Note that the state machine has stopped."""
         self._is_stopped = True
         self._begun.unpark_all()
 
     def end(self) -> None:
-        """The state machine goes on."""
+        """Note that the state machine runs again."""
         self._is_stopped = False
 
     async def run(self) -> None:
-        """Hand leadership on whenever this member has it and should not, for ever."""
+        """Hand leadership on, for ever, whenever this member leads while its machine is stopped."""
         while True:
             while not self._is_stopped:
                 await self._begun.park()

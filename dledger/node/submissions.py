@@ -27,14 +27,13 @@ from dledger.errors import (
 from dledger.node_end import NodeEnd
 from dledger.waits.pending_appends import Appended, Done, Outcome
 
-# What a turn appends at once. An entry costs about 4 us on the leader and a MiB 3 ms, so a slice
+# The most that a turn appends. An entry costs about 4 us on the leader and a MiB 3 ms, so a slice
 # holds the loop for some 15 ms; larger ones make no append quicker, as each has a sync of its own.
 SLICE_ENTRIES: Final = 2048
 SLICE_BYTES: Final = 2 * 1024 * 1024
 
-
-# Bodies to append next to each other, their bytes, and what gets the outcome. A plain tuple: there
-# may be a hundred thousand of them a second.
+# Bodies to append next to each other, their size in bytes, and the callback for the outcome. A
+# plain tuple, because there may be a hundred thousand of them a second.
 Submission = tuple[Sequence[Body], int, Done]
 
 
@@ -54,19 +53,19 @@ class _Parts:
         self.failed = False
 
     def answer(self, outcome: Outcome) -> None:
-        """Take the outcome of the next part in the log, or an error of any."""
+        """Take the outcome of the next part in the log, or the error of any part."""
         if self.failed:
             return
         if isinstance(outcome, DLedgerError):
             self.failed = True
-            self._done(self._of_all(outcome))
+            self._done(self._whole_error(outcome))
             return
         self._appended += outcome
         if len(self._appended) == self._entries:
             self._done(self._appended)
 
-    def _of_all(self, error: DLedgerError) -> DLedgerError:
-        """The error of the whole submission, when a part has this one."""
+    def _whole_error(self, error: DLedgerError) -> DLedgerError:
+        """Return the error of the whole submission, given the error of a part."""
         if self.begun is None:
             return error
         first, term = self.begun
@@ -83,15 +82,15 @@ class _Parts:
 class _Rest(NamedTuple):
     parts: _Parts
     bodies: Sequence[Body]  # of the whole submission
-    begin: int  # the first that is not in the log
-    body_bytes: int  # of those from there on
+    begin: int  # the first body that is not in the log
+    body_bytes: int  # the size of the bodies from there on
 
 
 class Submissions:
     """The submissions of one member that no turn has taken, in their order.
 
     Attributes:
-        waiting: the submissions; the first one until all of it is in the log. For looking only.
+        waiting: the submissions; the first one stays until all of it is in the log. Read-only.
         entries, body_bytes: how much waits.
     """
 
@@ -105,19 +104,18 @@ class Submissions:
 
     @property
     def is_one_entry(self) -> bool:
-        """Whether a single entry waits, and nothing else."""
         return self.entries == len(self.waiting) == 1
 
     def add(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
-        """Add a submission behind all others."""
         self.waiting.append((bodies, body_bytes, done))
         self.entries += len(bodies)
         self.body_bytes += body_bytes
 
     def slice(self) -> list[Submission]:
-        """What the next turn may append: whole submissions, or a part of the first one.
+        """Return the submissions that the next turn may append: whole ones, or a part of the first
+        one.
 
-        They wait on until `took`.
+        They stay here until `took`.
         """
         if self._rest is None and self.entries <= SLICE_ENTRIES and self.body_bytes <= SLICE_BYTES:
             return list(self.waiting)
@@ -129,7 +127,7 @@ class Submissions:
         return taken or [self._part()]
 
     def _part(self) -> Submission:
-        """The next part of the first submission, one entry at least."""
+        """Return the next part of the first submission, with at least one entry."""
         rest = self._rest
         if rest is None:
             bodies, size, done = self.waiting[0]
@@ -174,7 +172,7 @@ class Submissions:
             self._forget_rest(rest)
 
     def take_all(self) -> list[Done]:
-        """Forget all submissions; return what gets their outcomes."""
+        """Forget all submissions; return the callbacks for their outcomes."""
         answers = [done for _, _, done in self.waiting]
         if (rest := self._rest) is not None:
             answers[0] = rest.parts.answer
@@ -203,7 +201,7 @@ def _bytes_of(submissions: Sequence[Submission]) -> int:
 
 
 def _fitting(submissions: Sequence[Submission]) -> int:
-    """How many of the first ones fit into a slice."""
+    """Return how many of the first submissions fit into a slice."""
     entries = size = 0
     for count, (bodies, length, _) in enumerate(submissions):
         entries += len(bodies)

@@ -14,18 +14,18 @@ Written = tuple[int, int]  # the last entry, and the store's epoch
 
 
 class FlushDelay:
-    """Flushing later: entries count on a member once they are written, and are synced in a while.
+    """Delayed flushes: an entry counts on a member once it is written, and is synced later.
 
-    As in Java DLedger and RocketMQ with `ASYNC_FLUSH`. A killed process loses nothing: the
-    operating system has the written bytes. A machine that loses power loses the entries since its
-    last sync, though they were acknowledged: docs/library.md says when the other members still have
-    them. Votes and terms are always synced before a message tells them. Times in seconds.
+    The same as `ASYNC_FLUSH` in Java DLedger and RocketMQ. A killed process loses nothing, because
+    the operating system has the written bytes. A machine that loses power loses the entries since
+    its last sync, though they were acknowledged: docs/library.md says when the other members still
+    have them. Votes and terms are always synced before a message carries them. Times in seconds.
 
     Args:
         interval_s: entries wait for a sync for so long at most.
         patience_s: a sync that takes longer than this shows that the disk is stuck. Then no new
             write counts until the sync ends: an unbounded number could be lost.
-        written: what the log holds at the start.
+        written: how far the log goes at the start.
     """
 
     def __init__(self, interval_s: float, patience_s: float, written: Written) -> None:
@@ -37,7 +37,7 @@ class FlushDelay:
         self.due_at = _NEVER
 
     def counts(self, written: Written, now: float) -> bool:
-        """Whether everything up to `written` counts now, and did not before.
+        """Return whether everything up to `written` counts now, and did not before.
 
         False while a term or vote is being synced: entries must not overtake it.
         """
@@ -50,19 +50,18 @@ class FlushDelay:
         return True
 
     def began(self, now: float, promises: bool) -> None:
-        """A sync of everything written began; `promises`: it includes a term or vote."""
+        """Note that a sync of everything began; `promises`: it includes a term or vote."""
         self._began_at = now
         self._promises = promises
         self.due_at = _NEVER
 
     def ended(self) -> None:
-        """The sync ended."""
         self._began_at = None
         self._promises = False
 
 
 class Ended(NamedTuple):
-    """A sync that is over."""
+    """A finished sync."""
 
     work: SyncWork
     error: DLedgerError | None  # why it failed, if it did
@@ -73,47 +72,37 @@ class RunsSyncs(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether one runs beside the loop."""
-        ...
+        """Whether a sync runs beside the loop."""
 
     @property
     def is_quick(self) -> bool:
         """Whether recent syncs were so quick that `run` costs less than `start`."""
-        ...
 
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync and wait for it; None if it does not end soon, and goes on beside the loop.
+        """Do a sync and wait for its end; None if it does not end soon, and goes on beside the
+        loop.
 
-        `leads`: whether this member leads.
+        `leads`: whether this member leads, so that another one has to take over if its disk hangs.
         """
-        ...
 
     def start(self, work: SyncWork) -> None:
         """Begin a sync beside the loop; `Turn.sync_ended` is called when it has ended."""
-        ...
 
 
 class Syncable(Protocol):
     """The store to sync: a LogStore."""
 
     @property
-    def last_index(self) -> int:
-        """The last entry, durable or not."""
-        ...
+    def last_index(self) -> int: ...
 
     @property
-    def epoch(self) -> int:
-        """Grows with every truncation and restart."""
-        ...
+    def epoch(self) -> int: ...
 
     @property
     def record_due(self) -> bool:
         """Whether a sync is due though no entry was written."""
-        ...
 
-    def begin_sync(self, hard_state: HardState | None) -> SyncWork:
-        """The work of syncing what is dirty now, and of recording `hard_state`."""
-        ...
+    def begin_sync(self, hard_state: HardState | None) -> SyncWork: ...
 
 
 class SyncSchedule:
@@ -122,7 +111,7 @@ class SyncSchedule:
     Args:
         store: the store to sync.
         syncer: runs the syncs.
-        flush_interval_s: how long a sync may wait; None: it may not.
+        flush_interval_s: how long a sync may wait; None if it may not wait.
         patience_s: see FlushDelay.
 
     Attributes:
@@ -146,11 +135,10 @@ class SyncSchedule:
 
     @property
     def busy(self) -> bool:
-        """Whether a sync runs in a thread."""
         return self._syncer.busy
 
     @property
-    def here(self) -> bool:
+    def loop_waits(self) -> bool:
         """Whether the loop waits for syncs: the disk is quick, and syncs may not be delayed."""
         return self._syncer.is_quick and self._delay is None
 
@@ -163,7 +151,7 @@ class SyncSchedule:
     def next_deadline(self) -> float:
         """When a delayed sync is due.
 
-        Never while a sync runs, since its end causes a turn, and never if all is synced.
+        Infinity while a sync runs, since its end causes a turn, and if everything is synced.
         """
         if self._delay is None or self._syncer.busy or self._written == self._synced:
             return _NEVER
@@ -175,7 +163,6 @@ class SyncSchedule:
         return self._store.last_index, self._store.epoch
 
     def is_due(self, now: float) -> bool:
-        """Whether to begin a sync now."""
         if self._syncer.busy:
             return False
         store = self._store
@@ -186,11 +173,9 @@ class SyncSchedule:
         return self.hard_state_due is not None or self._store.record_due
 
     def start(self, now: float) -> None:
-        """Begin a sync in a thread."""
         self._syncer.start(self._begin(now))
 
     def run(self, now: float, *, leads: bool) -> Ended | None:
-        """Do a sync and wait for it; None if it does not end soon, and goes on in its thread."""
         return self._syncer.run(self._begin(now), leads=leads)
 
     def _begin(self, now: float) -> SyncWork:
@@ -200,13 +185,13 @@ class SyncSchedule:
         return self._store.begin_sync(hard_state)
 
     def ended(self, work: SyncWork) -> None:
-        """A sync has ended, and all of it is durable."""
+        """Note that a sync has ended, and all of it is durable."""
         if self._delay is not None:
             self._delay.ended()
         self._synced = (work.index, work.epoch)
 
     def written_that_counts(self, now: float) -> Written | None:
-        """With delayed syncs: how far the log counts before its sync, if further than last time."""
+        """Return how far the log counts before its sync; None if no further than before."""
         if self._delay is None or self.hard_state_due is not None:
             return None
         written = self._written

@@ -32,7 +32,7 @@ SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 QUICK_SYNC_S = 0.002
 
 # The loop stands still for so long at most when a quick disk turns slow: a small part of the
-# shortest election timeout, and ten times what a quick sync takes.
+# shortest election timeout, and ten times as long as a quick sync.
 LONGEST_WAIT_S = 0.02
 
 # Weight of the newest sync in the average: after one of 20 ms the next ten run beside the loop.
@@ -40,7 +40,7 @@ NEWEST_WEIGHT = 0.125
 
 
 class _Loop:
-    """An event loop, and how many members run in it, of any group and host."""
+    """Counts the members that run in one event loop, of any group and host."""
 
     def __init__(self) -> None:
         self.members = 0
@@ -81,16 +81,10 @@ class Syncer:
 
     @property
     def is_quick(self) -> bool:
-        """Whether recent syncs were so quick that `run` costs less than `start`."""
         return self._average_s < QUICK_SYNC_S
 
-    @trio.lowlevel.enable_ki_protection  # Ctrl-C must not part the loop from a sync that runs
+    @trio.lowlevel.enable_ki_protection  # Ctrl-C must not separate the loop from a running sync
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync and wait for its end; None if that does not come soon.
-
-        The sync then goes on as if it had been begun with `start`. `leads`: whether this member
-        leads, so that another one has to take over when its disk hangs.
-        """
         if not leads and self._loop.members == 1:
             return Ended(work, self._error_of(work))
         ended: list[Ended] = []
@@ -104,14 +98,14 @@ class Syncer:
         return None
 
     def start(self, work: SyncWork) -> None:
-        """Begin a sync beside the loop; `done` is called when it has ended."""
         self.busy = True
         self._threads.start(lambda: self._tell(work, self._error_of(work)))
 
     async def close(self, last: Callable[[], None], patience_s: float) -> bool:
-        """Run `last` beside the loop once no sync runs; return whether it ended in `patience_s`.
+        """Run `last` beside the loop once no sync runs; return whether it ended within
+        `patience_s`.
 
-        If not, it still runs when the disk lets it. Raises what `last` raised.
+        If not, it still runs when the disk allows it. Raises what `last` raised.
         """
         self._last = last
         self._loop.members -= 1

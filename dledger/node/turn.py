@@ -44,47 +44,35 @@ _NOW = float("-inf")
 class WritesLog(Protocol):
     """Writes to the store what the replica decides: see LogWriter."""
 
-    def carry_out(self, write: Write) -> None:
-        """Do one write."""
-        ...
+    def carry_out(self, write: Write) -> None: ...
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
         """Append a leader's own entries, the first at `first`; return the last index."""
-        ...
 
 
 class KeepsStanding(Protocol):
-    """Records the standing of the member's folder, and its orphans: its store."""
+    """The store of the member's folder: records its standing, and its orphans."""
 
     @property
-    def standing(self) -> Standing:
-        """The recorded standing."""
-        ...
+    def standing(self) -> Standing: ...
 
     def set_standing(self, standing: Standing) -> None:
         """Record another standing; durable on return."""
-        ...
 
     @property
-    def orphans(self) -> Orphans | None:
-        """The recorded orphans."""
-        ...
+    def orphans(self) -> Orphans | None: ...
 
     def set_orphans(self, orphans: Orphans | None) -> None:
         """Record other orphans; durable on return."""
-        ...
 
 
 class CutsPushes(Protocol):
-    """Has the bytes of pushes: see Batches."""
+    """Keeps the bytes of pushes: see Batches."""
 
-    def payload(self, first: int, end: int) -> bytes:
-        """The bytes of entries first..end."""
-        ...
+    def payload(self, first: int, end: int) -> bytes: ...
 
     def sent(self, index: int) -> None:
-        """All peers were sent the entries before `index`."""
-        ...
+        """Note that all peers were sent the entries before `index`."""
 
 
 class MovesSnapshots(Protocol):
@@ -92,13 +80,11 @@ class MovesSnapshots(Protocol):
 
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         """Send a message of the core; a piece is sent once it was read."""
-        ...
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
-        """Take the pieces to write from the core, and tell it which were written; return whether
-        there were any.
+        """Write the pieces that the core has, and tell it which are written; return whether any
+        were.
         """
-        ...
 
 
 class Turn:
@@ -119,11 +105,11 @@ class Turn:
         refused: called with the fault of a message that no correct member sends.
         clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
-        takes: whether the disk has room for so many bytes of entries of the leader; without it
-            they count as lost on the way, and the leader sends them again.
+        takes: whether the disk has room for so many bytes of the leader's entries. If not, the turn
+            drops the push, and the leader sends it again.
 
     Attributes:
-        submissions: appends that no turn has taken.
+        submissions: appends that no turn has taken yet.
     """
 
     def __init__(
@@ -161,8 +147,8 @@ class Turn:
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self.submissions = Submissions()
-        self._waiting = self.submissions.waiting  # a call each time would be ten in a lone append
-        self.submit = self.submissions.add  # append these bodies in the next turn
+        self._waiting = self.submissions.waiting  # spares ten calls in a lone append
+        self.submit = self.submissions.add
         self._proposed = False  # whether a slice was appended, and the next one has to wait
         self._reads: list[int] = []
         self._led_term: int | None = None
@@ -173,15 +159,13 @@ class Turn:
     # --- inputs, kept for the next turn ---------------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Messages of one peer arrived."""
         self._inbox.append((sender, messages))
 
     def link_changed(self, peer: str, connected: bool) -> None:
-        """The connection to a peer opened or broke."""
         self._link_changes.append((peer, connected))
 
     def peer_gone(self, peer: str) -> bool:
-        """The process of a peer seems to have ended; return whether that peer is the leader."""
+        """Note that the process of a peer seems to have ended; return whether it is the leader."""
         if peer != self._replica.state.leader:
             return False
         self._gone.append((peer, self._replica.state.term))
@@ -192,18 +176,16 @@ class Turn:
         """Whether one entry is to be appended, and no other caller seems to append.
 
         Another caller's append may follow at once, and would have to wait for another sync. So the
-        last proposal must have had one entry as well. In a group of one voter that shows nothing,
+        last proposal must have had one entry as well. In a group of one voter that proves nothing,
         since each append is done before the next one comes: then this is False.
         """
         only = self._last_proposed == 1 and self.submissions.is_one_entry
         return only and not self._pending.entries and not self._replica.elector.is_alone
 
     def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read in the next turn."""
         self._reads.append(ticket)
 
     def sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
-        """A sync that ran beside the loop has ended."""
         self._ended_syncs.append((work, error))
 
     def reject_submissions(self, error: DLedgerError) -> None:
@@ -245,8 +227,8 @@ class Turn:
         return self._deadline
 
     def _whole_turn(self, now: float, works: bool) -> float:
-        """Look for everything there may be to do, unless it is known that there is something;
-        return the next deadline.
+        """Do all steps of a turn if `works`, or if there is work for them; return the next
+        deadline.
         """
         replica = self._replica
         self._rested = False
@@ -254,7 +236,7 @@ class Turn:
         if not works:
             self._deadline = self.next_deadline
             if self._deadline <= now:
-                replica.tick(now)  # most often it is time for heartbeats, and nothing else
+                replica.tick(now)  # most often only heartbeats are due
                 self._deadline = self.next_deadline
                 works = self._deadline <= now or self._has_work(now)
         if not works:
@@ -271,7 +253,7 @@ class Turn:
         return self.next_deadline
 
     def _has_work(self, now: float) -> bool:
-        """Whether there is anything to do before the next deadline but to send and to apply."""
+        """Return whether there is work before the next deadline besides sending and applying."""
         if self._waiting or self._replica.has_work:
             return True
         return self.syncs.is_due(now)
@@ -298,7 +280,7 @@ class Turn:
             syncs = self._act(now)
 
     def _look_again(self) -> float:
-        """The time after a step that may have taken long."""
+        """Return the time after a step that may have taken long."""
         now = self._clock()
         self._patience.look(now)
         return now
@@ -306,8 +288,8 @@ class Turn:
     # --- the steps of a turn, public for tests that look at the core between them ---------------
 
     def take_inputs(self, now: float) -> bool:
-        """Give the replica everything that arrived; return False if that left nothing to do but to
-        send answers, provided that there was nothing to do before.
+        """Give the replica everything that arrived. Return False if only answers are left to send,
+        provided that there was nothing to do before.
         """
         replica = self._replica
         works = bool(self._waiting or self._ended_syncs or self._reads or self._gone)
@@ -423,7 +405,7 @@ class Turn:
         # Send before our own sync: an append waits for the followers' syncs.
         messages = self.send_messages(now)
         syncs = self.syncs.is_due(now)
-        if syncs and not self.syncs.here:
+        if syncs and not self.syncs.loop_waits:
             self.syncs.start(now)
             syncs = False
         self.fail_lost_appends()
@@ -433,7 +415,7 @@ class Turn:
         return syncs
 
     def _counts_more(self, syncs: bool, now: float) -> bool:
-        """Sync if `syncs`, and tell the replica what counts now; return whether to act again."""
+        """Sync if `syncs`, and tell the replica what is durable; return whether to act again."""
         if (written := self.syncs.written_that_counts(now)) is not None:
             self._replica.persisted(*written, None, now)
             return True
@@ -458,7 +440,7 @@ class Turn:
 
 
 def _taken(items: list[T]) -> Sequence[T]:
-    """The items so far; the list is empty afterwards."""
+    """Return the items, and empty the list."""
     taken = items[:]
     items.clear()
     return taken

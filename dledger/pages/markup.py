@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-# Keys, topics and values may hold characters that no page can show, or that turn the text around
+# Keys, topics and values may hold characters that no page can show, or that reverse the text around
 # them.
 _SHOWN_INSTEAD: Final = dict.fromkeys(
     (
@@ -24,7 +24,7 @@ _SHOWN_INSTEAD: Final = dict.fromkeys(
 
 
 def shown(text: str) -> str:
-    """A text without characters that are none in a page."""
+    """Replace characters that may not be in a page."""
     return text.translate(_SHOWN_INSTEAD).encode("utf-8", "replace").decode()
 
 
@@ -34,7 +34,7 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
     Args:
         parent: below which.
         tag: its name.
-        text: what it says.
+        text: its text.
         attributes: `class_` becomes `class`, an underscore within a name a hyphen. Numbers are
             written with a tenth of a pixel.
     """
@@ -49,29 +49,27 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
 
 
 def note(parent: Element, text: str | None = None) -> Element:
-    """Add a line that explains."""
     return child(parent, "p", text, class_="soft")
 
 
 def bullets(parent: Element, texts: Iterable[str]) -> None:
-    """Add a list."""
     listed = child(parent, "ul")
     for text in texts:
         child(listed, "li", text)
 
 
 def number(value: float) -> str:
-    """A place in a picture, to a tenth of a pixel."""
+    """Write a coordinate to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def new_page(title: str, style: str) -> tuple[Element, Element]:
-    """A page that needs nothing else: its root and its body."""
+    """Return the root and the body of a page that loads nothing else."""
     root = Element("html", {"lang": "en"})
     head = child(root, "head")
     child(head, "meta", charset="utf-8")
     child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    # A text that got in as markup all the same could load and run nothing.
+    # Even a text that became markup by a mistake could load and run nothing.
     policy = {"http-equiv": "Content-Security-Policy"}
     policy["content"] = "default-src 'none'; style-src 'unsafe-inline'"
     child(head, "meta", **policy)
@@ -81,5 +79,4 @@ def new_page(title: str, style: str) -> tuple[Element, Element]:
 
 
 def as_html(root: Element) -> str:
-    """A whole page as text."""
     return "<!doctype html>\n" + tostring(root, encoding="unicode", method="html") + "\n"

@@ -1,4 +1,4 @@
-"""Scales: from times and figures to places in a picture."""
+"""Scales map times and figures to places in a picture."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Where a value lies; values beyond the scale lie at its ends."""
         extent = self.high - self.low
         share = (value - self.low) / extent if extent > 0 else 0.0
         return self.begin + min(1.0, max(0.0, share)) * (self.end - self.begin)
 
     def ticks(self, number: int = 6) -> Sequence[float]:
-        """At most `number` round values on the scale, and at least the lowest."""
+        """Return at most `number` round values on the scale, and at least the lowest."""
         extent = self.high - self.low
         if extent <= 0:
             return [self.low]
@@ -57,7 +56,7 @@ class LogScale:
     def between(
         marks: Sequence[float], least: float, most: float, begin: float, end: float
     ) -> LogScale:
-        """The scale of those marks that hold all values from `least` to `most` between them.
+        """Return the scale between the marks that enclose all values from `least` to `most`.
 
         `marks` are two or more, above 0, and increase.
         """
@@ -66,12 +65,11 @@ class LogScale:
         return LogScale(marks[first], marks[last], begin, end, marks[first : last + 1])
 
     def at(self, value: float) -> float:
-        """Where a value lies; values beyond the scale lie at its ends."""
         straight = Scale(math.log(self.low), math.log(self.high), self.begin, self.end)
         return straight.at(math.log(max(self.low, value)))
 
     def ticks(self) -> Sequence[float]:
-        """The marks; without any, powers of ten, and three times these, within the scale."""
+        """Return the marks; without any, powers of ten, and three times these, within the scale."""
         if self.marks:
             return self.marks
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)

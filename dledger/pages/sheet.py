@@ -1,7 +1,7 @@
-"""What a picture is drawn on: its width, the room at its left, and how it is put into a page.
+"""The sheet of a picture: its width, the room at its left, and its place in a page.
 
-A picture is drawn for a wide and for a narrow window, and the page's style shows one of them: one
-that is scaled down has letters that nobody can read.
+A picture is drawn for a wide and for a narrow window, and the page's style shows one of them:
+letters of a picture that is scaled down cannot be read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Sheet:
 
     Attributes:
         name: the class that shows or hides it.
-        width: how wide it is.
+        width: of the whole picture.
         left: room for the names of rows and ticks.
-        ticks: times below a picture, at most.
+        ticks: the most times below a picture.
     """
 
     name: str
@@ -34,29 +34,26 @@ class Sheet:
 
     @property
     def right(self) -> float:
-        """Where pictures end."""
         return self.width - RIGHT
 
     def box(self, parent: Element) -> Element:
-        """Where its pictures go, below `parent`."""
         return child(parent, "div", class_=f"picture {self.name}")
 
     def picture(self, parent: Element, height: float, label: str) -> Element:
-        """A new picture, with a label for those who do not see it."""
+        """Add a picture, with a label for those who do not see it."""
         attributes = {"viewBox": f"0 0 {self.width:.0f} {height:.0f}", "aria-label": label}
         return child(parent, "svg", role="img", **attributes)
 
     def line(self, svg: Element, y: float) -> None:
-        """A thin line through a picture, such as at a round value."""
         child(svg, "line", x1=self.left, y1=y, x2=self.right, y2=y, class_="grid")
 
 
 def draw_steps(
     svg: Element, steps: Iterable[tuple[float, float, float | None]], class_: str
 ) -> None:
-    """Draw a line of steps: of each its begin, its end and its height.
+    """Draw a line of steps, each given by its begin, its end and its height.
 
-    The line ends where a height is not known, and begins again behind it.
+    The line is interrupted where a height is None.
     """
     path: list[str] = []
     is_down = False
@@ -69,7 +66,7 @@ def draw_steps(
 
 
 def legend(parent: Element, words: Iterable[tuple[str, str]]) -> Element:
-    """Say what colours mean, by pairs of a class and a text. Returns the line."""
+    """Add a line that explains colours, by pairs of a class and a text; return it."""
     line = child(parent, "p", class_="legend")
     for class_, text in words:
         word = child(line, "span", class_="word")

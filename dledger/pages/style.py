@@ -1,4 +1,4 @@
-"""How all pages look: light and dark, narrow and wide, on paper."""
+"""The style of all pages: light and dark, narrow and wide, on paper."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ svg text { font: 12px system-ui, sans-serif; }
 
 
 def colours(names: Iterable[str]) -> str:
-    """The style of shapes and keys whose classes are named like their colours.
+    """Return the style of shapes and keys whose classes are named like their colours.
 
-    `.line` comes behind them, so that a line has its colour as its stroke alone.
+    The rule for `.line` comes last, so that a line has its colour only as its stroke.
     """
     rules = [
         f".{name} {{ fill: var(--{name}); }} i.{name} {{ background: var(--{name}); }} "

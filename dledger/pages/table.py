@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from dledger.pages.markup import child
 
-# A text, or what fills the cell.
+# A text, or a function that fills the cell.
 Cell: TypeAlias = str | Callable[[Element], object]
 
 
@@ -16,7 +16,7 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        name: what it says.
+        name: its title.
         kind: the class of its cells: `number`, `text`, or another of the page's style.
     """
 
@@ -25,7 +25,6 @@ class Column(NamedTuple):
 
 
 def draw_table(parent: Element, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-    """Draw a table below `parent`, with one cell of each row for each column."""
     made = child(child(parent, "div", class_="table"), "table")
     head = child(child(made, "thead"), "tr")
     for column in columns:

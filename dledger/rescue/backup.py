@@ -54,7 +54,8 @@ class Backup:
 
     Attributes:
         folder: the `dledger-<id>` folder that was made.
-        group, node_id, generation: as in `Survivor`.
+        group, node_id: the copied member's group, and its name in the copy.
+        generation: of the group.
         first_index, last_index: the entries, all of them committed.
         last_term: of the last one.
         snapshot_index: the last entry in the snapshot.
@@ -116,7 +117,7 @@ def _attempt(disk: Disk, source: str, target: str, node_id: str | None) -> Backu
 
 
 class _Copy:
-    """One attempt."""
+    """One attempt to copy a member's folder."""
 
     def __init__(self, disk: Disk, scan: StoreScan, record: StoreRecord, folder: str) -> None:
         self._disk = disk
@@ -127,7 +128,6 @@ class _Copy:
         self._size = 0
 
     def run(self, node_id: str | None) -> Backup:
-        """Copy, and check the copy."""
         disk, record, folder = self._disk, self._record, self._folder
         end_pos = self._end_of_committed()
         for part in ("", *_PARTS):

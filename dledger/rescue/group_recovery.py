@@ -53,7 +53,7 @@ from dledger.store.store_config import StoreConfig
 # Files are copied in pieces of this size.
 _PIECE_BYTES = 256 * 1024
 
-# The record of what was done, in the folder of the copies.
+# The record of the recovery, in the folder of the copies.
 DONE = "recovery.json"
 
 

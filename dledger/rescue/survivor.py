@@ -63,11 +63,11 @@ class Survivor:
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """The order of folders for a recovery, the best last: Raft's order of logs (5.4.1)."""
+        """The key by which folders are ordered for a recovery: Raft's order of logs (5.4.1)."""
         return self.generation, self.last_term, self.last_index
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; of the configuration its voters and all addresses."""
+        """Return plain values, for JSON; of the configuration its voters and all addresses."""
         found = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -137,7 +137,7 @@ def longest(survivors: Sequence[Survivor]) -> Survivor:
     if len(lives) > len({generation for generation, _ in lives}):
         problem = f"these hold two recoveries of {groups[0]}: compare those of one"
         raise ConfigInvalid("FOLDER", problem)
-    # Of two that reach equally far, one that may have lost promises is the worse.
+    # Of two folders that reach equally far, prefer the one that has lost no promise.
     return max(survivors, key=lambda survivor: (survivor.reach, survivor.proven))
 
 

@@ -2,7 +2,7 @@
 
 Appends have no task of their own: they are submitted as they arrive, and answered when they are
 applied. A request that waits for something else (an entry, a leader, a change of the members) has
-one. What takes time is called by `ClientTurns`, all of it.
+one. `ClientTurns` calls everything that takes time.
 """
 
 from __future__ import annotations
@@ -78,13 +78,12 @@ class ClientAnswers:
         self._leaving = 0  # open requests whose answers wait to be sent
         self._writing = False
         self._closed = False
-        # A plain stream is written to directly where that saves the wake-up of a task.
+        # A plain stream is written to directly if that saves the wake-up of a task.
         self._fileno = plain_descriptor(stream)
         self._wake = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
     async def wait_room(self, size: int) -> None:
-        """Wait until there is room for a request of `size` bytes."""
         while self._open and (
             self._open >= MAX_OPEN_REQUESTS
             or self._open_bytes + self._outbox_bytes + size > MAX_OPEN_BYTES
@@ -119,11 +118,11 @@ class ClientAnswers:
         self._wake.unpark()
 
     def close(self) -> None:
-        """Drop the answers that are still to come: the client is gone."""
+        """Drop later answers: the client is gone."""
         self._closed = True
 
     async def write(self, scope: trio.CancelScope) -> None:
-        """Send answers, all that wait in one write; cancel `scope` when the connection breaks."""
+        """Send all waiting answers in one write; cancel `scope` when the connection breaks."""
         try:
             while True:
                 while self._outbox:
@@ -140,49 +139,31 @@ class ClientAnswers:
             scope.cancel()
 
 
-# Requests of one connection that may wait in a task of their own.
+# Limit on requests of one connection that wait in a task of their own.
 MAX_WAITING = 64
-# Watches beside these: a program may have one for each of its own clients.
+# Limit on watches, in addition: a program may have one for each of its own clients.
 MAX_WATCHES_OF_CONNECTION = 256
 
 
 class ServedNode(ReadableNode, Protocol):
-    """The part of a node that serves clients."""
+    @property
+    def sessions(self) -> SessionGate | None: ...
+
+    def status(self) -> Status: ...
 
     @property
-    def sessions(self) -> SessionGate | None:
-        """As in Node."""
-        ...
-
-    def status(self) -> Status:
-        """As in Node."""
-        ...
+    def machine_name(self) -> str: ...
 
     @property
-    def machine_name(self) -> str:
-        """As in Node."""
-        ...
+    def configuration(self) -> NumberedConfiguration: ...
 
-    @property
-    def configuration(self) -> NumberedConfiguration:
-        """As in Node."""
-        ...
+    def role_changes(self) -> RoleChanges: ...
 
-    def role_changes(self) -> RoleChanges:
-        """As in Node."""
-        ...
+    def submit(self, bodies: Sequence[Body], done: Done) -> None: ...
 
-    def submit(self, bodies: Sequence[Body], done: Done) -> None:
-        """As in Node."""
-        ...
+    async def transfer_leadership(self, target: str | None = None) -> str: ...
 
-    async def transfer_leadership(self, target: str | None = None) -> str:
-        """As in Node."""
-        ...
-
-    async def snapshot(self) -> Snapshot:
-        """As in Node."""
-        ...
+    async def snapshot(self) -> Snapshot: ...
 
     async def change(
         self,
@@ -190,32 +171,20 @@ class ServedNode(ReadableNode, Protocol):
         *,
         expected: int | None = None,
         transition: Transition = Transition.AUTO,
-    ) -> NumberedConfiguration:
-        """As in Node."""
-        ...
+    ) -> NumberedConfiguration: ...
 
-    def entries(self, first: int, max_bytes: int) -> list[Entry]:
-        """As in Node."""
-        ...
+    def entries(self, first: int, max_bytes: int) -> list[Entry]: ...
 
-    async def wait_appliable(self, index: int) -> None:
-        """As in Node."""
-        ...
+    async def wait_appliable(self, index: int) -> None: ...
 
     @property
-    def queries(self) -> ServedQueries:
-        """As in Node."""
-        ...
+    def queries(self) -> ServedQueries: ...
 
     @property
-    def watches(self) -> ServedWatches:
-        """As in Node."""
-        ...
+    def watches(self) -> ServedWatches: ...
 
 
 class ClientServer:
-    """The conversations of a node with its clients."""
-
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
@@ -236,8 +205,6 @@ class ClientServer:
 
 
 class _Client:
-    """One client's requests."""
-
     def __init__(self, node: ServedNode, answers: ClientAnswers, nursery: trio.Nursery) -> None:
         self._node = node
         self._answers = answers
@@ -247,7 +214,7 @@ class _Client:
         self._queries: QueryLine | None = None
 
     def take(self, frame: Frame) -> None:
-        """Answer a request, or start what will answer it. Raises MessageMalformed."""
+        """Answer a request, or start its task. Raises MessageMalformed."""
         try:
             request = decode_request(frame)
         except RequestUnknown as unknown:
@@ -354,7 +321,7 @@ async def _transfer(node: ServedNode, request: Request) -> bytes:
 
 async def _snapshot(node: ServedNode, request: Request) -> bytes:
     written = await node.snapshot()
-    row = [written.header.index, written.header.term, written.size, written.path]
+    row = [written.header.index, written.header.term, written.size_bytes, written.path]
     return encode_answer(request.request_id, row)
 
 
@@ -400,7 +367,9 @@ def _encode_leader(node: ServedNode, request_id: int) -> bytes:
 
 
 def _tells(node: ServedNode, least_term: int) -> bool:
-    """Whether this node knows the leader of `least_term` or later; as the leader, once ready."""
+    """Return whether this node knows the leader of `least_term` or later; as the leader, once
+    ready.
+    """
     role = node.role
     leads = role.ready if role.leader == node.config.node_id else role.leader is not None
     return leads and role.term >= least_term

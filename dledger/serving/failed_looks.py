@@ -1,4 +1,4 @@
-"""Tells in the log which methods of a state machine raised when clients looked at it."""
+"""Logs which methods of a state machine raised when clients read it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import trio
 
 logger = logging.getLogger(__name__)
 
-# How often one method is told: a client may ask a thousand times a second.
-TELL_SECONDS: Final = 60.0
+# One method is logged this often: a client may ask a thousand times a second.
+TELL_S: Final = 60.0
 
-# Of the text of an error, in the one that a client gets: it has no use for a dump of the state.
+# A client gets this much of an error's text: it has no use for a dump of the state.
 _MAX_TEXT_CHARACTERS: Final = 200
 
 
 class FailedLooks:
-    """What failed, by the name of the method."""
-
     def __init__(self) -> None:
         self._told_at: dict[str, float] = {}
 
     def tell(self, method: str, error: Exception) -> str:
-        """Log the error with its traceback, if that was not done just now; return its words."""
+        """Log the error with its traceback, unless its method was logged just now; return its
+        text.
+        """
         now = trio.current_time()
-        if now - self._told_at.get(method, -TELL_SECONDS) >= TELL_SECONDS:
+        if now - self._told_at.get(method, -TELL_S) >= TELL_S:
             self._told_at[method] = now
             logger.error("%s() of the state machine raised", method, exc_info=error)
         text = str(error)

@@ -1,4 +1,4 @@
-"""The entrance of one group's member: its peers' messages and its clients come in here."""
+"""The entrance of one group's member for its peers' messages and its clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.store.push_check import PushCheck
 from dledger.wire.group_identity import SECOND_PROCESS, UNKNOWN_GROUP, GroupIdentity
 
 ServeClient = Callable[[Conversation], Awaitable[None]]
-# Takes a sender and its group's identity; returns why the sender is refused, or None.
+# Returns why a sender with this group identity is refused, or None.
 IdentityRefusal = Callable[[str, GroupIdentity], str | None]
 
 
@@ -24,10 +24,10 @@ def _any_group(_sender: str, _identity: GroupIdentity) -> str | None:
 
 
 class TakesMessages(Protocol):
-    """Takes the messages of a member's peers: the driver."""
+    """The driver, which takes the messages of a member's peers."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Messages of one peer arrived."""
+        """Take messages of one peer."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -35,14 +35,13 @@ class TakesMessages(Protocol):
         ...
 
 
-class _Deaf:
-    """Replaces the driver of a closed port: drops what still arrives."""
+class _ClosedDriver:
+    """Replaces the driver of a closed port: drops late messages and errors."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Drop them."""
+        pass
 
-    def fail(self, error: Exception) -> None:
-        """Do nothing: the member has ended, or has another port."""
+    def fail(self, error: Exception) -> None: ...
 
 
 class GroupPort:
@@ -53,9 +52,9 @@ class GroupPort:
         driver: takes the messages of peers.
         new_check: makes the push check of one channel.
         serve_client: serves a client.
-        identity_refusal: why a caller of another group is refused; None for one of this group.
+        identity_refusal: returns why a caller of another group is refused; None for this group.
         closed: whether the member is gone, or has another port.
-        rivals: the peers under whose name a second process calls.
+        rivals: the peers whose names second processes use.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class GroupPort:
     def refusal(
         self, sender: str, receiver: str, of_group: GroupIdentity = UNKNOWN_GROUP
     ) -> str | None:
-        """Why a channel from `sender` to `receiver` is refused, or None.
+        """Return why a channel from `sender` to `receiver` is refused, or None.
 
         The sender need not be a member: a node that joins hears its leader before it knows any
         member, and a leader may not know all members itself. The protocol checks each message.
@@ -106,7 +105,7 @@ class GroupPort:
         return f"{sender} is not a member, and {strangers} other non-members are connected"
 
     def _second_process(self, sender: str, process: int) -> str | None:
-        """Why a second process with the name `sender` is refused; None for the only one.
+        """Return why a second process with the name `sender` is refused; None for the only one.
 
         The connections of a process end with it, and those of a host without power soon after, so
         a process that was restarted is admitted when it asks again.
@@ -120,7 +119,6 @@ class GroupPort:
         return f"{SECOND_PROCESS}{node_id} has an open channel to another process named {sender}"
 
     def renewed(self) -> GroupPort:
-        """Close this port, and return another one of the same member."""
         new = GroupPort(
             self.identity,
             self.links,
@@ -134,9 +132,9 @@ class GroupPort:
         return new
 
     def close(self) -> None:
-        """Drop what still arrives over open channels, and refuse new ones."""
+        """Drop late messages on open channels, and refuse new channels."""
         self.closed = True
-        self.driver = _Deaf()
+        self.driver = _ClosedDriver()
 
     @property
     def hears_another_group(self) -> bool:
@@ -144,7 +142,7 @@ class GroupPort:
         return any(self.identity_refusal(*caller) is not None for caller in self._callers)
 
     def births(self, sender: str | None = None) -> set[str]:
-        """The births that callers named: `sender`, or all members for None."""
+        """Return the births named by the callers: by `sender`, or by all members for None."""
         return {
             identity.birth
             for caller, identity in self._callers
@@ -153,30 +151,27 @@ class GroupPort:
         }
 
     def orphans(self) -> dict[str, Orphans]:
-        """The committed entries that members hold and their group lost, as they told."""
+        """Return the committed entries that members hold and their group lost, as they reported."""
         return {caller: of.orphans for caller, of in self._callers if of.orphans is not None}
 
     def machine_version(self, member: str) -> int | None:
-        """Up to which version the state machine of another member reads entries.
+        """Return the newest version of entries that the state machine of another member reads.
 
-        None: it is not connected, or has not told.
+        None if the member is not connected, or has not reported it.
         """
         told = [of.machine.version for caller, of in self._callers if caller == member]
         return min(told, default=0) or None
 
     def has_able_machine(self, member: str) -> bool:
-        """Whether another member is connected, and has not told that its machine has stopped."""
+        """Return whether another member is connected and has not reported a stopped machine."""
         told = [of.machine.is_stopped for caller, of in self._callers if caller == member]
         return bool(told) and not any(told)
 
     def caller_came(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
-        """A channel from `sender` was opened."""
         self._callers.append((sender, of_group))
 
     def is_called_by(self, sender: str) -> bool:
-        """Whether a channel from `sender` is open."""
         return any(caller == sender for caller, _ in self._callers)
 
     def caller_left(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
-        """A channel from `sender` was closed."""
         self._callers.remove((sender, of_group))

@@ -17,13 +17,13 @@ class HostParts(NamedTuple):
     """The shared parts of one process.
 
     Attributes:
-        connections: those that this process dials.
+        connections: the outgoing connections of this process.
         timer: the alarm clock of all groups.
         threads: run syncs of all groups.
         ports: the port of each group's member, by group.
         reload_tls: as in Host.
         platform: what the process runs on.
-        loop_watch: counts what holds the loop; None where nothing does.
+        loop_watch: counts when the loop is held; None without a watch.
     """
 
     connections: Connections

@@ -10,29 +10,29 @@ import trio
 
 _NEVER = float("inf")
 
-# Alarms due this soon are handled in the same pass. Most are those of elections that a heartbeat
-# has put off since; each group's would wake the process once or twice a second by itself.
+# Alarms due this soon are handled in the same pass. Most are elections that a heartbeat has put off
+# since; each group's alarm would wake the process once or twice a second by itself.
 SOON_S = 0.05
 
-# A timer that wakes up so late was kept from it: messages that arrived meanwhile come first.
+# If the timer wakes up this late, messages that arrived meanwhile come first.
 LATE_S = 0.05
 
 
 class Timed(Protocol):
-    """Something with a deadline: the driver of a group.
+    """An object with a deadline: the driver of a group.
 
     Attributes:
-        alarm_at: when the timer looks at it next; the timer's own note.
+        alarm_at: when the timer looks at it next; only the timer sets it.
     """
 
     alarm_at: float
 
     def alarm(self, now: float) -> None:
-        """Do what is due, if anything is, and call `move` with the next deadline."""
+        """Do what is due, and call `move` with the next deadline."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """End this group's node alone: `alarm` raised `error`."""
+        """End only this group's node: `alarm` raised `error`."""
         ...
 
 
@@ -41,15 +41,13 @@ class Collects(Protocol):
 
     collecting: bool
 
-    def flush(self) -> None:
-        """Send them."""
-        ...
+    def flush(self) -> None: ...
 
 
 class HostTimer:
     """Wakes up once for all deadlines that have passed, and has their groups take a turn in a row.
 
-    A deadline that moves back costs nothing, as each heartbeat puts off an election: the timer
+    Moving a deadline back costs nothing, and each heartbeat does so with an election: the timer
     notices it when the old deadline passes.
     """
 
@@ -61,7 +59,6 @@ class HostTimer:
         self._wakes_at = -_NEVER  # awake: it looks at all alarms before it sleeps
 
     def move(self, timed: Timed, deadline: float) -> None:
-        """Set the deadline of `timed`."""
         if deadline >= timed.alarm_at:
             return
         timed.alarm_at = deadline
@@ -70,7 +67,7 @@ class HostTimer:
             self._wakes_at = self._scope.deadline = deadline
 
     async def run(self) -> None:
-        """Keep all deadlines, for ever."""
+        """Keep all deadlines, without end."""
         while True:
             self._wakes_at = self._alarms[0][0] if self._alarms else _NEVER
             with trio.CancelScope(deadline=self._wakes_at) as self._scope:
@@ -78,7 +75,7 @@ class HostTimer:
             late = trio.current_time() - self._wakes_at > LATE_S
             self._wakes_at = -_NEVER
             if late:
-                # All tasks whose sockets have data are awake as well, and run before this one does.
+                # Tasks whose sockets have data are awake as well, and run before this one goes on.
                 await trio.lowlevel.checkpoint()
             self._pass(trio.current_time())
 

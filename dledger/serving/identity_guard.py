@@ -1,4 +1,4 @@
-"""Keeps members of different groups of one name apart."""
+"""Keeps apart members of different groups with the same name."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from dledger.wire.group_identity import (
 
 logger = logging.getLogger(__name__)
 
-# Peers that refused us or were refused, with a line in the log for each. A group has 18 members at
-# most; further callers are refused without a line.
+# Refusals with a line in the log. A group has 18 members at most; further callers are refused
+# without a line.
 MAX_TOLD = 64
 
 
@@ -41,10 +41,9 @@ class IdentityGuard:
     Args:
         config: of the member.
         opened: its folder.
-        adopted: called when the member has taken over another generation; has all channels opened
-            anew.
-        grown: called when a member has called that is not one of the first voters here, of this
-            group or of another one of this name.
+        adopted: called when the member has taken over another generation; it reopens all channels.
+        grown: called when a caller is a member, here or in another group of this name, that is not
+            one of the first voters here.
         fail: ends the member.
         process: the number that this process drew.
 
@@ -77,11 +76,10 @@ class IdentityGuard:
         self._adopted = adopted
         self._grown = grown
         self._fail = fail
-        self._told: set[tuple[str, str]] = set()  # what was logged already
+        self._told: set[tuple[str, str]] = set()  # the logged peers, each with what was logged
 
     @property
     def generation(self) -> Generation:
-        """The generation that this member belongs to."""
         return self._file.generation
 
     @property
@@ -91,7 +89,6 @@ class IdentityGuard:
 
     @property
     def identity(self) -> Identity:
-        """How this member introduces itself."""
         return Identity(self._group, self._node_id, self._address, self._of_group)
 
     @property
@@ -112,18 +109,18 @@ class IdentityGuard:
         self._orphans = orphans
 
     def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
-        """Why a channel from `sender` of the group `identity` is refused, or None."""
+        """Return why a channel from `sender` of the group `identity` is refused, or None."""
         own = self._of_group
         if (problem := self._other_machine(sender, identity.machine.name)) is not None:
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_machine")
             return ANOTHER_GROUP + problem
         if (problem := self._difference(sender, own, identity)) is not None:
-            self._is_called_by_a_group()
+            self._report_growth()
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
         first = self._first_voters
         if identity.birth and first is not None and sender not in first.voters:
-            self._is_called_by_a_group()
+            self._report_growth()
         if identity.generation == own.generation:
             if identity.orphans is not None:
                 line = orphans_text(sender, identity.orphans)
@@ -131,17 +128,17 @@ class IdentityGuard:
             return None
         return self._other_generation(sender, own.generation, identity.generation)
 
-    def _is_called_by_a_group(self) -> None:
-        """A member with a log knows by that whether its group has grown."""
+    def _report_growth(self) -> None:
+        """Report that the group may have grown, unless this member's log would say so."""
         first = self._first_voters
-        if first is not None and first.voters and not self._holds_something:
+        if first is not None and first.voters and not self._has_entries:
             self._grown()
 
     def refused(self, peer: str, reason: str) -> None:
-        """Take note that `peer` refused this member's channel, and why."""
+        """Note that `peer` refused this member's channel, and why."""
         newer = superseding_generation(reason)
         if newer is not None and newer.number > self.generation.number:
-            self._hear_of(newer)
+            self._join_or_stop(newer)
         elif reason.startswith(SECOND_PROCESS):
             line = f"peer {peer} refuses this member: {reason}"
             self.refused_as_second.add(peer, line, "second_process")
@@ -150,7 +147,6 @@ class IdentityGuard:
             self._tell(peer, "was refused by", line, "another_group")
 
     def _other_machine(self, sender: str, theirs: str) -> str | None:
-        """Why a caller with a machine of this name is refused; None if it is not."""
         own = self._machine.name
         if not own or not theirs or own == theirs:
             return None
@@ -160,7 +156,7 @@ class IdentityGuard:
         )
 
     def _difference(self, sender: str, own: GroupIdentity, other: GroupIdentity) -> str | None:
-        """Why the two are not of one group, apart from their generations; None if they may be."""
+        """Return why the two are not of one group, apart from their generations, or None."""
         if own.voters_sum and other.voters_sum and own.voters_sum != other.voters_sum:
             first = self._first_voters
             names = shown_names(first.voters if first is not None else ())
@@ -178,7 +174,7 @@ class IdentityGuard:
         return None
 
     def _other_generation(self, sender: str, own: Generation, other: Generation) -> str:
-        """Why a caller of another generation is refused; it may be admitted when it asks again."""
+        """Return why a caller of another generation is refused; a later attempt may be admitted."""
         if other.number < own.number:
             line = (
                 f"refused peer {sender}: it belongs to generation {other} of group {self._group}, "
@@ -186,7 +182,7 @@ class IdentityGuard:
             )
             self._tell(sender, "refused", line, "generation")
             return superseded_reason(self._group, own, sender, other)
-        if other.number == own.number and self._holds_something:
+        if other.number == own.number and self._has_entries:
             problem = (
                 f"group {self._group} was recovered twice: {self._node_id} holds generation {own}, "
                 f"and {sender} generation {other}; keep one, and run `dledger rejoin` on the "
@@ -194,16 +190,16 @@ class IdentityGuard:
             )
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
-        self._hear_of(other)
+        self._join_or_stop(other)
         return f"{self._node_id} belonged to generation {own}, not {other}: ask again"
 
     @property
-    def _holds_something(self) -> bool:
+    def _has_entries(self) -> bool:
         return self._store.last_index >= 0
 
-    def _hear_of(self, newer: Generation) -> None:
+    def _join_or_stop(self, newer: Generation) -> None:
         """Take over a newer generation, or stop if this member's log has entries."""
-        if self._holds_something:
+        if self._has_entries:
             self._fail(Superseded(self._group, self._node_id, self.generation, newer))
             return
         try:

@@ -1,4 +1,4 @@
-"""Refusals that last: a refusal for a moment is no news, one that goes on is an alarm."""
+"""Notices refusals that last: a short one is normal, a lasting one is an alarm."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ MAX_NAMES = 64
 
 
 class LastingRefusals:
-    """The names that are refused, since when, and when they last were."""
-
     def __init__(self) -> None:
         self._since: dict[str, tuple[float, float]] = {}
         self._told: set[str] = set()
@@ -39,7 +37,7 @@ class LastingRefusals:
 
     @property
     def names(self) -> list[str]:
-        """The names that are refused for long, and still are."""
+        """The names that have been refused for long, and still are."""
         now = trio.current_time()
         return [
             name

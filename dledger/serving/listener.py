@@ -1,4 +1,4 @@
-"""Accepts connections of peers and clients, and hands each to the member that it asks for."""
+"""Accepts connections of peers and clients, and passes each to the member that it names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dledger.wire.handshake import (
 
 logger = logging.getLogger(__name__)
 
-# A caller has so long to introduce itself, and with TLS to prove its name. Later it only holds a
+# A caller has this long to introduce itself, and with TLS to prove its name. Then it only holds a
 # socket, and is disconnected.
 HELLO_TIMEOUT_S = 5.0
 
@@ -60,7 +60,7 @@ class _Caller(NamedTuple):
     hello: Hello
     port: GroupPort | None  # of the member that a client asks for; None for a peer
     conversation: Conversation
-    names: frozenset[str] | None  # that its certificate shows; None without TLS
+    names: frozenset[str] | None  # in its certificate; None without TLS
 
 
 class Listener:
@@ -68,7 +68,7 @@ class Listener:
 
     Args:
         ports: the members in this process, by group.
-        connections: those that this process dialled.
+        connections: the outgoing connections of this process.
         max_groups: how many groups may have members here.
     """
 
@@ -84,13 +84,14 @@ class Listener:
         self._handshakes = 0
 
     async def open(self, address: Address) -> Listeners:
-        """Bind the address. Raises AddressInUse, or ConfigInvalid if it is not ours."""
+        """Bind the address. Raises AddressInUse, or ConfigInvalid if this machine does not have
+        it.
+        """
         self._opened_at = trio.current_time()
         setting = "peers" if address == self._dialled.home else "listen"
         return await bind(setting, address, self._dialled.network.listen)
 
     async def serve(self, listeners: Listeners) -> None:
-        """Serve every connection, for ever."""
         await trio.serve_listeners(self._serve_one, list(listeners))
 
     async def _serve_one(self, stream: Stream) -> None:
@@ -145,8 +146,8 @@ class Listener:
                     return None
                 hello, port, name = self._admitted(frame)
             except MessageMalformed as error:
-                # Another version or protocol lasts. The caller of a TLS connection, which begins
-                # with a frame over any limit, learns by any plain answer that TLS is not spoken.
+                # Another version or protocol is a lasting problem. The bytes of a TLS caller look
+                # like a frame over any limit; any plain answer tells it that TLS is not spoken.
                 said = error if isinstance(error, Refused) else Refused(error.problem, lasting=True)
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     answer = encode_refused(said.problem, said.lasting, said.groups)
@@ -157,7 +158,7 @@ class Listener:
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
     async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
-        """The stream of a caller with a certificate of the group. Raises TlsRefused.
+        """Return the stream of a caller with a certificate of the group. Raises TlsRefused.
 
         None if the caller left without sending a byte, as port scanners do.
         """
@@ -178,7 +179,8 @@ class Listener:
             self._handshakes -= 1
 
     def _admitted(self, frame: Frame) -> tuple[Hello, GroupPort | None, str]:
-        """The caller, the port of the member that a client asks for, and the name to answer with.
+        """Return the caller, the port of the member that a client asks for, and the name to answer
+        with.
 
         Raises MessageMalformed if there is no such member here.
         """
@@ -197,7 +199,7 @@ class Listener:
         return hello, port, node_id
 
     def _all_are_open(self) -> bool:
-        """Whether no further group is about to be opened here."""
+        """Return whether no further group is about to be opened here."""
         opened = bool(self._ports) and trio.current_time() >= self._opened_at + OPENING_S
         return opened or len(self._ports) >= self._max_groups
 
@@ -214,7 +216,7 @@ class Listener:
 
 
 def _place(stream: Stream) -> str:
-    """The address of a caller, if the socket still has it."""
+    """Return the address of a caller, if the socket still has it."""
     if not isinstance(stream, trio.SocketStream):
         return "somewhere"
     try:

@@ -1,4 +1,4 @@
-"""Reads the connection that another process dialled, and passes its messages on by channel."""
+"""Reads a connection that another process dialled, and passes its messages on by channel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from dledger.wire.group_identity import GroupIdentity
 # at most a thousand, and a few more while members move between processes or change their names.
 MAX_CHANNELS = 2_000
 
-
 _STOPPED = "the member has stopped"
 
 # Frames of many channels at once.
@@ -62,7 +61,7 @@ class PeerConversation:
 
     Args:
         ports: the members of this process, by group.
-        connections: those that this process dialled, on which answers leave.
+        connections: the outgoing connections of this process, which carry the answers.
         address: where the caller listens.
         names: the members that the caller has proven to be; None without TLS, where any name is
             accepted.
@@ -80,14 +79,14 @@ class PeerConversation:
         self._connections = connections
         self._address = address
         self._channels: dict[int, _Channel] = {}
-        # Told for channels that are to be opened.
+        # Received for channels that are about to be opened.
         self._machines: dict[int, MachineKind] = {}
         self._selves: dict[int, tuple[int, Orphans | None]] = {}
         self._answers: list[bytes] = []
         connections.hurry(address)
 
     def take(self, frames: Sequence[Frame]) -> list[bytes]:
-        """Pass on the messages in `frames`; return the frames to answer with.
+        """Pass on the messages in `frames`; return the answering frames.
 
         Successive messages of one channel are passed on in one call, and so share a turn. Raises
         MessageMalformed.
@@ -121,7 +120,7 @@ class PeerConversation:
         self._connections.hurry(self._address)
 
     def _message(self, channel: _Channel, frame: Frame) -> Message | None:
-        """The message in a frame, checked. A malformed one closes its channel, and no other."""
+        """Return the checked message in a frame. A malformed one closes only its channel."""
         if channel.port.closed:
             self._refuse(channel.number, _STOPPED)
             return None
@@ -137,7 +136,7 @@ class PeerConversation:
         except MessageMalformed as error:
             self._refuse_message(channel, error)
             return None
-        except Exception as error:  # such as: the member's own log cannot be read
+        except Exception as error:  # such as an unreadable log of this member
             channel.port.driver.fail(error)
             self._refuse(channel.number, _STOPPED)
             return None
@@ -163,7 +162,9 @@ class PeerConversation:
             channel.port.driver.fail(error)
 
     def _open_channel(self, number: int) -> _Channel | None:
-        """The channel if it is open. If its member has stopped, refuse the channel instead."""
+        """Return the channel if it is open. If its member has stopped, refuse the channel
+        instead.
+        """
         channel = self._channels.get(number)
         if channel is not None and channel.port.closed:
             self._refuse(number, _STOPPED)
@@ -185,11 +186,11 @@ class PeerConversation:
         elif kind == ABOUT_ITSELF:
             self._take_about_itself(frame)
         elif type(kind) is not int:
-            # A number belongs to a channel that was refused while the message was on its way.
+            # Numbers are messages of channels that were refused while the message was on its way.
             self._take_call(decode_call(frame))
 
     def _take_shared(self, messages: Iterable[tuple[int, Message]]) -> None:
-        """Pass on messages of many channels, and gather the answers of all groups."""
+        """Pass on messages of many channels, and collect the answers of all groups."""
         self._connections.collecting = True
         for number, message in messages:
             if (channel := self._open_channel(number)) is not None:
@@ -231,7 +232,6 @@ class PeerConversation:
             self._refuse(call.channel, refusal)
 
     def _refusal(self, port: GroupPort, call: Opening) -> str | None:
-        """Why that channel is refused, or None."""
         if self._names is not None and call.sender not in self._names:
             shown = ", ".join(sorted(self._names)[:3]) or "no member"
             refusal = f"the certificate is that of {shown}, not of {call.sender}"
@@ -243,7 +243,7 @@ class PeerConversation:
 
     def _open(self, port: GroupPort, call: Opening, before: _Channel | None) -> None:
         if before is not None and (before.port, before.sender) == (port, call.sender):
-            check = before.check  # the next pushes follow those that it has checked
+            check = before.check  # the next pushes follow those that were checked before
         else:
             check = port.new_check()
         self._channels[call.channel] = _Channel(

@@ -1,7 +1,7 @@
 """The platform of a process: disk, network, threads, randomness and date.
 
-A program that hosts members uses `SYSTEM`. A simulation passes its own, and so runs whole hosts as
-a function of a seed. All decisions use the time of trio's clock, which is not part of this.
+A program that hosts members uses `SYSTEM`. A simulation passes its own platform, and so runs whole
+hosts as a function of a seed. All decisions use trio's clock, which is not part of the platform.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970-01-01 UTC, by the clock of this machine."""
+    """Return the milliseconds since 1970-01-01 UTC, by the clock of this machine."""
     return time.time_ns() // 1_000_000
 
 
 class DiskSpace(NamedTuple):
-    """The space of a folder's file system, in bytes, as users other than root have it.
+    """The space of a folder's file system, in bytes, available to users other than root.
 
-    What is reserved for root counts as neither, so that "full" is what `df` says, too.
+    Both numbers exclude root's reserve, so that "full" means the same as in `df`.
     """
 
     free: int
@@ -36,16 +36,16 @@ class DiskSpace(NamedTuple):
 
 
 def disk_space(folder: Path) -> DiskSpace:
-    """The space of the file system that `folder` is in. Raises OSError."""
+    """Return the space of the file system that `folder` is in. Raises OSError."""
     found = os.statvfs(folder)
     reserved = found.f_bfree - found.f_bavail
     return DiskSpace(found.f_bavail * found.f_frsize, (found.f_blocks - reserved) * found.f_frsize)
 
 
 def state_folder() -> str | None:
-    """The folder for what programs of this user remember: see the XDG base directory specification.
+    """Return the folder for state of this user's programs (XDG base directory specification).
 
-    None if the user has none.
+    None if the user has no home.
     """
     home = os.path.expanduser("~")
     default = os.path.join(home, ".local", "state") if os.path.isabs(home) else ""
@@ -67,7 +67,7 @@ class Platform:
         wall_clock_ms: milliseconds since 1970; leaders write it into the log, for people.
         disk_space: of the file system of a member's folder.
         state_folder: of the user, outside of data folders; None if there is none.
-        watches_loop: whether what holds the event loop is counted and told; see `LoopWatch`.
+        watches_loop: whether `LoopWatch` counts and logs when the event loop is held.
     """
 
     disk: Disk = field(default_factory=OsDisk)

@@ -1,4 +1,4 @@
-"""Answers the queries of clients: one read index for all that wait, then one method each."""
+"""Answers the queries of clients: one read index for all waiting ones, then one method each."""
 
 from __future__ import annotations
 
@@ -25,38 +25,22 @@ Send = Callable[[bytes], None]
 
 
 class ReadableNode(Protocol):
-    """The part of a node that queries and watches ask."""
+    @property
+    def config(self) -> NodeConfig: ...
 
     @property
-    def config(self) -> NodeConfig:
-        """As in Node."""
-        ...
+    def role(self) -> RoleChange: ...
 
-    @property
-    def role(self) -> RoleChange:
-        """As in Node."""
-        ...
+    def state_index(self) -> int: ...
 
-    def state_index(self) -> int:
-        """As in Node."""
-        ...
+    async def read(self) -> int: ...
 
-    async def read(self) -> int:
-        """As in Node."""
-        ...
+    def read_stale(self, *, max_lag_s: float) -> int: ...
 
-    def read_stale(self, *, max_lag_s: float) -> int:
-        """As in Node."""
-        ...
-
-    async def wait_applied(self, index: int) -> None:
-        """As in Node."""
-        ...
+    async def wait_applied(self, index: int) -> None: ...
 
 
 class ServedQueries:
-    """The queries of one member's state machine."""
-
     def __init__(self, node: ReadableNode, machine: StateMachine) -> None:
         self._node = node
         self._methods = queries_of(application_of(machine))
@@ -71,7 +55,7 @@ class ServedQueries:
     def answer(self, request_id: int, query: Query) -> bytes:
         """Call the method now; return the frame of the answer, or of an error.
 
-        It looks at the state as it is: what the query wants of it was waited for.
+        The caller has waited for the state that the query needs.
         """
         try:
             return self._answered(request_id, query)
@@ -103,17 +87,21 @@ class ServedQueries:
             raise QueryFailed(query.name, self._failed.tell(query.name, error)) from None
 
     def is_behind(self, query: Query) -> bool:
-        """Whether the state lacks what the query wants. Raises as Node.state_index."""
+        """Return whether the state lacks entries that the query needs. Raises as
+        Node.state_index.
+        """
         return query.after is not None and self._node.state_index() < query.after
 
     async def wait(self, query: Query) -> None:
-        """Wait until the state includes what the query wants, or for as long as it lets."""
+        """Wait until the state includes the entries that the query needs, or its time is over."""
         if query.after is not None:
             with trio.move_on_after(min(query.wait_ms, MAX_WAIT_MS) / 1000):
                 await self._node.wait_applied(query.after)
 
     async def read(self) -> DLedgerError | None:
-        """Wait until the state is as new as any acknowledged write; return why it is not."""
+        """Wait until the state is as new as any acknowledged write; return the error if that
+        fails.
+        """
         try:
             await self._node.read()
         except DLedgerError as error:
@@ -134,8 +122,8 @@ def _takes(method: Answer, arguments: Sequence[object]) -> bool:
 class QueryLine:
     """The linearizable queries of one connection that wait for a read index.
 
-    All that came before it was asked for share it: so a thousand queries at once take neither a
-    thousand tasks nor a thousand reads.
+    All queries that came before it was requested share it, so a thousand queries at once take
+    neither a thousand tasks nor a thousand reads.
 
     Args:
         start: runs a function as a task.

@@ -1,4 +1,4 @@
-"""Answers clients that watch a state machine, from the history of its changes or by its state."""
+"""Answers clients that watch a state machine, from the history of its changes or from its state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from dledger.wire.watch_protocol import (
     encode_state,
 )
 
-# Watches that wait at one member: each is a task of some kilobytes, and one answer a second.
+# Limit on waiting watches of one member: each is a task of some kilobytes, and one answer a second.
 MAX_WATCHES: Final = 1_000
 
 
 class ServedWatches:
-    """The watches at one member."""
-
     def __init__(
         self, node: ReadableNode, machine: StateMachine, history: ChangeHistory | None
     ) -> None:
@@ -41,7 +39,7 @@ class ServedWatches:
         self._count = 0
 
     async def answer(self, request: Request) -> bytes:
-        """Wait for changes, for as long as the request lets; return the frame of the answer.
+        """Wait for changes until the request's time is over; return the frame of the answer.
 
         Raises MessageMalformed, WatchesOff, WatchInvalid, WatchCompacted, WatchTooLarge,
         TooManyWatches, ReadUnavailable, NodeClosing.
@@ -80,8 +78,10 @@ class ServedWatches:
     def _look(
         self, request_id: int, path: Path, after: int, history: ChangeHistory
     ) -> Selected | bytes:
-        """The next changes; or the frame of the state, if there are changes that are not kept."""
-        self._node.state_index()  # raises where the state, and so what was told, counts for nothing
+        """Return the next changes, or the frame of the state if the changes are not kept any
+        more.
+        """
+        self._node.state_index()  # raises if the state, and so its changes, is not valid
         if after >= history.begin:
             return history.select(after, path, MAX_CHANGES_BYTES)
         if isinstance(self._application, Watchable):

@@ -10,8 +10,8 @@ from typing import Protocol
 from dledger.refused_threads import NO_THREAD
 from dledger.system_refusals import Kind, is_of
 
-# Idle threads that are kept for the next sync. On quick disks one thread runs the syncs of all
-# groups in turn; more work only while several syncs run beside the event loop.
+# Idle threads kept for the next sync. On quick disks one thread runs the syncs of all groups in
+# turn; more threads work only while several syncs run beside the event loop.
 MAX_IDLE_THREADS = 8
 
 
@@ -19,22 +19,22 @@ class SyncThreads(Protocol):
     """Runs syncs of many groups, each in a thread of its own.
 
     A group has one sync at a time, so there are never more threads than groups. A bound on the
-    threads of all groups together would let a few disks that hang stop the groups on all others.
+    threads of all groups together would let a few hanging disks stop the groups on all others.
     """
 
     def clock(self) -> float:
-        """Seconds, for measuring how long a sync takes."""
+        """Return seconds, for measuring how long a sync takes."""
         ...
 
     def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
-        """Run that sync and block until it ends, `patience_s` at most; return whether it ended.
+        """Run a sync and block until it ends, `patience_s` at most; return whether it ended.
 
         If not, it goes on beside the event loop, and calls `late` in its thread when it ends.
         """
         ...
 
     def start(self, sync: Callable[[], None]) -> None:
-        """Run that sync beside the event loop."""
+        """Run a sync beside the event loop."""
         ...
 
     def shutdown(self) -> None:
@@ -46,17 +46,15 @@ class DiskThreads:
     """Real threads. They do not keep the process alive: a disk may never answer."""
 
     def __init__(self) -> None:
-        # One is born now: a process that is refused threads later has this one for its syncs.
+        # One starts now: a process that is refused threads later has this one for its syncs.
         first = self._born()
         self._idle: list[_Thread] = [] if first is None else [first]
         self._closed = False
 
     def clock(self) -> float:
-        """As in SyncThreads."""
         return time.perf_counter()
 
     def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
-        """As in SyncThreads."""
         ended = threading.Lock()
         ended.acquire()
         decided = threading.Lock()  # the side that takes it first decides whether the sync is late
@@ -78,19 +76,19 @@ class DiskThreads:
         return ended.acquire()  # the thread is about to release it
 
     def start(self, sync: Callable[[], None]) -> None:
-        """As in SyncThreads."""
         if (thread := self._take()) is None:
             sync()
         else:
             thread.give(sync, _nothing)
 
     def shutdown(self) -> None:
-        """As in SyncThreads."""
         self._closed = True
         self._end_idle()
 
     def _take(self) -> _Thread | None:
-        """An idle thread, or a new one; None if the system starts none: then the loop syncs."""
+        """Return an idle or a new thread; None if the system starts none, so that the loop
+        syncs.
+        """
         try:
             return self._idle.pop()
         except IndexError:
@@ -106,7 +104,7 @@ class DiskThreads:
             return None
 
     def _keep(self, thread: _Thread) -> bool:
-        """Whether `thread` is kept for another sync. Called in that thread."""
+        """Return whether `thread` is kept for another sync. Called in that thread."""
         if self._closed or len(self._idle) >= MAX_IDLE_THREADS:
             return False
         self._idle.append(thread)
@@ -123,7 +121,7 @@ class _Thread:
     """One thread, which runs syncs until it is given None.
 
     Args:
-        keep: called after each sync; whether to wait for another one.
+        keep: called after each sync; returns whether to wait for another one.
     """
 
     def __init__(self, keep: Callable[[_Thread], bool]) -> None:
@@ -134,7 +132,7 @@ class _Thread:
         threading.Thread(target=self._run, name="dledger-syncer", daemon=True).start()
 
     def give(self, sync: Callable[[], None] | None, told: Callable[[], None]) -> None:
-        """Run `sync`, then `told`. Only for a thread that is new or idle."""
+        """Run `sync`, then `told`. Only for a new or idle thread."""
         self._work = sync, told
         self._given.release()
 
@@ -146,10 +144,10 @@ class _Thread:
             if sync is None:
                 return
             sync()
-            # Become idle before telling: the loop may then give this thread the next sync at once.
+            # Become idle before the call: the loop may then give this thread the next sync at once.
             kept = self._keep(self)
             told()
 
 
 def _nothing() -> None:
-    """Stands for `told` where the sync itself reports its end."""
+    """Do nothing: the sync itself reports its end."""

@@ -57,20 +57,20 @@ KEEP_ALIVES_IN_A_TTL = 3
 # The close of a session is sent once, within this time; its ttl would end it anyway.
 CLOSE_TIMEOUT_S = 1.0
 
-# Between two attempts.
+# The longest pause between two attempts.
 LONGEST_PAUSE_S = 0.5
 
-# Bodies in one submission: half of the results that a session keeps, and what one frame holds.
+# Bodies in one submission: half of the results that a session keeps, and the bytes of one frame.
 MOST_BODIES_AT_ONCE = 128
 MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
-# Appends of one session that may be without an answer, given at once or left over from calls that
-# were cancelled or timed out.
+# Limit on unanswered appends of one session, from the present call and from calls that were
+# cancelled or timed out.
 MOST_UNSETTLED = 1_024
 MOST_UNSETTLED_BYTES = 16 * 1024 * 1024
 
-# What a command raises that is not carried out, or perhaps not.
+# Errors of a command that was not, or perhaps not, carried out.
 _FAILURES = (Rejected, Discarded, OutcomeUnknown)
-# The next attempt of a session cannot succeed after these, nor where the error says so.
+# After these errors, and after those with `retry_useless`, no attempt of the session can succeed.
 _USELESS = (SessionsOff, SessionFull, NodeClosing)
 
 
@@ -90,25 +90,23 @@ Settled = SessionAppended | ResultNotKept
 
 
 class SessionWay(Protocol):
-    """Carries commands to the leader."""
-
     async def reach(self) -> None:
-        """Find the leader, and send nothing. Raises Rejected."""
+        """Find the leader, but send nothing. Raises Rejected."""
         ...
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
-        """One attempt. Raises Rejected or Discarded (it did not happen) or OutcomeUnknown."""
+        """Try once. Raises Rejected or Discarded (it did not happen) or OutcomeUnknown."""
         ...
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """As Session.entries_from."""
+        """Return some committed entries from `first` on; see Session.entries_from."""
         ...
 
 
 class Session:
-    """Made by `Node.session`, `RemoteLog.session` and `GroupClient.session`.
+    """A session of exactly-once appends, which many tasks may use in turn.
 
-    Appends of many tasks take turns.
+    Made by `Node.session`, `RemoteLog.session` and `GroupClient.session`.
     """
 
     def __init__(self, way: SessionWay, session: int) -> None:
@@ -119,7 +117,7 @@ class Session:
         self._next = 1
         self._unsettled: deque[tuple[int, bytes]] = deque()
         self._unsettled_bytes = 0
-        self._in_log = 0  # this many of them, the oldest, may be in the log
+        self._in_log = 0  # the number of unsettled appends, the oldest, that may be in the log
         self._ended = False
         self._problem = "no attempt was made"
 
@@ -130,7 +128,7 @@ class Session:
 
         Raises:
             Rejected: it was not appended and never will be (SessionExpired, SessionFull,
-                EntryTooLarge, or what kept the group from taking it until the time was over).
+                EntryTooLarge, or the reason why the group did not take it within the time).
             SessionOutcomeUnknown: the time was over first. `settle` or the next append find out.
                 Its `settled` holds the outcomes known so far.
             ResultNotKept: it was applied, but its result was not kept.
@@ -155,11 +153,11 @@ class Session:
                 except Rejected as error:
                     self._drop_unsent(first)
                     if self._next == first:
-                        raise  # so it is true of this call
+                        raise  # the whole call was rejected
                     raise self._unknown(first, str(error), settled) from error
                 finally:
                     self._drop_unsent(first)
-                return _good([each for each in settled if each.sequence >= first])
+                return _all_applied([each for each in settled if each.sequence >= first])
         if first is not None and self._next > first:
             raise self._unknown(first, self._problem, settled)
         raise NotAppendedInTime(timeout_s, self._problem)
@@ -177,11 +175,11 @@ class Session:
                     await self._settle(settled)
                 except Rejected as error:
                     raise self._unknown(0, str(error), settled) from error
-                return _good(settled)
+                return _all_applied(settled)
         raise self._unknown(0, self._problem, settled)
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
-        """Some committed entries from `first` on, as the log holds them; appends nothing.
+        """Return some committed entries from `first` on, as the log holds them; appends nothing.
 
         Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises Rejected
         (OutsideLog: the log begins after `first`) or OutcomeUnknown, after which a retry is safe.
@@ -191,7 +189,7 @@ class Session:
 
     @property
     def unsettled(self) -> int:
-        """How many appends have an unknown outcome."""
+        """The number of appends with an unknown outcome."""
         return len(self._unsettled)
 
     def _add(self, bodies: Sequence[bytes]) -> int:
@@ -299,10 +297,10 @@ class Session:
         except (ValueError, TypeError):
             return ResultNotKept(self.id, sequence, index)  # its result is not msgpack
 
-    # --- the session's own life -----------------------------------------------------------------
+    # --- keeping alive, closing -----------------------------------------------------------------
 
     async def keep_alive(self, every_s: float) -> None:
-        """Use the session again and again, until it has ended."""
+        """Use the session every `every_s` seconds, until it has ended."""
         while not self._ended:
             await trio.sleep(every_s)
             try:
@@ -313,7 +311,7 @@ class Session:
             self._ended = answer.kind is AnswerKind.UNKNOWN
 
     async def close(self) -> None:
-        """Close the session: one attempt. Unsettled appends stay unsettled."""
+        """Try once to close the session. Unsettled appends stay unsettled."""
         self._home.end()
         if self._ended:
             return
@@ -356,7 +354,7 @@ async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
     with patient_limit(timeout_s):
         while True:
             try:
-                # A session whose opening was not answered has no owner, and ends by its ttl.
+                # If the answer is lost, the opened session has no owner, and ends by its ttl.
                 (answer,) = await way.carry_out(OpenSession(ttl_ms))
             except _FAILURES as error:
                 if error.retry_useless or isinstance(error, _USELESS):
@@ -368,11 +366,11 @@ async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
     raise NotAppendedInTime(timeout_s, problem)
 
 
-def _good(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionAppended]:
-    good: list[SessionAppended] = []
+def _all_applied(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionAppended]:
+    applied: list[SessionAppended] = []
     for each in settled:
         if isinstance(each, ResultNotKept):
             each.settled = tuple(settled)
             raise each
-        good.append(each)
-    return good
+        applied.append(each)
+    return applied

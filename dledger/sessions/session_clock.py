@@ -1,7 +1,7 @@
 """The clock of a group's sessions: the time during which the group had a leader.
 
-Members have clocks that share no beginning, and wall clocks are stepped. So a new leader goes on
-from the latest time that the log says, and counts from there by its own monotonic clock. While
+The monotonic clocks of members share no beginning, and wall clocks are stepped. So a new leader
+continues from the latest time in the log, and counts from there by its own monotonic clock. While
 there is no leader, time stands still: an outage ends no session.
 """
 
@@ -19,7 +19,7 @@ class SessionClock:
         self._base_s = 0.0
 
     def now_ms(self, now_s: float, term: int, applied_ms: int) -> int:
-        """The time now.
+        """Return the time now.
 
         Args:
             now_s: this process's monotonic clock, in seconds.

@@ -23,9 +23,9 @@ close      time i64, session i64
 expire     time i64
 ========== ===================================================================================
 
-Bodies that do not begin with the mark are the application's, byte for byte as it gave them. One
-that does is written as a plain envelope by the leader, so an envelope is never a body that looks
-like one. Times and ttl are milliseconds of the session clock, decided by the leader.
+Bodies that do not begin with the mark are the application's, byte for byte as it gave them. The
+leader wraps a body that does in a plain envelope, so no body is taken for an envelope. Times and
+ttl are milliseconds of the session clock, decided by the leader.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ MAX_LIMITS = SessionLimits(sessions=65_536, results=4_096, result_bytes=1024 * 1
 
 
 class Kind(IntEnum):
-    """The kinds of envelopes."""
-
     PLAIN = 0
     OPEN = 1
     APPEND = 2
@@ -87,7 +85,7 @@ class OpenEntry(NamedTuple):
 class AppendEntry(NamedTuple):
     """A body of the application, to be applied once. Sequences begin with 1.
 
-    The client has the answers of all sequences below `answered` and will not ask for them again.
+    The client has the answers of all sequences below `answered` and will not request them again.
     """
 
     time_ms: int
@@ -99,15 +97,11 @@ class AppendEntry(NamedTuple):
 
 
 class KeepAliveEntry(NamedTuple):
-    """Keeps a session alive."""
-
     time_ms: int
     session: int
 
 
 class CloseEntry(NamedTuple):
-    """Ends a session at its client's request."""
-
     time_ms: int
     session: int
 
@@ -121,7 +115,7 @@ class ExpireEntry(NamedTuple):
 SessionEntry = PlainEntry | OpenEntry | AppendEntry | KeepAliveEntry | CloseEntry | ExpireEntry
 
 
-# --- what a client asks for: the leader adds the time, and its limits -------------------------
+# --- requests of clients: the leader adds the time, and its limits ----------------------------
 
 
 class OpenSession(NamedTuple):
@@ -140,14 +134,10 @@ class AppendInSession(NamedTuple):
 
 
 class KeepSessionAlive(NamedTuple):
-    """Use a session without appending."""
-
     session: int
 
 
 class CloseSession(NamedTuple):
-    """End a session."""
-
     session: int
 
 
@@ -155,7 +145,6 @@ SessionCommand = OpenSession | AppendInSession | KeepSessionAlive | CloseSession
 
 
 def encode_command(command: SessionCommand, time_ms: int, limits: SessionLimits) -> list[bytes]:
-    """Encode the entries that carry out a command."""
     match command:
         case OpenSession(ttl_ms):
             ttl_ms = min(max(ttl_ms, 1), MAX_TTL_MS)
@@ -173,12 +162,11 @@ def encode_command(command: SessionCommand, time_ms: int, limits: SessionLimits)
 
 
 def encode_expire(time_ms: int) -> bytes:
-    """Encode the entry that ends unused sessions."""
     return _prefix(Kind.EXPIRE) + _EXPIRE.pack(time_ms)
 
 
 def escaped(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Wrap those bodies of the application that begin with the mark; return the others unchanged.
+    """Wrap bodies of the application that begin with the mark; return the others unchanged.
 
     Raises ReservedBody for a body with a position that begins with the mark: it cannot be moved.
     """
@@ -203,12 +191,11 @@ def _escaped(body: Body) -> Body:
 
 
 def is_envelope(body: bytes) -> bool:
-    """Whether a body of a group with sessions is an envelope."""
     return body.startswith(MARK)
 
 
 def decode(body: bytes) -> SessionEntry | None:
-    """Decode an envelope; None for a broken one, which no leader of ours writes.
+    """Decode an envelope; None for a broken one, which no leader of this library writes.
 
     Raises SessionFormatTooNew: another version may mean anything, so this member must not guess.
     """

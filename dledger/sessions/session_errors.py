@@ -14,7 +14,7 @@ class SessionsOff(Rejected):
 
 
 class ReservedBody(Rejected):
-    """A PositionedBody begins with the mark of session entries. Bodies of bytes may."""
+    """A PositionedBody begins with the mark of session entries. Only plain bytes may."""
 
     mark: bytes
 
@@ -26,7 +26,7 @@ class ReservedBody(Rejected):
 
 
 class SessionExpired(Rejected):
-    """The session has ended: closed, not used for its ttl, or pushed out by newer ones.
+    """The session has ended: closed, not used for its ttl, or dropped for newer ones.
 
     Nothing of this call was appended.
     """
@@ -36,8 +36,10 @@ class SessionExpired(Rejected):
 
 
 class SessionFull(Rejected):
-    """Too many appends of this session would wait for an answer, with those that cancelled or
-    timed out calls have left. Nothing of this call was appended.
+    """Too many appends of this session would wait for an answer.
+
+    The limit includes appends left by calls that were cancelled or timed out. Nothing of this call
+    was appended.
     """
 
     unsettled: int
@@ -49,7 +51,7 @@ class SessionFull(Rejected):
 
 
 class SequenceGap(Rejected):
-    """A sequence came before the one in front of it: it was not applied."""
+    """An earlier sequence is missing, so this one was not applied."""
 
     session: int
     sequence: int

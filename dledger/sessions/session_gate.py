@@ -1,4 +1,4 @@
-"""The leader's side of client sessions: makes entries of commands, with the leader's time."""
+"""The leader's side of client sessions: turns commands into entries with the leader's time."""
 
 from __future__ import annotations
 
@@ -19,30 +19,24 @@ from dledger.waits.pending_appends import Appended, Done
 
 logger = logging.getLogger(__name__)
 
-# How often a leader looks for sessions to end. Their ttl is measured in minutes.
+# How often a leader looks for expired sessions. Their ttl is measured in minutes.
 EXPIRY_INTERVAL_S = 1.0
 
 
 class LeadingNode(Protocol):
-    """The part of a node that `SessionGate` uses."""
+    @property
+    def term(self) -> int: ...
 
     @property
-    def term(self) -> int:
-        """As in Node."""
-        ...
+    def is_ready_leader(self) -> bool: ...
 
-    @property
-    def is_ready_leader(self) -> bool:
-        """As in Node."""
-        ...
-
-    def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
-        """As in Node."""
-        ...
+    def submit_envelopes(
+        self, bodies: Sequence[Body], done: Done, at_once: bool = False
+    ) -> None: ...
 
 
 class SessionGate:
-    """Appends commands of sessions to the log of a node whose machine is WithSessions."""
+    """Appends commands of sessions to the log of a node whose machine is a WithSessions."""
 
     def __init__(self, node: LeadingNode, machine: WithSessions) -> None:
         self._node = node
@@ -63,11 +57,11 @@ class SessionGate:
         self._node.submit_envelopes(bodies, done)
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
-        """Append the entries of a command; one answer each. Raises as `Node.append_many`."""
+        """Append the entries of a command. Raises as `Node.append_many`."""
         return await self._append(encode_command(command, self._now_ms(), self._machine.limits))
 
     async def run(self) -> None:
-        """End unused sessions while this node leads. Runs until it is cancelled."""
+        """End unused sessions while this node leads, until cancelled."""
         while True:
             await trio.sleep(EXPIRY_INTERVAL_S)
             if self._node.is_ready_leader:
@@ -92,7 +86,6 @@ class SessionGate:
 
 
 def answers_of(appended: Sequence[Appended]) -> list[SessionAnswer]:
-    """Return the answers of the entries of a command."""
     answers = [entry.result for entry in appended]
     checked = [answer for answer in answers if isinstance(answer, SessionAnswer)]
     if len(checked) != len(answers):

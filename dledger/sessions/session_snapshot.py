@@ -26,7 +26,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def encode_table(table: SessionTable) -> Iterator[bytes]:
-    """Encode a table in pieces. They hold the table as it was at the call."""
+    """Encode a table in pieces, as it is at the call."""
     head = [VERSION, table.time_ms, len(table)]
     return _encode(head, table.frozen())
 
@@ -93,8 +93,6 @@ def _numbers(values: list[object], count: int) -> list[int]:
 
 
 class _Reader:
-    """Takes pieces of a given length from chunks of any length."""
-
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
         self._buffer = b""

@@ -6,8 +6,8 @@ same on every member, because only log entries change it: no clock, no random nu
 
 * Sequences of a session are applied in order and without gaps: sequence n + 1 only after n. So a
   sequence up to the last one was certainly applied, and a later one certainly was not.
-* Results are kept for repeated requests until the client says that it has the answer, but at
-  most `results` of them and `result_bytes`, the newest.
+* Results are kept for repeated requests until the client says that it has the answer, but only the
+  newest within the limits `results` and `result_bytes`.
 * The time comes from entries, and never goes back. Only entries end sessions: a close, an expire,
   or an open that finds the table full and pushes out the least recently used one.
 """
@@ -32,8 +32,6 @@ class SessionLimits(NamedTuple):
 
 
 class Verdict(Enum):
-    """How to treat an append."""
-
     FRESH = "apply it, then keep its result"
     REPEATED = "it was applied: give the kept result"
     GAP = "an earlier sequence is missing: refuse it"
@@ -41,7 +39,7 @@ class Verdict(Enum):
 
 
 class Kept(NamedTuple):
-    """One applied sequence: its entry and its result (None: not one that can be kept)."""
+    """One applied sequence: its entry and its result, None if that cannot be kept."""
 
     sequence: int
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -49,13 +47,11 @@ class Kept(NamedTuple):
 
     @property
     def counted_bytes(self) -> int:
-        """The bytes that it counts against the session's limit."""
+        """The bytes that count against the session's limit."""
         return RESULT_OVERHEAD_BYTES + len(self.result or b"")
 
 
 class FrozenSession(NamedTuple):
-    """One session as a snapshot holds it."""
-
     session: int
     ttl_ms: int
     used_ms: int
@@ -74,7 +70,7 @@ class _Session:
         self.used_ms = used_ms
         self.limits = limits
         self.last = 0  # the highest sequence that was applied
-        self.answered = 1  # the client has the answers of all below
+        self.answered = 1  # the client has the answers of all sequences below
         self.kept: deque[Kept] = deque()  # in order, without gaps
         self.kept_bytes = 0
 
@@ -82,7 +78,7 @@ class _Session:
         self.kept_bytes -= self.kept.popleft().counted_bytes
 
     def drop_answered(self, answered: int) -> None:
-        # A sequence that was not applied cannot have been answered, whatever a client says.
+        # Do not trust the client: a sequence that was not applied was not answered either.
         self.answered = max(self.answered, min(answered, self.last + 1))
         while self.kept and self.kept[0].sequence < self.answered:
             self.drop_first()
@@ -106,7 +102,7 @@ class SessionTable:
     # --- appends --------------------------------------------------------------------------------
 
     def admit(self, session: int, sequence: int, answered: int, time_ms: int) -> Verdict:
-        """Judge an append. FRESH: it counts as applied from now on; `keep` follows."""
+        """Judge an append. After FRESH it counts as applied, and `keep` must follow."""
         found = self._used(session, time_ms)
         if found is None:
             return Verdict.UNKNOWN
@@ -121,8 +117,8 @@ class SessionTable:
     def keep(self, session: int, sequence: int, index: int, result: bytes | None) -> None:
         """Keep the result of an admitted append; the session may have ended meanwhile."""
         found = self._sessions.get(session)
-        # Skip a result that another entry of the same run says is answered: the table must not
-        # depend on how the log is cut into runs.
+        # A later entry of the same run may say that the result is answered. Skip it then: the table
+        # must not depend on how the log is cut into runs.
         if found is None or sequence < found.answered:
             return
         kept = Kept(sequence, index, result)
@@ -175,7 +171,6 @@ class SessionTable:
         return len(ended)
 
     def next_expiry_ms(self) -> int | None:
-        """Return when the first session ends if none is used again."""
         return min((each.used_ms + each.ttl_ms for each in self._sessions.values()), default=None)
 
     def _advance(self, time_ms: int) -> None:
@@ -192,7 +187,6 @@ class SessionTable:
     # --- snapshots ------------------------------------------------------------------------------
 
     def frozen(self) -> list[FrozenSession]:
-        """Every session as it is now, the least recently used first."""
         return [
             FrozenSession(
                 session,
@@ -209,7 +203,6 @@ class SessionTable:
 
     @classmethod
     def thawed(cls, time_ms: int, sessions: Iterable[FrozenSession]) -> SessionTable:
-        """The table that `frozen` and `time_ms` describe."""
         table = cls()
         table.time_ms = time_ms
         for frozen in sessions:

@@ -78,17 +78,16 @@ def unpack_result(packed: bytes) -> object:
 class WithSessions:
     """A state machine with a session table beside it. Wrap the machine of every member.
 
-    The machine is given the application's bodies only: entries of sessions without their header,
-    each sequence once, and all others as they are. An entry's `body_pos` stays the place of the
-    body in the log. Results of appends in a session must be plain values (None, numbers, text,
-    bytes, lists, dicts).
+    The machine gets only the application's bodies: entries of sessions without their header, each
+    sequence once, and all others as they are. An entry's `body_pos` stays the place of the body in
+    the log. Results of appends in a session must be plain values (None, numbers, text, bytes,
+    lists, dicts).
 
     A machine with `snapshot` and `restore` gets a wrapper that has them too, and one that also has
     `log_kept_from` gets that. Without snapshots the sessions need the whole log.
     """
 
     def __new__(cls, machine: StateMachine, limits: SessionLimits | None = None) -> WithSessions:
-        """Choose the kind of wrapper that fits the machine."""
         if cls is WithSessions and isinstance(machine, SnapshottingMachine):
             retains = isinstance(machine, RetainingMachine)
             return super().__new__(_WithRetention if retains else _WithSnapshots)
@@ -103,16 +102,16 @@ class WithSessions:
 
     @property
     def machine_name(self) -> str:
-        """That of the machine."""
+        """The `machine_name` of the wrapped machine."""
         return machine_kind(self.machine).name
 
     @property
     def machine_version(self) -> int:
-        """That of the machine."""
+        """The `machine_version` of the wrapped machine."""
         return machine_kind(self.machine).version
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """As in StateMachine. The result of a session's entry is a SessionAnswer.
+        """Apply entries; the result of a session's entry is a SessionAnswer.
 
         Raises SessionFormatTooNew.
         """
@@ -155,7 +154,7 @@ class WithSessions:
                 inner = _inner(entry, content.body, content.header_bytes)
                 run.add(at, inner, (session, sequence))
             case Verdict.REPEATED:
-                run.flush()  # the first one may be in this very run
+                run.flush()  # the first attempt may be in this run
                 kept = self.table.kept(session, sequence)
                 run.answers[at] = (
                     SessionAnswer(AnswerKind.FORGOTTEN)
@@ -169,18 +168,14 @@ class WithSessions:
 
 
 def application_of(machine: StateMachine) -> StateMachine:
-    """The application's own state machine, inside of a wrapper or without one."""
     return machine.machine if isinstance(machine, WithSessions) else machine
 
 
 class _WithSnapshots(WithSessions):
-    """The wrapper of a machine that has snapshots."""
-
     machine: StateMachine
 
     @property
     def snapshot_format(self) -> str:
-        """The prefix of this wrapper, then the machine's format."""
         assert isinstance(self.machine, SnapshottingMachine)
         return f"{SNAPSHOT_FORMAT}+{snapshot_format(self.machine)}"
 
@@ -199,16 +194,13 @@ class _WithSnapshots(WithSessions):
 
 
 class _WithRetention(_WithSnapshots):
-    """The wrapper of a machine that also has `log_kept_from`."""
-
     def log_kept_from(self) -> int:
-        """The machine's answer; the table is in the snapshots."""
         assert isinstance(self.machine, RetainingMachine)
         return self.machine.log_kept_from()
 
 
 class _Run:
-    """Entries for the machine, given to it in as long runs as possible."""
+    """Collects entries and gives them to the machine in runs as long as possible."""
 
     __slots__ = ("_apply", "_entries", "_places", "_table", "answers")
 

@@ -1,1 +1,1 @@
-"""Snapshots of the state machine: when they are written, sent, received, restored."""
+"""Snapshots of the state machine: when they are written, sent, received and restored."""

@@ -1,6 +1,7 @@
 """Where a log may begin, given snapshots, policy and state machine. Pure.
 
-Each of them names an entry that has to stay; the first of these counts.
+Each of the three names an entry that has to stay; the log begins at the first of these entries or
+before.
 """
 
 from __future__ import annotations
@@ -41,5 +42,5 @@ def first_kept(
 
 
 def kept_with_new_snapshots(policy: SnapshotPolicy, applied: int, kept_from: int) -> int:
-    """Return what `first_kept` would be if all snapshots were up to date."""
+    """Return what `first_kept` would return if all snapshots were up to date."""
     return first_kept(policy, applied, [applied] * policy.kept, kept_from)

@@ -17,15 +17,13 @@ from dledger.waits.pending_appends import PendingAppends
 
 
 class Snapshots:
-    """The snapshots of one node.
-
-    The caller calls `look` at `next_look_at`.
+    """The snapshots of one node. The caller calls `look` at `next_look_at`.
 
     Args:
-        around: what they work with.
+        around: the surroundings of the snapshots.
         policy: when snapshots are written, and how many are kept.
         incoming: writes a leader's snapshot into the folder; None if the machine cannot restore it.
-        pending: appends that wait.
+        pending: waiting appends.
         restored: called after the machine was restored from a leader's snapshot.
     """
 
@@ -38,7 +36,7 @@ class Snapshots:
         restored: Callable[[], None],
     ) -> None:
         opened, source, beside = around.opened, around.source, around.beside
-        self.machine_stopped: MachineTooOld | None = None  # then its state may be half changed
+        self.machine_stopped: MachineTooOld | None = None  # the state may be half changed then
         self._source = source
         self._replica = around.replica
         self._pending = pending
@@ -53,11 +51,9 @@ class Snapshots:
         self._snapshotter = Snapshotter(around, policy)
 
     def go_by(self, policy: SnapshotPolicy) -> None:
-        """Change the policy. Raises ConfigInvalid."""
         self._snapshotter.go_by(policy)
 
     def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
-        """Write a snapshot now; see Snapshotter."""
         if self.machine_stopped is not None:
             raise SnapshotUnavailable(str(self.machine_stopped))
         self._snapshotter.ask(done)
@@ -75,12 +71,10 @@ class Snapshots:
     @property
     def installing(self) -> InstallStatus | None:
         """The leader's snapshot that is being received, or that waits to be restored."""
-        installing = self.transfer.installing
-        return InstallStatus(*installing) if installing is not None else None
+        return self.transfer.installing
 
     @property
     def next_look_at(self) -> float:
-        """The time of the next call of `look`."""
         if self.machine_stopped is not None:
             return self.transfer.next_look_at
         return min(self._snapshotter.next_look_at, self.transfer.next_look_at)

@@ -47,19 +47,18 @@ _ALWAYS = unwatched_room(OsDisk())
 
 
 class Opened(NamedTuple):
-    """A node's open folder. `restored`: the snapshot that the state machine was restored from.
+    """A node's open folder.
 
-    `awaited`: the leader's snapshot that the node was installing when it stopped, if the log does
-    not reach its last entry yet. The state machine is restored from it once the log does.
-
-    `keeps_nothing`: the state machine has no state that a replay of the log must rebuild.
-
-    `birth`: how the group began, as the folder says.
-
-    `machine`: the kind of the state machine.
-
-    `room`: whether its disk has room for entries.
-    `told`: what is known about the group from outside of the folder; `growth_note`: the note there.
+    Attributes:
+        restored: the snapshot that the state machine was restored from.
+        awaited: the leader's snapshot that the node was installing when it stopped, if the log does
+            not reach its last entry yet. The state machine is restored from it once the log does.
+        keeps_nothing: whether the state machine has no state that a replay of the log must rebuild.
+        birth: how the group began, as the folder says.
+        machine: the kind of the state machine.
+        room: whether its disk has room for entries.
+        told: what the operator or a note outside of the folder says about the group.
+        growth_note: that note.
     """
 
     store: SegmentStore
@@ -75,7 +74,7 @@ class Opened(NamedTuple):
 
     @property
     def hard_state(self) -> HardState:
-        """The durable hard state; entries that a snapshot replaces count as committed, and so do
+        """The durable hard state. Entries that a snapshot replaces count as committed, and so do
         entries that the group lost.
         """
         hard_state, orphans = self.store.hard_state, self.store.orphans
@@ -102,8 +101,8 @@ def open_and_restore(
 ) -> Opened:
     """Open the store and restore the state machine from its newest usable snapshot.
 
-    Blocks; may run in any thread. `room`: of that disk, if a reserve is kept on it. `state_folder`:
-    as in GrowthNote.
+    Blocks; may run in any thread. `room` is that of the disk, if a reserve is kept on it. For
+    `state_folder` see GrowthNote.
 
     Raises as `open_store`, and:
         ConfigInvalid: the settings ask for snapshots, but the state machine has none.
@@ -172,7 +171,7 @@ def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecor
 
 
 def _told(opened: Opened, note: GrowthNote, *, new: bool) -> Told:
-    """What is known about the group from outside of the folder. `new`: as in NodeConfig."""
+    """Find out what is known about the group from outside of the folder. `new`: see NodeConfig."""
     store = opened.store
     holds_nothing = (
         store.standing is Standing.FRESH
@@ -200,14 +199,14 @@ def _told(opened: Opened, note: GrowthNote, *, new: bool) -> Told:
 def incoming_for(
     opened: Opened, group: str, machine: StateMachine, sync_bytes: int = SYNC_BYTES
 ) -> IncomingSnapshot | None:
-    """Return what receives a leader's snapshot; None if the machine cannot restore one."""
+    """Return the receiver of a leader's snapshot; None if the machine cannot restore one."""
     if not isinstance(machine, SnapshottingMachine):
         return None
     return IncomingSnapshot(opened.folder, group, snapshot_format(machine), sync_bytes)
 
 
 def configuration_problem(content: bytes) -> str | None:
-    """Return what is wrong with the configuration in a snapshot's header, or None."""
+    """Return the problem of the configuration in a snapshot's header, or None."""
     try:
         if content:
             decode_configuration(content)
@@ -224,7 +223,7 @@ def find_awaited(
     It is of an entry that the log does not reach yet, and no snapshot that the log reaches is
     usable. All its sums are valid.
     """
-    named = _names_of(snapshot_format(machine), group)
+    named = _name_judge(snapshot_format(machine), group)
     folder.look_at_all_again()
     newest = folder.find_newest(
         lambda header: named(header) if header.index > store.last_index else "it is not usable"
@@ -240,7 +239,7 @@ def find_awaited(
 Judge = Callable[[SnapshotHeader], str | None]
 
 
-def _names_of(wanted: str, group: str) -> Judge:
+def _name_judge(wanted: str, group: str) -> Judge:
     """Return a judge that accepts snapshots of this group that the state machine can read."""
 
     def judge(header: SnapshotHeader) -> str | None:
@@ -253,9 +252,9 @@ def _names_of(wanted: str, group: str) -> Judge:
     return judge
 
 
-def _judge_of(store: LogStore, wanted: str, group: str) -> Judge:
+def _log_judge(store: LogStore, wanted: str, group: str) -> Judge:
     """Return a judge that accepts snapshots with which this log can start."""
-    named = _names_of(wanted, group)
+    named = _name_judge(wanted, group)
 
     def judge(header: SnapshotHeader) -> str | None:
         if (problem := named(header)) is not None:
@@ -279,7 +278,7 @@ def restore_newest(
 
     Checks every sum before the machine reads a byte. Raises SnapshotLost, RestoreFailed.
     """
-    judge = _judge_of(store, snapshot_format(machine), group)
+    judge = _log_judge(store, snapshot_format(machine), group)
     newest, problems = folder.find_newest(judge)
     for problem in problems:
         logger.warning("a snapshot cannot be used: %s", problem)

@@ -21,24 +21,22 @@ class _Known(NamedTuple):
 class NodeSnapshots:
     """The snapshots of one node that are on its disk and whole, as far as the node knows.
 
-    Made before the replica. The parts that write, receive and remove snapshots keep it up to date.
+    Made before the replica, as its SnapshotSource. The parts that write, receive and remove
+    snapshots keep it up to date.
+
+    Attributes:
+        last: the newest snapshot. It may be older than the log, and then useless to other members.
     """
 
     def __init__(self, store: LogStore, piece_bytes: int = PIECE_BYTES) -> None:
         self.piece_bytes = piece_bytes
         self._store = store
         self._known: dict[Identity, _Known] = {}
-        self._last: Snapshot | None = None
-
-    @property
-    def last(self) -> Snapshot | None:
-        """The newest snapshot; it may be older than the log, and then useless to other members."""
-        return self._last
+        self.last: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add a snapshot that was written or received."""
-        if self._last is None or self._last.header.index <= snapshot.header.index:
-            self._last = snapshot
+        if self.last is None or self.last.header.index <= snapshot.header.index:
+            self.last = snapshot
 
     def keep(self, indexes: Collection[int]) -> None:
         """Forget all snapshots except those of these entries."""
@@ -47,7 +45,7 @@ class NodeSnapshots:
     def replace(self, last: Snapshot | None) -> None:
         """Replace the newest snapshot, which is broken, by the newest of the others."""
         self._known.clear()
-        self._last = last
+        self.last = last
 
     def find(self, offer: SnapshotOffer) -> Snapshot | None:
         """Return the snapshot that was offered, if it still exists."""
@@ -57,8 +55,7 @@ class NodeSnapshots:
     # --- as the core's source -----------------------------------------------------------------
 
     def newest(self) -> SnapshotOffer | None:
-        """The newest snapshot that the log continues; None if there is none."""
-        snapshot = self._last
+        snapshot = self.last
         if snapshot is None:
             return None
         header = snapshot.header
@@ -69,12 +66,13 @@ class NodeSnapshots:
             begin = self._store.begin_for(header.index)
         except OutsideLog:
             return None
-        offer = SnapshotOffer(header.index, header.term, header.chain_crc, snapshot.size, begin)
+        offer = SnapshotOffer(
+            header.index, header.term, header.chain_crc, snapshot.size_bytes, begin
+        )
         self._known[offer.identity] = _Known(snapshot, offer)
         return offer
 
     def holds(self, offer: SnapshotOffer) -> bool:
-        """Whether its file exists, and the log still reaches back to it."""
         known = self._known.get(offer.identity)
         return (
             known is not None

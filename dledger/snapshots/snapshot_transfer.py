@@ -19,6 +19,7 @@ from dledger.errors import SnapshotCorrupt
 from dledger.network.ways import Way, Ways
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.snapshot_source import Identity, NodeSnapshots
+from dledger.status import InstallStatus
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 
@@ -35,14 +36,6 @@ LACKS_SNAPSHOT = (
 
 # How often a leader checks whether a peer needs a snapshot that the leader does not have.
 WATCH_INTERVAL_S = 2.0
-
-
-class Installing(NamedTuple):
-    """A snapshot that this node receives: its last entry, and how many bytes have arrived."""
-
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    received: int
-    size: int
 
 
 class _Arrived(NamedTuple):
@@ -83,18 +76,17 @@ class SnapshotTransfer:
         self._leaving: deque[tuple[str, InstallSnapshot]] = deque()
         self._arriving: deque[InstallSnapshot] = deque()
         self._arrived: deque[_Arrived] = deque()
-        self._checked: Identity | None = None  # the one whose sums were checked
+        self._checked: Identity | None = None  # the snapshot whose sums were checked
         self._reads = False  # whether a piece is being read
-        self._writes = False  # whether one is being written
-        self._said: Identity | None = None
-        self._said_lacking: set[str] = set()
+        self._writes = False  # whether a piece is being written
+        self._logged: Identity | None = None
+        self._lacking_logged: set[str] = set()
         self.next_look_at = 0.0
-        self.installing: Installing | None = None
+        self.installing: InstallStatus | None = None
 
     # --- in the node's turns ----------------------------------------------------------------
 
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
-        """Send a message of the core; a piece is sent once it is read."""
         if not message.length:
             link.send(message)
         elif len(self._leaving) < MAX_WAITING_PIECES:
@@ -102,8 +94,7 @@ class SnapshotTransfer:
             self._read_next()
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
-        """Queue the pieces to write, and tell the core which were written; return whether there
-        were any.
+        """Queue the pieces to write, and tell the core which were written; return whether any were.
 
         A log is not restarted while a sync runs, because that sync writes a record of the old log.
         """
@@ -157,7 +148,7 @@ class SnapshotTransfer:
         self._read_next()
 
     def _look_for_another(self, problem: Exception) -> None:
-        """Find the newest intact snapshot, as the newest one is broken."""
+        """Find the newest intact snapshot, because the newest one is broken."""
         logger.error("a snapshot cannot be sent: %s; taking the one before it", problem)
         self._leaving.clear()
         self._checked = None
@@ -216,9 +207,9 @@ class SnapshotTransfer:
         self._write_next()
 
     def _note(self, offer: SnapshotOffer, received: Received) -> None:
-        self.installing = Installing(offer.index, received.stored, offer.size)
-        if self._said != offer.identity:
-            self._said = offer.identity
+        self.installing = InstallStatus(offer.index, received.stored, offer.size)
+        if self._logged != offer.identity:
+            self._logged = offer.identity
             logger.warning(
                 "this member is behind the leader's log: it receives a snapshot of entry %d, "
                 "%d bytes",
@@ -229,13 +220,13 @@ class SnapshotTransfer:
     def look(self, replica: Replica, now: float) -> None:
         """Log once for each peer that it needs a snapshot which this leader does not have.
 
-        The caller calls this at `next_look_at`.
+        Call this at `next_look_at`.
         """
         self.next_look_at = now + WATCH_INTERVAL_S
         lacking = {p for p, d in replica.dispatchers.items() if d.lacks_snapshot}
-        for peer in sorted(lacking - self._said_lacking):
+        for peer in sorted(lacking - self._lacking_logged):
             logger.warning("peer %s %s", peer, LACKS_SNAPSHOT)
-        self._said_lacking = lacking
+        self._lacking_logged = lacking
 
     def installed(self) -> None:
         """Note that the state machine has the snapshot: nothing is in progress any more."""

@@ -47,7 +47,7 @@ SnapshotAnswer = Snapshot | DLedgerError
 
 
 class Surroundings(NamedTuple):
-    """What the snapshots of one node work with.
+    """The surroundings of the snapshots of one node.
 
     Attributes:
         group: the name in the files.
@@ -75,10 +75,10 @@ class Surroundings(NamedTuple):
 class Snapshotter:
     """Writes one node's snapshots, by policy and on request, one at a time.
 
-    The caller calls `look` at `next_look_at`, and after a request for a snapshot.
+    Call `look` at `next_look_at`, and after a request for a snapshot.
 
     Args:
-        around: what the node's snapshots work with. `wake` follows a new beginning of the log,
+        around: the surroundings of the node's snapshots. `wake` follows a new beginning of the log,
             which a sync must record. This class keeps `source` up to date.
         policy: when to write snapshots, and how many to keep.
     """
@@ -117,8 +117,8 @@ class Snapshotter:
 
     @property
     def _policy(self) -> SnapshotPolicy:
-        """The policy; while the disk is full one snapshot is enough, as more cannot be relied on:
-        there may be no room for another, and no entry for it to be of.
+        """The policy. While the disk is full it keeps one snapshot: there may be no room for
+        another one, and no entry to take it at.
         """
         policy = self._set_policy
         return replace(policy, kept=1) if self._room.is_short else policy
@@ -171,9 +171,9 @@ class Snapshotter:
         if since <= 0 or now < self._retry_at:
             return False
         if applied < self._store.first_index:
-            return False  # the state is older than the log, which has to reach a snapshot first
+            return False  # the log has to reach the awaited snapshot first
         if any(d.lacks_snapshot for d in self._replica.dispatchers.values()):
-            return True  # a peer needs one, and there is none that would serve
+            return True  # a peer needs a snapshot, and there is none to send
         if not policy.is_on:
             return False
         if policy.every_entries and since >= policy.every_entries:
@@ -197,7 +197,9 @@ class Snapshotter:
             problem = "the state machine has applied no entry of this log"
             self._has_failed(SnapshotUnavailable(problem), now)
             return
-        header = self._header(applied, snapshot_format(machine))
+        membership = self._replica.state.membership
+        format_ = snapshot_format(machine)
+        header = snapshot_header(self._store, membership, applied, self._group, format_)
         try:
             # This is one step of the loop, between two applies: the state is that of `applied`.
             chunks = snapshot_chunks(machine)
@@ -223,21 +225,21 @@ class Snapshotter:
         self._beside(write)
 
     def _has_failed(self, error: SnapshotUnavailable, now: float) -> None:
-        self._is_free()
+        self._end_work()
         self._retry_at = now + RETRY_S
         logger.warning("%s", error)
         self._answer(error)
 
     def _has_written(self, snapshot: Snapshot | None, now: float) -> None:
         if snapshot is None:
-            self._is_free()
+            self._end_work()
             self._answer((self._end or NodeEnd()).closing())
             return
         self._snapshots.add(snapshot)
         self._replica.state.membership.forget_before(snapshot.header.index)
-        self._drop_what_is_covered(snapshot, now)
+        self._drop_covered(snapshot, now)
 
-    def _is_free(self) -> None:
+    def _end_work(self) -> None:
         self._busy = False
         if self._waiting:
             self._look_soon()
@@ -260,13 +262,9 @@ class Snapshotter:
         self._cut = True
         self._look_soon()
 
-    def _header(self, applied: int, machine_format: str) -> SnapshotHeader:
-        membership = self._replica.state.membership
-        return snapshot_header(self._store, membership, applied, self._group, machine_format)
-
     # --- dropping -----------------------------------------------------------------------------
 
-    def _drop_what_is_covered(self, snapshot: Snapshot, now: float) -> None:
+    def _drop_covered(self, snapshot: Snapshot, now: float) -> None:
         """Remove old snapshots, then the part of the log that the oldest kept one replaces.
 
         The log is kept from the oldest snapshot on, so that a start can use any of them.
@@ -287,13 +285,13 @@ class Snapshotter:
         self._beside(tidy)
 
     def _keeps_all(self, problem: OSError, snapshot: Snapshot) -> None:
-        self._is_free()
+        self._end_work()
         logger.warning("old snapshots stay: %s", problem)
         self._answer(snapshot)
         self._remove_discarded()
 
     def _has_tidied(self, indexes: list[int], snapshot: Snapshot, now: float) -> None:
-        self._is_free()
+        self._end_work()
         self._snapshots.keep(indexes)
         self._indexes = indexes
         self._drop(now)
@@ -301,7 +299,7 @@ class Snapshotter:
         self._remove_discarded()
 
     def _needed(self, now: float) -> Sequence[SnapshotOffer]:
-        """The snapshots that are being sent to members that are behind."""
+        """Return the snapshots that are being sent to members that are behind."""
         replica = self._replica
         return needed_snapshots(replica.dispatchers.values(), replica.patience.at(now))
 
@@ -324,7 +322,7 @@ class Snapshotter:
         self._has_found([])
 
     def _has_found(self, indexes: list[int]) -> None:
-        self._is_free()
+        self._end_work()
         self._indexes = indexes
         self._look_soon()
 
@@ -347,12 +345,12 @@ class Snapshotter:
         self._log_cut()
 
     def _usable(self) -> Sequence[int]:
-        """The snapshots that a start shall be able to use; on a full disk only the newest."""
+        """Return the snapshots that a start must be able to use; only the newest on a full disk."""
         indexes = self._indexes or []
         return indexes[:1] if self._room.is_short else indexes
 
     def _kept_from(self) -> int | None:
-        """The first entry that the state machine needs. Raises MachineFailed."""
+        """Return the first entry that the state machine needs. Raises MachineFailed."""
         if self._retention is None:
             return None
         try:
@@ -362,8 +360,8 @@ class Snapshotter:
             raise MachineFailed(applied, applied, raised(error)) from error
 
     def _holds_up_retention(self) -> bool:
-        """Whether only newer snapshots are missing to drop entries that the state machine frees,
-        or that a full disk has no room for.
+        """Return whether newer snapshots alone would let entries be dropped that the state machine
+        frees, or that a full disk has no room for.
         """
         kept_from, applied = self._kept_from(), self._replica.state.applied
         if kept_from is None and self._room.is_short:
@@ -386,16 +384,13 @@ class Snapshotter:
             except DiskFailed as error:
                 problem = error
                 return lambda: self._leaves_files(problem)
-            return self._has_removed
+            return self._end_work
 
         self._busy = True
         self._beside(remove)
 
-    def _has_removed(self) -> None:
-        self._is_free()
-
     def _leaves_files(self, problem: DiskFailed) -> None:
-        self._is_free()
+        self._end_work()
         logger.warning("files of the log's beginning stay until the next start: %s", problem)
 
 

@@ -30,7 +30,6 @@ class BirthFile:
 
     @property
     def path(self) -> str:
-        """Path of the file."""
         return f"{self._folder}/{FILE_NAME}"
 
     def _read(self) -> BirthRecord | None:

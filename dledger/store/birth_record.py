@@ -53,7 +53,7 @@ NOTHING_KNOWN = BirthRecord()
 
 
 def voters_sum(names: Iterable[str]) -> str:
-    """16 characters for a set of names: equal for equal sets, in any order."""
+    """Return 16 characters for a set of names: equal for equal sets, in any order."""
     return sha256("\0".join(sorted(names)).encode()).hexdigest()[:_SUM_CHARACTERS]
 
 

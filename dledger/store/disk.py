@@ -27,60 +27,49 @@ from typing import Protocol
 from dledger.errors import DataFolderLocked, DiskFailed
 from dledger.store import sync_calls
 
-# What file systems and C libraries say that cannot take up room for a file.
+# Errors of file systems and C libraries that cannot allocate room for a file.
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
-# Written at once on those.
+# The size of one write of zeros on such a file system.
 _ZEROS_BYTES = 1 << 20
 
 
 class SyncFailed(OSError):
-    """A sync failed. Whatever its number says, nothing that it was for is tried again."""
+    """A sync failed. It is never tried again, whatever its error number."""
 
 
 class DiskFile(Protocol):
     """One open file. `sync` may run in another thread while the other methods are called."""
 
     @property
-    def path(self) -> str:
-        """What the file was opened as."""
-        ...
+    def path(self) -> str: ...
 
     def size(self) -> int:
-        """Length in bytes."""
-        ...
+        """Return the length in bytes."""
 
     def read(self, size: int, at: int) -> bytes:
-        """`size` bytes from offset `at`; fewer only at the end of the file."""
-        ...
+        """Return `size` bytes from offset `at`; fewer only at the end of the file."""
 
     def write(self, data: bytes, at: int) -> None:
         """Write all of `data` at offset `at`, or raise."""
-        ...
 
     def grow(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter."""
-        ...
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
-        ...
+        """Make the file `size` bytes long, if it is shorter, and allocate its room on the disk."""
 
     def sync(self) -> None:
         """Make content and length durable."""
-        ...
 
     def close(self) -> None:
-        """Close the file. Nothing is made durable by it."""
-        ...
+        """Close the file, without making anything durable."""
 
 
 class DiskLock(Protocol):
     """A lock on a folder, held until it is closed or the process ends."""
 
-    def close(self) -> None:
-        """Release the lock."""
-        ...
+    def close(self) -> None: ...
 
 
 class Disk(Protocol):
@@ -88,43 +77,31 @@ class Disk(Protocol):
 
     def make_folder(self, path: str) -> None:
         """Create the folder and its parents where they are missing."""
-        ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, in any order; empty when the folder does not exist."""
-        ...
+        """Return the names in a folder, in any order; none when the folder does not exist."""
 
     def open(self, path: str, *, writable: bool = True) -> DiskFile:
         """Open a file that exists (else FileNotFoundError)."""
-        ...
 
     def create(self, path: str) -> DiskFile:
         """Create an empty file that does not exist yet (else FileExistsError)."""
-        ...
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file; an existing `new` is replaced."""
-        ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        ...
+    def remove(self, path: str) -> None: ...
 
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
-        ...
 
     def lock(self, path: str) -> DiskLock:
-        """Lock the file at `path`, which is created; DataFolderLocked if another one has it."""
-        ...
+        """Lock the file at `path`, created if missing; DataFolderLocked if it is locked already."""
 
 
 @contextlib.contextmanager
 def failing(operation: str, path: str) -> Iterator[None]:
-    """A block whose errors of the disk end what it is for.
-
-    Raises DiskFailed, of the file that the error names, or else of `path`.
-    """
+    """Turn an OSError of the block into DiskFailed, of the file that it names, or of `path`."""
     try:
         yield
     except OSError as cause:
@@ -154,16 +131,13 @@ class OsDiskFile:
 
     @property
     def path(self) -> str:
-        """What the file was opened as."""
         return self._path
 
     def size(self) -> int:
-        """Length in bytes."""
         with _named(self._path):
             return os.fstat(self._descriptor).st_size
 
     def read(self, size: int, at: int) -> bytes:
-        """`size` bytes from offset `at`; fewer only at the end of the file."""
         try:
             data = os.pread(self._descriptor, size, at)
             if len(data) == size or not data:
@@ -181,7 +155,6 @@ class OsDiskFile:
             raise
 
     def write(self, data: bytes, at: int) -> None:
-        """Write all of `data` at offset `at`, or raise."""
         try:
             written = os.pwrite(self._descriptor, data, at)
             while written < len(data):  # the kernel may write less: a full disk, a signal
@@ -194,13 +167,11 @@ class OsDiskFile:
             raise
 
     def grow(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter."""
         with _named(self._path):
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
         with _named(self._path):
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
@@ -210,7 +181,7 @@ class OsDiskFile:
                 self._write_zeros(size)
 
     def _write_zeros(self, size: int) -> None:
-        """Take up room on a file system that has no other way."""
+        """Allocate room on a file system without fallocate."""
         at = os.fstat(self._descriptor).st_size
         while at < size:
             part = min(size - at, _ZEROS_BYTES)
@@ -218,12 +189,8 @@ class OsDiskFile:
             at += part
 
     def sync(self) -> None:
-        """Make content and length durable."""
-        try:
+        with _named(self._path):
             sync_calls.sync_data(self._descriptor)
-        except OSError as cause:
-            cause.filename = self._path
-            raise
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -237,8 +204,6 @@ _HELD: set[tuple[int, int, int]] = set()
 
 
 class OsDiskLock:
-    """A lock of this process."""
-
     __slots__ = ("_file", "_held")
 
     def __init__(self, file: OsDiskFile, held: tuple[int, int, int]) -> None:
@@ -247,14 +212,11 @@ class OsDiskLock:
         _HELD.add(held)
 
     def close(self) -> None:
-        """As in DiskLock."""
         _HELD.discard(self._held)
         self._file.close()
 
 
 class OsDisk:
-    """The operating system's files."""
-
     def make_folder(self, path: str) -> None:
         """Create the folder and its parents where they are missing; their names are durable."""
         if os.path.isdir(path):
@@ -266,32 +228,26 @@ class OsDisk:
         self.sync_folder(parent)
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder; empty when the folder does not exist."""
         try:
             return os.listdir(path)
         except FileNotFoundError:
             return []
 
     def open(self, path: str, *, writable: bool = True) -> OsDiskFile:
-        """Open a file that exists (else FileNotFoundError)."""
         flags = os.O_RDWR if writable else os.O_RDONLY
         return OsDiskFile(path, os.open(path, flags | os.O_CLOEXEC))
 
     def create(self, path: str) -> OsDiskFile:
-        """Create an empty file that does not exist yet (else FileExistsError)."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return OsDiskFile(path, os.open(path, flags, 0o644))
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file; an existing `new` is replaced."""
         os.rename(old, new)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         os.unlink(path)
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with _named(path):
@@ -300,7 +256,6 @@ class OsDisk:
             os.close(descriptor)
 
     def lock(self, path: str) -> OsDiskLock:
-        """Lock the file at `path` with flock; DataFolderLocked if another one has it."""
         file = OsDiskFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         found = os.fstat(file._descriptor)
         held = (os.getpid(), found.st_dev, found.st_ino)

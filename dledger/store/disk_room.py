@@ -1,16 +1,17 @@
-"""Whether the disk of a member has room for entries, and what happens while it has none.
+"""Whether the disk of a member has room for entries, and how the member goes on without room.
 
-The disk is short of room from the first write that fails for lack of it, or from when less is free
-than the reserve is large, until there is room for the reserve and a little more than it again. The
-reserve is given up at once, and meanwhile
+The disk is short of room from the first write that fails for lack of it, or once less is free than
+the size of the reserve. It has room again once the reserve fits, and a little more than its size
+besides. While the disk is short, the reserve is removed, and
 
-* the member refuses what applications append (DiskFull), unless it helps to free room;
-* it takes few entries, of its leader or its own: half of the reserve, so that the rest is left for
-  records, snapshots, and the files of its state machine;
+* the member refuses appends of applications (DiskFull), unless they help to free room;
+* it accepts few entries, of its leader or its own: up to half of the reserve, so that the rest is
+  left for records, snapshots, and the files of its state machine;
 * one snapshot is enough to drop the log before it.
 
 A write of the log or of a record that fails for lack of room is tried again once. A sync is never
-tried again. A snapshot that finds no room fails, and its file goes: there may be room without it.
+tried again. A snapshot that finds no room fails, and its file is removed: there may be room without
+it.
 """
 
 from __future__ import annotations
@@ -27,35 +28,35 @@ logger = logging.getLogger(__name__)
 
 FILE_NAME = "reserve"
 
-# How often the disk is looked at while it is short: room comes from operators and from retention.
+# How often the disk is checked while it is short: room comes from operators and from retention.
 SHORT_LOOK_S = 1.0
 
-# So many times the reserve is free, besides the reserve, before the disk counts as having room
-# again: a member does not change its mind with every file, and one segment is often enough.
+# The disk counts as having room again once so many times the reserve are free, besides the reserve
+# itself. So the state does not change with every file, and one dropped segment is often enough.
 ROOMY = 1.25
 
-# A small disk keeps so large a part of itself at most.
+# The reserve takes at most this fraction of a small disk.
 PART_OF_DISK = 16
 
-# A write that may always be tried again: of a record, or of a name.
+# A write of a record or of a name is no longer than this, and may always be tried again.
 RECORD_BYTES = 4096
 
 T = TypeVar("T")
 
-# Called with the error of a write that found no room, and its size; whether to try it again.
+# Called with the error of a write that found no room, and its size; returns whether to try again.
 RanOut = Callable[[OSError, int], bool]
 
 
 class Reserve:
-    """A file that takes up room on the disk of a member, to be given up when the disk is full.
+    """A file that takes up room on the disk of a member, to be removed when the disk is full.
 
-    The room that it leaves lets the member go on: its records of term and vote, the entries that
-    free other room, a snapshot, and the start of a member that ended because of the full disk.
+    Its room lets the member go on: for records of term and vote, entries that free other room, a
+    snapshot, and the start of a member that ended because of the full disk.
 
     Args:
-        disk: the disk itself, not one that gives up the reserve.
+        disk: the disk itself, not the one that gives up the reserve.
         folder: of the member.
-        size_bytes: 0: there is no reserve.
+        size_bytes: its size; with 0 there is no reserve.
     """
 
     def __init__(self, disk: Disk, folder: str, size_bytes: int) -> None:
@@ -66,16 +67,17 @@ class Reserve:
 
     @property
     def is_made(self) -> bool:
-        """Whether the file is there in full. Raises OSError."""
+        """Whether the file exists in full size. Raises OSError."""
         if FILE_NAME not in self._disk.list(self._folder):
             return False
         with contextlib.closing(self._disk.open(self._path, writable=False)) as file:
             return file.size() >= self.size_bytes
 
     def make(self) -> None:
-        """Take up the room, unless that is done. Raises OSError; then there is no file.
+        """Take up the room, unless the file exists. Raises OSError; then there is no file.
 
-        Not synced: a power cut that loses it leaves its room free, and the next start makes it.
+        Not synced: a power cut that loses it leaves its room free, and the next start makes it
+        again.
         """
         if not self.size_bytes or self.is_made:
             return
@@ -98,7 +100,7 @@ class Reserve:
 
 
 class _ReservingFile:
-    """A file whose writes are tried once more when there was no room for them."""
+    """A file that tries a write again, once, if there was no room for it."""
 
     __slots__ = ("_file", "_ran_out", "close", "read", "size", "sync")
 
@@ -123,17 +125,17 @@ class _ReservingFile:
             self._file.write(data, at)
 
     def grow(self, size: int) -> None:
-        _tried(self._ran_out, lambda: self._file.grow(size))
+        _try_twice(self._ran_out, lambda: self._file.grow(size))
 
     def allocate(self, size: int) -> None:
-        _tried(self._ran_out, lambda: self._file.allocate(size))
+        _try_twice(self._ran_out, lambda: self._file.allocate(size))
 
 
 class _ReservingDisk:
-    """A disk whose writes are tried once more when there was no room for them.
+    """A disk that tries a write again, once, if there was no room for it.
 
-    `ran_out` gives up the reserve before it asks for that; another thread may just have done so.
-    Syncs are not tried again: after one that failed nothing is known of the file.
+    `ran_out` gives up the reserve before the second try; another thread may have just done so.
+    Syncs are not tried again: after a failed one nothing is known of the file.
     """
 
     def __init__(self, disk: Disk, ran_out: RanOut) -> None:
@@ -144,24 +146,24 @@ class _ReservingDisk:
         self.sync_folder = disk.sync_folder
 
     def make_folder(self, path: str) -> None:
-        _tried(self._ran_out, lambda: self._disk.make_folder(path))
+        _try_twice(self._ran_out, lambda: self._disk.make_folder(path))
 
     def open(self, path: str, *, writable: bool = True) -> _ReservingFile:
         return _ReservingFile(self._disk.open(path, writable=writable), self._ran_out)
 
     def create(self, path: str) -> _ReservingFile:
-        file = _tried(self._ran_out, lambda: self._disk.create(path))
+        file = _try_twice(self._ran_out, lambda: self._disk.create(path))
         return _ReservingFile(file, self._ran_out)
 
     def rename(self, old: str, new: str) -> None:
-        _tried(self._ran_out, lambda: self._disk.rename(old, new))
+        _try_twice(self._ran_out, lambda: self._disk.rename(old, new))
 
     def lock(self, path: str) -> DiskLock:
-        return _tried(self._ran_out, lambda: self._disk.lock(path))
+        return _try_twice(self._ran_out, lambda: self._disk.lock(path))
 
 
-def _tried(ran_out: RanOut, work: Callable[[], T]) -> T:
-    """Do some work; once more if it found no room."""
+def _try_twice(ran_out: RanOut, work: Callable[[], T]) -> T:
+    """Do some work; do it again, once, if it found no room."""
     try:
         return work()
     except OSError as error:
@@ -176,7 +178,7 @@ class DiskRoom:
     Args:
         disk: of the system.
         reserve: given up when a write fails for lack of room.
-        free_bytes: how much is free on the disk.
+        free_bytes: returns the free bytes of the disk.
 
     Attributes:
         disk: where the log and the records of the member are written.
@@ -191,16 +193,15 @@ class DiskRoom:
         self._allowance_bytes = 0
         self._next_look_at = 0.0
         self.why_short: str | None = None
-        self.on_short: Callable[[], None] = _nothing
+        self.on_short: Callable[[], None] = lambda: None
         self.disk: Disk = _ReservingDisk(disk, self._ran_out) if reserve.size_bytes else disk
 
     @property
     def is_short(self) -> bool:
-        """Whether there is too little room for entries."""
         return self.why_short is not None
 
     def takes(self, size: int) -> bool:
-        """Whether to take entries of `size` bytes from the leader, or of this member's own.
+        """Return whether to take entries of `size` bytes, of the leader or of this member's own.
 
         Counts them while the disk is short.
         """
@@ -212,17 +213,17 @@ class DiskRoom:
         return True
 
     def has_room_beside(self, size: int) -> bool:
-        """Whether the disk would count as having room if a file of that size were written."""
+        """Return whether the disk would count as having room after writing a file of that size."""
         reserve = self._reserve.size_bytes
         return not reserve or (not self.is_short and self._free() >= size + ROOMY * reserve)
 
     def begin(self) -> None:
-        """Before anything is opened: a disk that is nearly full needs what the reserve takes up."""
+        """Give up the reserve if the disk is nearly full. Call this before opening any file."""
         if self._reserve.size_bytes and self._free() < self._reserve.size_bytes:
             self._is_short(self._little())
 
     def opened(self) -> None:
-        """The member's folder is open: take up the reserve, if it is not there."""
+        """Take up the reserve if it is missing. Call this once the member's folder is open."""
         if self.is_short or not self._reserve.size_bytes:
             return
         try:
@@ -231,7 +232,7 @@ class DiskRoom:
             logger.warning("going on without a reserve on the disk: %s", told(error))
 
     def look(self, now: float) -> bool:
-        """See whether room is short, or is there again; return whether that changed."""
+        """Check whether room became short, or is there again; return whether that changed."""
         size = self._reserve.size_bytes
         if not size:
             return False
@@ -258,7 +259,7 @@ class DiskRoom:
         try:
             return self._free_bytes()
         except OSError:
-            return 1 << 62  # a disk that cannot be asked counts as empty: its writes will tell
+            return 1 << 62  # free space is unknown: the first write that fails will show it
 
     def _little(self) -> str:
         return (
@@ -267,9 +268,11 @@ class DiskRoom:
         )
 
     def _ran_out(self, error: OSError, size: int) -> bool:
-        """A write of `size` bytes found no room, in any thread; return whether to try it again.
+        """Note that a write of `size` bytes found no room, in any thread; return whether to try it
+        again.
 
-        More entries than half of the reserve are not: a leader refuses them, and keeps the rest.
+        Entries of more than half of the reserve are not tried again: a leader refuses them, and the
+        reserve is left for records and small entries.
         """
         was_short = self.is_short
         self._is_short(told(error))
@@ -287,10 +290,6 @@ class DiskRoom:
             self.on_short()
 
 
-def _nothing() -> None:
-    """Stands for `on_short` before a node has set it."""
-
-
 def unwatched_room(disk: Disk) -> DiskRoom:
-    """The room of a member without a reserve: it is never short."""
+    """Return the room of a member without a reserve, which is never short."""
     return DiskRoom(disk, Reserve(disk, "", 0), lambda: 0)

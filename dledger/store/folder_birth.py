@@ -30,7 +30,7 @@ def settle_birth(
         file: the folder's record.
         store: the folder's log.
         group: the group's name, as the member is started.
-        began_with: the voters that the member is started with; empty for one that joins.
+        began_with: the voters that the member is started with; empty for a member that joins.
         changed: whether the log or a snapshot holds a configuration.
 
     Raises:
@@ -64,7 +64,7 @@ def committed_birth(store: SegmentStore, committed: int) -> bytes:
 
 
 def _readable_birth(store: SegmentStore) -> bytes:
-    """As `committed_birth`, but empty if entry 0 is damaged, which the scrubber reports."""
+    """Return `committed_birth`, or empty bytes if entry 0 is damaged (the scrubber reports it)."""
     try:
         return committed_birth(store, store.hard_state.committed)
     except LogCorrupt as error:
@@ -73,7 +73,7 @@ def _readable_birth(store: SegmentStore) -> bytes:
 
 
 def _founder_that_joins(store: SegmentStore, began_with: Configuration) -> bool:
-    """Whether an earlier version ran here with a list of voters, and this start names none."""
+    """Return whether an earlier version ran here with voters, and this start names none."""
     return not began_with.voters and store.last_index >= 0
 
 
@@ -105,7 +105,7 @@ def _first_voters(
 
 
 def _founded_nothing(record: BirthRecord, store: SegmentStore) -> bool:
-    """Whether this member may join a group though it was once started with a list of voters.
+    """Return whether this member may join a group though it was once started with a list of voters.
 
     It may if its log is empty and it still has to prove itself, as every member that joins.
     """

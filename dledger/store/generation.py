@@ -18,7 +18,8 @@ _MARK = re.compile(r"[0-9a-f]{16}")
 class Generation(NamedTuple):
     """How often the group was recovered, and the mark that the last recovery drew.
 
-    Recoveries by versions before marks have none, and a group that was never recovered has none.
+    The mark is empty for a group that was never recovered, and after recoveries by versions before
+    marks.
     """
 
     number: int = 0
@@ -32,7 +33,7 @@ NEVER_RECOVERED = Generation()
 
 
 def is_generation(number: object, mark: object) -> bool:
-    """Whether `number` and `mark` are a valid generation."""
+    """Return whether `number` and `mark` are a valid generation."""
     if type(number) is not int or not 0 <= number <= HIGHEST_NUMBER or type(mark) is not str:
         return False
     return not mark or (number > 0 and _MARK.fullmatch(mark) is not None)

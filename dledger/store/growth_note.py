@@ -37,7 +37,7 @@ class GrowthNote:
 
     Args:
         disk: where the folders are.
-        member: whom it is about.
+        member: the subject of the note.
         state_folder: of the user; None if there is none.
     """
 
@@ -56,11 +56,11 @@ class GrowthNote:
     def _name(self) -> str:
         group, node_id, _ = self._member
         summed = sha256("\0".join(self._member).encode()).hexdigest()[:_SUM_CHARACTERS]
-        # Hidden: commands take what is named dledger-... for the folder of a node.
+        # Hidden, because commands take files named dledger-... for folders of nodes.
         return f".dledger-has-grown-{group}-{node_id}-{summed}"
 
     def found(self) -> str | None:
-        """The path of one of its files that exists; None if none does."""
+        """Return the path of an existing file of the note; None if there is none."""
         return next(filter(self._is_there, self.paths), None)
 
     def _is_there(self, path: str) -> bool:
@@ -71,7 +71,8 @@ class GrowthNote:
         return True
 
     def write(self) -> list[str]:
-        """Write it in every place; return what is wrong with those where it cannot be.
+        """Write the note in every place; return the problems of the places where it cannot be
+        written.
 
         Durable on return. Raises GrowthNotNoted if it cannot be written anywhere.
         """
@@ -87,9 +88,9 @@ class GrowthNote:
         return problems
 
     def mend(self) -> list[str]:
-        """Write it again if it is missing in a place; return what is wrong there.
+        """Write the note again if it is missing in a place; return the problems there.
 
-        A disk that was lost took one of the two with it, and the next one would take the other.
+        A lost disk took one of the two files with it, and the next loss would take the other.
         """
         if all(map(self._is_there, self.paths)):
             return []
@@ -99,7 +100,7 @@ class GrowthNote:
             return list(error.problems)
 
     def remove(self) -> None:
-        """Remove it from every place; durable on return. Raises OSError."""
+        """Remove the note from every place; durable on return. Raises OSError."""
         for folder, path in zip(self._folders, self.paths, strict=True):
             if self._is_there(path):
                 remove_small_file(self._disk, folder, self._name)

@@ -90,7 +90,7 @@ class StoreRecord(NamedTuple):
 
     @property
     def hard_state(self) -> HardState:
-        """The part that the core uses."""
+        """The part of the record that the core uses."""
         return HardState(self.term, self.voted_for, self.committed)
 
 
@@ -101,7 +101,6 @@ def check_name(setting: str, name: str) -> None:
 
 
 def encode_record(record: StoreRecord, sequence: int) -> bytes:
-    """Encode the 512 bytes of a slot."""
     names = []
     for name in (record.voted_for, record.group, record.node_id):
         content = b"" if name is None else name.encode()
@@ -197,13 +196,17 @@ def decode_mark(content: bytes) -> int:
 
 
 class HardStateFile:
-    """The open file. Errors of the disk pass through as OSError."""
+    """The open file. Errors of the disk pass through as OSError.
+
+    Attributes:
+        synced: the entry that the synced mark names; -1 for none.
+    """
 
     def __init__(self, file: DiskFile, durable_slot: int, sequence: int, synced: int) -> None:
         self._file = file
         self._durable_slot = durable_slot
         self._sequence = sequence
-        self._synced = synced
+        self.synced = synced
 
     @classmethod
     def open(cls, disk: Disk, folder: str) -> tuple[HardStateFile, StoreRecord] | None:
@@ -244,7 +247,6 @@ class HardStateFile:
 
     @property
     def path(self) -> str:
-        """Path of the file."""
         return self._file.path
 
     @property
@@ -261,26 +263,20 @@ class HardStateFile:
             self._file.sync()
             self._durable_slot = slot
 
-    @property
-    def synced(self) -> int:
-        """The entry that the synced mark names; -1 for none."""
-        return self._synced
-
     def mark_synced(self, index: int) -> None:
         """Write the synced mark, for entries that are durable up to `index`."""
-        if index != self._synced:
+        if index != self.synced:
             self._file.write(encode_mark(index), MARK_AT)
-            self._synced = index
+            self.synced = index
 
     def lower_mark(self, index: int) -> None:
         """Lower the mark to `index` if it names a later entry; durable on return.
 
         Call this before the log is cut: the entries that replace the cut ones are not synced yet.
         """
-        if index < self._synced:
+        if index < self.synced:
             self.mark_synced(index)
             self._file.sync()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

@@ -87,7 +87,7 @@ class IncomingSnapshot:
         return Received(self._count, self._whole)
 
     def close(self) -> None:
-        """Close the partial file, and keep it."""
+        """Close the partial file, and keep it on disk."""
         file, self._file, self._offer = self._file, None, None
         if file is not None:
             file.close()
@@ -105,7 +105,7 @@ class IncomingSnapshot:
         return f"{self._folder.path}/{index:0{NAME_DIGITS}d}-{term}-{chain:08x}{PART_SUFFIX}"
 
     def _begin(self, offer: SnapshotOffer) -> None:
-        """Find the part of it that is here; remove the partial files of other snapshots."""
+        """Find the stored part of the file; remove the partial files of other snapshots."""
         self._header_checked, self._whole = False, self._found(offer)
         self._count = offer.size if self._whole is not None else 0
         path = self._path(offer)

@@ -48,7 +48,7 @@ def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
 
 
 def covers(record: HardState, java: JavaTerm) -> bool:
-    """Whether our record includes the term and vote that Java recorded."""
+    """Return whether our record includes the term and vote that Java recorded."""
     if java.term == record.term:
         return java.voted_for == record.voted_for
     return java.term < record.term

@@ -50,11 +50,6 @@ class SegmentSyncWork:
         """Whether `run` has begun and not ended."""
         return self._started and not self.done
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do: `run` needs no thread then."""
-        return not self._files and self.record is None
-
     def run(self) -> None:
         """Sync the data, mark them as synced, then write and sync the record.
 
@@ -119,7 +114,6 @@ class LogDurability:
 
     @property
     def record(self) -> StoreRecord:
-        """The durable record."""
         self.settle()
         return self._record
 
@@ -138,7 +132,6 @@ class LogDurability:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a sync is in flight."""
         self.settle()
         return self._work is not None
 
@@ -146,7 +139,7 @@ class LogDurability:
     def record_due(self) -> bool:
         """Whether the record on disk still names an older beginning than the log has."""
         if self._record.begin_pos >= self._extent.begin_pos:
-            return False  # nor will what a sync recorded meanwhile be older
+            return False  # a record that a sync wrote meanwhile is no older
         self.settle()
         return self._record.begin_pos < self._extent.begin_pos and self._work is None
 

@@ -58,12 +58,10 @@ class LogExtent:
 
     @property
     def first_index(self) -> int:
-        """The first entry kept."""
         return self.view.before_begin + 1
 
     @property
     def last_index(self) -> int:
-        """The last entry."""
         return self.view.last_index
 
     def extend(self, units: bytes, runs: Sequence[TermRun], end_pos: int, last_chain: int) -> None:

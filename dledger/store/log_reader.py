@@ -73,7 +73,6 @@ class LogReader:
         return self.header_at(index).chain_crc
 
     def header_at(self, index: int) -> Header:
-        """The header of an entry."""
         self._health.check()
         unit = self.unit(index)
         with self._health.disk_work("read"):
@@ -116,7 +115,7 @@ class LogReader:
         return last, raw
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, but without checking the sums, for callers that check them."""
+        """Read entries like `read_run`, without checking the sums, for callers that check them."""
         self._health.check()
         unit = self.unit(first)
         last = min(last, self._extent.last_index)
@@ -179,7 +178,7 @@ class LogReader:
         return SegmentBegin(pos, self.last_before(pos, index) + 1)
 
     def last_before(self, pos: int, index: int) -> int:
-        """Find the last entry that ends at `pos` or before; `index` is one that ends later."""
+        """Find the last entry that ends at `pos` or before; entry `index` ends later."""
         low, high = self._extent.first_index - 1, index
         while high - low > 1:
             middle = (low + high) // 2

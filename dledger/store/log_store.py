@@ -35,21 +35,17 @@ class SyncWork(Protocol):
     @property
     def index(self) -> int:
         """The last entry that is durable after `run`."""
-        ...
 
     @property
     def epoch(self) -> int:
         """The store's epoch at `begin_sync`: if it has grown since, `index` may be outdated."""
-        ...
 
     @property
     def hard_state(self) -> HardState | None:
         """The hard state that is durable after `run`; None when none was given."""
-        ...
 
     def run(self) -> None:
         """Sync, in any thread, once. After DiskFailed nothing of it counts as durable."""
-        ...
 
 
 class LogStore(Protocol):
@@ -58,85 +54,64 @@ class LogStore(Protocol):
     @property
     def first_index(self) -> int:
         """The first entry that is kept; 0 in a new log."""
-        ...
 
     @property
     def last_index(self) -> int:
         """The last entry, durable or not; `first_index - 1` (-1 in a new log) if there is none."""
-        ...
 
     @property
     def last_term(self) -> int:
-        """Term of the last entry; NO_TERM in an empty log."""
-        ...
+        """The term of the last entry; NO_TERM in an empty log."""
 
     @property
-    def end_pos(self) -> int:
-        """Position of the byte after the last entry."""
-        ...
+    def end_pos(self) -> int: ...
 
     @property
     def epoch(self) -> int:
-        """Grows by one with every truncation and restart."""
-        ...
+        """The number of truncations and restarts."""
 
     @property
-    def hard_state(self) -> HardState:
-        """The durable hard state."""
-        ...
+    def hard_state(self) -> HardState: ...
 
     @property
     def standing(self) -> Standing:
         """Whether the store is known to hold every entry and vote that its member promised."""
-        ...
 
     def set_standing(self, standing: Standing) -> None:
         """Record the standing; durable on return."""
-        ...
 
     @property
     def orphans(self) -> Orphans | None:
         """The committed entries here that the group is known to have lost; None for none."""
-        ...
 
     def set_orphans(self, orphans: Orphans | None) -> None:
         """Record the orphans; durable on return."""
-        ...
 
     @property
     def configuration_indexes(self) -> list[int]:
         """Entries of magic 3, ascending: the last one before the place where recovery began to
         walk, and all after it. Each names the configuration it was made for, which may be earlier.
         """
-        ...
 
     def term_runs(self) -> list[TermRun]:
-        """The runs of equal terms, the first one from `first_index`."""
-        ...
+        """Return the runs of equal terms, the first one from `first_index`."""
 
     def view(self) -> LedgerView:
         """Return a new view of indexes and terms. The core keeps it up to date itself."""
-        ...
 
     def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
         """Leader: encode and write entries. After EntryTooLarge none is written."""
-        ...
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
         """Follower: write entries that `verify_batch` accepted, at the positions they carry."""
-        ...
 
     def chain_at(self, index: int) -> int:
-        """The chainCrc stored in an entry; 0 before the first one."""
-        ...
+        """Return the chainCrc stored in an entry; 0 before the first one."""
 
-    def header_at(self, index: int) -> Header:
-        """The header of an entry."""
-        ...
+    def header_at(self, index: int) -> Header: ...
 
     def term_at(self, index: int) -> int:
-        """The term of an entry; NO_TERM outside the log."""
-        ...
+        """Return the term of an entry; NO_TERM outside the log."""
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Read whole adjacent entries of one segment: `first`, and more up to `last`.
@@ -144,27 +119,21 @@ class LogStore(Protocol):
         Reads at least one entry, then as many as fit into `max_bytes`. Raises LogCorrupt, which is
         terminal, if the disk returns other bytes than were written.
         """
-        ...
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read`, but also return the index of the last entry read."""
-        ...
+        """Read entries like `read`, but also return the index of the last entry read."""
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, without checking the sums."""
-        ...
+        """Read entries like `read_run`, without checking the sums."""
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
-        ...
 
     def check_at(self, pos: int) -> None:
         """Check the sums of the entry that holds the byte at `pos`."""
-        ...
 
     def truncate_after(self, index: int) -> None:
         """Drop every entry after `index`; durable on return."""
-        ...
 
     def discard_before(self, index: int) -> None:
         """Drop whole segments at the log's beginning that hold only entries before `index`.
@@ -173,7 +142,6 @@ class LogStore(Protocol):
         entries keep their positions. Durable with the next record that is synced, see
         `record_due`; until then a crash may bring the dropped entries back.
         """
-        ...
 
     def begin_for(self, index: int) -> LogBegin:
         """Return where the log of a member begins that installs the state after entry `index`.
@@ -182,7 +150,6 @@ class LogStore(Protocol):
         the next entry: so equal entries stay at equal positions. Raises OutsideLog unless `index`
         or the next entry is in this log.
         """
-        ...
 
     def restart(self, begin: LogBegin) -> None:
         """Drop the whole log and begin an empty one at `begin`; durable on return.
@@ -191,28 +158,22 @@ class LogStore(Protocol):
         (else nothing has to be dropped), and no sync may be in flight. A crash leaves either the
         old log, perhaps without the entries that contradict the new one, or the new log.
         """
-        ...
 
     @property
     def record_due(self) -> bool:
         """Whether a sync is needed only to record the log's new beginning."""
-        ...
 
     def begin_sync(self, hard_state: HardState | None) -> SyncWork:
         """Begin a sync of everything dirty and of this hard state. One at a time."""
-        ...
 
     def note_committed(self, index: int) -> None:
-        """Note the commit index, which is written with the next record."""
-        ...
+        """Note the commit index. The next record has it, and no entry up to it is truncated."""
 
     def save_committed(self, *, in_next_sync: bool = True) -> bool:
         """Write the record with the noted commit index, without waiting for a sync.
 
         `in_next_sync`: the next sync makes it durable. Returns whether it is written yet.
         """
-        ...
 
     def close(self) -> None:
         """Sync everything dirty, record the commit index, and release the folder."""
-        ...

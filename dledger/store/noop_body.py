@@ -41,7 +41,6 @@ class NoopBody(NamedTuple):
 
 
 def encode_noop_body(body: NoopBody) -> bytes:
-    """The bytes of a no-op's body."""
     packed: bytes = msgpack.packb([VERSION, *body])
     return packed
 

@@ -109,9 +109,9 @@ def place(
 def _place_one(
     term: int, magic: int, bodies: Sequence[Body], end: LogEnd, segment_bytes: int
 ) -> Placement | None:
-    """As `place`, for one entry that fits into the segment; None if it does not.
+    """Place one entry that fits into the segment; return None if it does not fit.
 
-    It takes half the time, which counts when appends come one at a time.
+    It takes half the time of `place`, which counts when appends come one at a time.
     """
     index, pos, chain = end
     contents = stamped(bodies, (pos,))

@@ -21,7 +21,7 @@ from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
 from dledger.store.index_unit import UNIT, UNIT_BYTES
 from dledger.store.recovered import CONFIGURATION, Cut, Recovered
-from dledger.store.recovery_table import Evidence, Row, Verdict, decide
+from dledger.store.recovery_table import Evidence, Verdict, decide
 from dledger.store.segment import SegmentFiles
 from dledger.store.walk import (
     WINDOW_BYTES,
@@ -40,9 +40,9 @@ class Recovery:
 
     Args:
         data, index: the files; their lengths and spacing are checked already.
-        record: the durable record. For a log of Java that has no record yet, one with
-            `committed` -1 and everything unchecked.
-        first_index: the first entry kept, None to take it from the log.
+        record: the durable record. For a log of Java that has no record yet, one with `committed`
+            -1 and everything unchecked.
+        first_index: the first entry kept; None to take it from the log.
         synced: the entry that the synced mark names; -1 for none.
         mark: marks the folder as one that lost entries; durable on return. Called before a cut of
             entries that this member may have acknowledged.
@@ -81,7 +81,9 @@ class Recovery:
         walker = self._walker
         cut = self._walk_all(self._set_out(begin_pos))
         next_index = walker.next_index or 0
-        first_index = self._resolve_first()
+        first_index = self._first_index
+        if first_index is None:
+            first_index = walker.runs[0].first_index if walker.runs else 0
         if next_index <= self._record.committed:
             raise LogCorrupt(
                 self._data.path(self._end_pos),
@@ -129,12 +131,6 @@ class Recovery:
             data.drop_before(data.end if len(data.starts) == 1 else data.starts[1])
         return self._record.begin_pos
 
-    def _resolve_first(self) -> int:
-        if self._first_index is None:
-            runs = self._walker.runs
-            self._first_index = runs[0].first_index if runs else 0
-        return self._first_index
-
     def _set_out(self, begin_pos: int) -> int:
         """Return where the walk begins: after the checked part, if its index is usable."""
         record, data = self._record, self._data
@@ -167,12 +163,12 @@ class Recovery:
         return record.scan_pos
 
     def _header_before(self, index: int, pos: int) -> Header | None:
-        """The header of the entry before the one at `pos`, if index and data agree on it."""
+        """Return the header of the entry before the one at `pos`, if index and data agree on it."""
         unit = read_unit(self._index, index - 1)
         if unit is None or unit.end > pos or not pos - self._data.segment_bytes <= unit.pos < pos:
             return None
         if pos % self._data.segment_bytes and unit.end != pos:
-            return None  # only where a segment begins there is a blank between
+            return None  # a blank lies between two entries only at the end of a segment
         header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
         agrees = (header.pos, header.index, header.size) == (unit.pos, unit.index, unit.size)
         return header if agrees and header.well_formed and header.term == unit.term else None
@@ -249,15 +245,8 @@ class Recovery:
         problem = walker.findings.problem
         if row.verdict in {Verdict.CUT, Verdict.CUT_AND_MARK}:
             return Cut(walker.pos, next_index, problem, row.reason)
-        raise self._refusal(row, next_index, problem)
-
-    def _refusal(self, row: Row, next_index: int, problem: str) -> LogCorrupt:
-        pos = self._walker.pos
-        return LogCorrupt(
-            self._data.path(pos),
-            pos % self._data.segment_bytes,
-            f"entry {next_index}: {problem}, and {row.reason}",
-        )
+        path, offset = self._data.path(walker.pos), walker.pos % self._data.segment_bytes
+        raise LogCorrupt(path, offset, f"entry {next_index}: {problem}, and {row.reason}")
 
     def _unfinished(self, pos: int) -> bool:
         data = self._data
@@ -281,7 +270,7 @@ class Recovery:
 
 
 def intact_behind(data: SegmentFiles, pos: int, next_index: int, term: int) -> bool:
-    """Whether an intact entry that could follow the log lies after the record at `pos`.
+    """Return whether an intact entry that could follow the log lies after the record at `pos`.
 
     The record should be entry `next_index`; the entry before it is of `term`.
     """

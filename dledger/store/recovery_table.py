@@ -1,8 +1,7 @@
-"""What recovery does with a record: the decision table. Pure.
+"""The decision table of recovery: what happens to a record. Pure.
 
 The rows are tried from the top; the first whose columns all agree decides. None in a column agrees
-with both values.
-docs/storage-format.md says why no row cuts an acknowledged entry silently.
+with both values. docs/storage-format.md says why no row cuts an acknowledged entry silently.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class Row(NamedTuple):
     reason: str
 
     def agrees(self, evidence: Evidence) -> bool:
-        """Whether this row decides."""
         facts = (
             all(evidence.findings),
             evidence.recorded,
@@ -70,5 +68,4 @@ TABLE = (
 
 
 def decide(evidence: Evidence) -> Row:
-    """The row that decides."""
     return next(row for row in TABLE if row.agrees(evidence))

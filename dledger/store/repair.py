@@ -140,7 +140,7 @@ def _replace_missing_files(disk: Disk, broken: StoreScan, folder: str) -> None:
 
 
 class _Repair:
-    """One walk through the broken log."""
+    """A repair on one walk through the broken log."""
 
     def __init__(
         self,
@@ -158,7 +158,6 @@ class _Repair:
         self._doubt = doubt
 
     def run(self, walker: LogWalker, pos: int) -> None:
-        """Walk to the log's end from `pos`, and repair on the way."""
         size = _STEP_BYTES
         while pos < self._data.end or (walker.next_index or 0) <= self._committed:
             headers = walker.walk(self._window(self._data, size, pos), pos)

@@ -101,9 +101,9 @@ class StoreScan:
         self.java = HARD_STATE not in disk.list(folder)
         self.segment_bytes = 0
         self.segments: list[SegmentFile] = []
-        self._look()
+        self._list_files()
 
-    def _look(self) -> None:
+    def _list_files(self) -> None:
         """Read the names of the files, and the record that says where the log begins."""
         data = f"{self.folder}/{DATA}"
         found = find_files(self._disk, data)
@@ -140,11 +140,11 @@ class StoreScan:
         Without `check_sums` bodies are not read (about 1 us an entry). Raises BeginningDropped if
         retention has overtaken the scan.
         """
-        while not (yield from self._runs_as_looked_at(check_sums)):
-            self._look()
+        while not (yield from self._listed_runs(check_sums)):
+            self._list_files()
 
-    def _runs_as_looked_at(self, check_sums: bool) -> Generator[HeaderRun, None, bool]:
-        """As `runs`; returns False, without yielding anything, if the first file is gone."""
+    def _listed_runs(self, check_sums: bool) -> Generator[HeaderRun, None, bool]:
+        """Yield the runs of the listed files; return False, yielding none, if the first is gone."""
         walker = self.walker(check_sums=check_sums)
         stop = Stop.SEGMENT_END
         expected = self.segments[0].start if self.segments else 0
@@ -194,7 +194,7 @@ class StoreScan:
         while True:
             failure = None
             try:
-                self._look_for_problems()
+                self._find_problems()
             except (BeginningDropped, FileNotFoundError) as error:
                 failure = error
             if failure is None and not self.problems:
@@ -208,10 +208,10 @@ class StoreScan:
             # The problems found may only be that files were removed.
             passes += 1
             self.problems.clear()
-            self._look()
+            self._list_files()
 
-    def _look_for_problems(self) -> None:
-        """One pass of `verify`."""
+    def _find_problems(self) -> None:
+        """Make one pass of `verify`."""
         files = self._index_files()
         agrees = True
         try:
@@ -254,7 +254,7 @@ class StoreScan:
     # --- the walk -----------------------------------------------------------------------------
 
     def walker(self, *, check_sums: bool) -> LogWalker:
-        """A walker in the state before the first entry kept."""
+        """Return a walker in the state before the first entry kept."""
         record = self.record
         unchecked = ALL_UNCHECKED
         if check_sums and not self.java:
@@ -289,7 +289,7 @@ class StoreScan:
             pos = walker.pos
 
     def log_begin(self) -> int:
-        """Position of the first entry kept; 0 without files."""
+        """Return the position of the first entry kept; 0 without files."""
         if not self.segments:
             return 0
         with closing(self._disk.open(self.segments[0].path, writable=False)) as file:

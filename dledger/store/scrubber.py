@@ -38,7 +38,6 @@ class Scrubber:
 
     @property
     def status(self) -> ScrubStatus:
-        """The progress and the first damage found so far."""
         return ScrubStatus(self._last, self._passes, self._damage)
 
     def step(self, committed: int, max_bytes: int) -> int:

@@ -42,7 +42,7 @@ def _is_zero(data: bytes) -> bool:
 
 @contextmanager
 def _syncing() -> Iterator[None]:
-    """The block syncs. Raises SyncFailed."""
+    """Raise SyncFailed for an OSError of the block, which syncs."""
     try:
         yield
     except OSError as error:
@@ -88,20 +88,18 @@ class SegmentFiles:
 
     @property
     def begin(self) -> int:
-        """Start of the first file; 0 without files."""
+        """The start of the first file; 0 without files."""
         return self.starts[0] if self.starts else 0
 
     @property
     def end(self) -> int:
-        """Position after the last file; 0 without files."""
+        """The position after the last file; 0 without files."""
         return self.starts[-1] + self.segment_bytes if self.starts else 0
 
     def path(self, pos: int) -> str:
-        """Path of the file that contains position `pos`."""
         return f"{self.folder}/{file_name(pos - pos % self.segment_bytes)}"
 
     def file(self, pos: int) -> DiskFile:
-        """The open file that contains position `pos`."""
         start = pos - pos % self.segment_bytes
         file = self._open.get(start)
         if file is None:
@@ -171,7 +169,7 @@ class SegmentFiles:
             pos += part
 
     def zero(self, pos: int, end: int) -> None:
-        """Zero pos..end where it is not zero already. Creates no files."""
+        """Zero pos..end where it is not zero already, without creating files."""
         end = min(end, self.end)
         while pos < end:
             within = pos % self.segment_bytes
@@ -183,7 +181,7 @@ class SegmentFiles:
             pos += part
 
     def is_zero(self, pos: int) -> bool:
-        """Whether every byte from `pos` on is zero."""
+        """Return whether every byte from `pos` on is zero."""
         while pos < self.end:
             within = pos % self.segment_bytes
             part = min(self.segment_bytes - within, ZERO_PIECE_BYTES)
@@ -245,7 +243,7 @@ class SegmentFiles:
 
     @property
     def first_dirty(self) -> int:
-        """Start of the first dirty file; -1 without one."""
+        """The start of the first dirty file; -1 if there is none."""
         return min(self._dirty, default=-1)
 
     def take_dirty(self) -> list[DiskFile]:
@@ -269,7 +267,6 @@ class SegmentFiles:
         self._close_idle()
 
     def close(self) -> None:
-        """Close every file."""
         self.settle()
         for file in self._open.values():
             file.close()
@@ -323,7 +320,7 @@ class SpareSegments:
         self._made = 0
 
     def open(self) -> None:
-        """Create the folder, and remove what an earlier process left in it."""
+        """Create the folder, and remove the files of an earlier process from it."""
         self._disk.make_folder(self._folder)
         for name in self._disk.list(self._folder):
             self._disk.remove(f"{self._folder}/{name}")
@@ -346,7 +343,7 @@ class SpareSegments:
             while at < self._segment_bytes:
                 part = min(len(zeros), self._segment_bytes - at)
                 file.write(zeros[:part], at)
-                # Piece by piece: one sync of the whole file would hold up those of the log.
+                # Piece by piece: one sync of the whole file would delay the syncs of the log.
                 file.sync()
                 at += part
         except OSError:

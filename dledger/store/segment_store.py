@@ -47,11 +47,10 @@ class StoreFiles:
     lock: DiskLock
 
     def close(self) -> None:
-        """Close them all; the lock last."""
         self.data.close()
         self.index.close()
         self.hard_state.close()
-        self.lock.close()
+        self.lock.close()  # last
 
 
 class DiscardedFiles:
@@ -111,36 +110,30 @@ class SegmentStore:
         )
         self._dropped: list[str] = []  # files of the log before a restart
 
-    # --- what is there ------------------------------------------------------------------------
+    # --- the extent of the log ----------------------------------------------------------------
 
     @property
     def first_index(self) -> int:
-        """The first entry kept."""
         return self._extent.view.before_begin + 1
 
     @property
     def last_index(self) -> int:
-        """The last entry, durable or not."""
         return self._extent.view.last_index
 
     @property
     def last_term(self) -> int:
-        """Term of the last entry."""
         return self._extent.view.last_term
 
     @property
     def begin_pos(self) -> int:
-        """Position of the first entry kept."""
         return self._extent.begin_pos
 
     @property
     def end_pos(self) -> int:
-        """Position of the byte after the last entry."""
         return self._extent.end_pos
 
     @property
     def epoch(self) -> int:
-        """Grows by one with every truncation and restart."""
         return self._extent.epoch
 
     @property
@@ -150,20 +143,17 @@ class SegmentStore:
 
     @property
     def configuration_indexes(self) -> list[int]:
-        """Entries of magic 3 in ascending order; see LogStore."""
         return list(self._extent.configurations)
 
     @property
     def unchecked_through(self) -> int:
-        """Entries up to here were written by Java: their CRC fields are unused. -1: none."""
+        """The last entry that Java wrote, so that CRC fields up to it are unused; -1 for none."""
         return self._durability.record.unchecked_through
 
     def term_runs(self) -> list[TermRun]:
-        """The runs of equal terms."""
         return list(self._extent.view.runs(self.first_index, self.last_index))
 
     def view(self) -> LedgerView:
-        """Return a new view for the core."""
         view = self._extent.view
         return LedgerView(
             self.term_runs(),
@@ -173,53 +163,41 @@ class SegmentStore:
         )
 
     def term_at(self, index: int) -> int:
-        """The term of an entry; NO_TERM outside the log."""
         return self._extent.view.term_at(index)
 
     # --- entries ------------------------------------------------------------------------------
 
     def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
-        """Encode and write entries; see SegmentLog."""
         return self._log.append(term, magic, bodies)
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
-        """Write verified entries at the positions they carry; see SegmentLog."""
         self._log.write_batch(raw, facts)
 
     def chain_at(self, index: int) -> int:
-        """The chainCrc of an entry; of the entry before the first one, 0 if unknown."""
         return self._reader.chain_at(index)
 
     def header_at(self, index: int) -> Header:
-        """The header of an entry."""
         return self._reader.header_at(index)
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
-        """Read whole adjacent entries; see LogReader.read_run."""
         return self.read_run(first, last, max_bytes)[1]
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read`, but also return the index of the last entry read."""
         return self._reader.read_run(first, last, max_bytes)
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, without checking the sums."""
         return self._reader.read_unchecked(first, last, max_bytes)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         return self._reader.read_bytes(pos, size)
 
     def check_at(self, pos: int) -> None:
-        """Check the sums of the entry that holds the byte at `pos`; see LogReader.check_at."""
         self._reader.check_at(pos)
 
     def note_committed(self, index: int) -> None:
-        """Note the commit index. No entry up to it is ever truncated."""
         self._extent.committed = max(self._extent.committed, index)
 
     def truncate_after(self, index: int) -> None:
-        """Drop every entry after `index`; durable on return. See SegmentLog."""
         self._health.check()
         if index >= self.last_index:
             return
@@ -231,15 +209,13 @@ class SegmentStore:
     # --- the log's beginning ------------------------------------------------------------------
 
     def segment_begin(self, index: int) -> SegmentBegin:
-        """Return the position and the first entry of the segment that holds an entry."""
         return self._reader.segment_begin(index)
 
     def begin_for(self, index: int) -> LogBegin:
-        """Return where the log of a member begins that installs the state after entry `index`."""
         return self._reader.begin_for(index)
 
     def discard_before(self, index: int) -> None:
-        """Drop whole segments at the log's beginning; see SegmentLog.
+        """Drop whole segments at the log's beginning: see LogStore.
 
         The files are removed once the record of the new beginning is durable: `take_discarded`.
         Raises InvariantBroken also for an entry that is not durable here.
@@ -271,11 +247,10 @@ class SegmentStore:
 
     @property
     def record_due(self) -> bool:
-        """Whether the record on disk still names an older beginning than the log has."""
         return self._durability.record_due
 
     def take_discarded(self) -> DiscardedFiles | None:
-        """Return the files that the log no longer needs, to be removed in any thread, or None."""
+        """Return files that the log no longer needs, to be removed in any thread, or None."""
         self._health.check()
         record = self._durability.record
         data = self._files.data.forget_before(record.begin_pos)
@@ -294,37 +269,30 @@ class SegmentStore:
 
     @property
     def hard_state(self) -> HardState:
-        """The durable hard state."""
         return self._durability.record.hard_state
 
     @property
     def standing(self) -> Standing:
-        """Whether the folder is known to hold every entry and vote that its member promised."""
         return self._files.standing.standing
 
     def set_standing(self, standing: Standing) -> None:
-        """Record the standing; durable on return. Raises DiskFailed."""
         self._health.check()
         with self._health.disk_work("mark"):
             self._files.standing.set(standing)
 
     @property
     def orphans(self) -> Orphans | None:
-        """The committed entries here that the group is known to have lost."""
         return self._files.orphans.orphans
 
     def set_orphans(self, orphans: Orphans | None) -> None:
-        """Record the orphans; durable on return. Raises DiskFailed."""
         self._health.check()
         with self._health.disk_work("mark"):
             self._files.orphans.set(orphans)
 
     def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
-        """Begin a sync of everything dirty and of this hard state; see LogDurability."""
         return self._durability.begin_sync(hard_state)
 
     def save_committed(self, *, in_next_sync: bool = True) -> bool:
-        """Write the record with the noted commit index, without a sync; see LogDurability."""
         return self._durability.save_committed(in_next_sync=in_next_sync)
 
     def prepare_spare(self) -> None:

@@ -26,7 +26,7 @@ from dledger.store.snapshot_format import (
 
 # The size of one write, and of one read.
 WINDOW_BYTES = 1024 * 1024
-# A sync of a whole snapshot would hold up those of the log, which share the disk's queue.
+# A sync of a whole snapshot would delay the syncs of the log, which share the disk's queue.
 SYNC_BYTES = 8 * 1024 * 1024
 
 
@@ -72,7 +72,7 @@ class SnapshotWriter:
         return self._at
 
     def close(self) -> None:
-        """Give up: close the unfinished file."""
+        """Close the unfinished file."""
         self._file.close()
 
     def _write(self) -> None:
@@ -122,7 +122,7 @@ class SnapshotReader:
             self.header, _ = self._header(_Reading(file))
 
     def verify(self) -> None:
-        """Read everything and check every sum. Raises SnapshotCorrupt or OSError."""
+        """Read all chunks, which checks every sum. Raises SnapshotCorrupt or OSError."""
         for _ in self.chunks():
             pass
 
@@ -163,7 +163,7 @@ class SnapshotReader:
                 self._refuse(reading, "something follows the closing record")
 
     def _header(self, reading: _Reading) -> tuple[SnapshotHeader, int]:
-        """The header, and the sum over its CRC."""
+        """Return the header, and the CRC of its CRC."""
         start = reading.take(START.size)
         size = header_size(start)
         if size is None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import SnapshotCorrupt
+from dledger.renamed import renamed_fields
 from dledger.short_repr import short_repr
 from dledger.store.disk import Disk, failing
 from dledger.store.segment import NAME_DIGITS, start_of
@@ -28,12 +29,13 @@ _SUFFIX = ".snapshot"
 _NEW_SUFFIX = ".new"
 
 
+@renamed_fields(size="size_bytes")
 class Snapshot(NamedTuple):
     """One snapshot on disk: its header, its path, its length in bytes."""
 
     header: SnapshotHeader
     path: str
-    size: int
+    size_bytes: int
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -49,7 +51,7 @@ class Snapshot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The newest usable snapshot, and why newer ones are not."""
+    """The newest usable snapshot, and the problems of newer ones."""
 
     newest: SnapshotReader | None
     problems: list[str]
@@ -93,7 +95,7 @@ class SnapshotFolder:
         self._sync_names()
 
     def indexes(self) -> list[int]:
-        """The last index of each snapshot, the newest first, without those found useless."""
+        """Return the last index of each snapshot, newest first, without those found useless."""
         found = []
         for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
@@ -144,10 +146,8 @@ class SnapshotFolder:
         Removes the file of a failed attempt. Errors of `chunks` pass through, and ValueError for a
         chunk that is too large.
         """
-        new, path = (
-            f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
-            self.file(header.index),
-        )
+        new = f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}"
+        path = self.file(header.index)
         if new.rpartition("/")[2] in self.disk.list(self.path):
             self.disk.remove(new)  # left by a failed attempt
         writer = SnapshotWriter(self.disk, new, header)
@@ -201,5 +201,4 @@ class SnapshotFolder:
                     self._useless.discard(index)
 
     def file(self, index: int) -> str:
-        """The path of the snapshot of entry `index`."""
         return f"{self.path}/{index:0{NAME_DIGITS}d}{_SUFFIX}"

@@ -44,7 +44,7 @@ VERSION = 1
 
 # The limit of one chunk: the reader and the state machine hold a whole chunk in memory.
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
-# A configuration is a list of members, and names are short: many times what both take.
+# A configuration is a list of members, and names are short: both take a fraction of this.
 MAX_HEADER_BYTES = 64 * 1024
 MAX_NAME_BYTES = 255
 
@@ -81,7 +81,7 @@ class SnapshotHeader(NamedTuple):
 
 
 def encode_header(header: SnapshotHeader) -> bytes:
-    """The header's bytes. Raises ValueError for names or a configuration that are too long."""
+    """Encode the header. Raises ValueError for names or a configuration that are too long."""
     group, machine = header.group.encode(), header.machine.encode()
     if len(group) > MAX_NAME_BYTES or len(machine) > MAX_NAME_BYTES:
         raise ValueError(f"a name of more than {MAX_NAME_BYTES} bytes: {group!r}, {machine!r}")
@@ -104,7 +104,7 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def header_size(start: bytes) -> int | None:
-    """The length of the header that begins with these 16 bytes; None if none does."""
+    """Return the length of the header that begins with these bytes; None if they begin none."""
     if len(start) < START.size:
         return None
     magic, version, size = START.unpack_from(start)
@@ -114,7 +114,7 @@ def header_size(start: bytes) -> int | None:
 
 
 def decode_header(content: bytes) -> SnapshotHeader | None:
-    """The header in these bytes, which `header_size` counted; None if it is broken."""
+    """Decode the header in these bytes, which `header_size` counted; None if it is broken."""
     if len(content) < START.size + SUM.size:
         return None
     if SUM.unpack_from(content, len(content) - SUM.size)[0] != crc32(content[: -SUM.size]):
@@ -139,11 +139,10 @@ def decode_header(content: bytes) -> SnapshotHeader | None:
 
 
 def chunk_sum(chunk: bytes) -> int:
-    """CRC-32 of a chunk's size and content."""
+    """Return the CRC-32 of a chunk's size and content."""
     return crc32(chunk, crc32(SUM.pack(len(chunk))))
 
 
 def encode_end(chunks: int, content_bytes: int, sum_of_sums: int) -> bytes:
-    """The closing record."""
     whole = END.pack(END_MARK, chunks, content_bytes, sum_of_sums)
     return whole + SUM.pack(crc32(whole))

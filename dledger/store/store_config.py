@@ -18,8 +18,8 @@ DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
 # A start checks about this much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
 # the log has grown by this much, one more file is synced, a few times a second at most.
 DEFAULT_CHECKPOINT_BYTES = 8 * MIB
-# 16 MiB: four of the largest entries, so that what a leader had sent, the records of several terms
-# and a small snapshot fit; and little beside the segments.
+# 16 MiB: four of the largest entries, so that the pushes of a leader, the records of several terms
+# and a small snapshot fit. It is little beside the segments.
 DEFAULT_RESERVE_BYTES = 16 * MIB
 # The format's `size` and `pos - start` are signed 32 bits in Java.
 MAX_SEGMENT_BYTES = 2**31 - 1
@@ -40,9 +40,9 @@ class StoreConfig:
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
         checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
             committed and durable, and all after it. May change with every start.
-        reserve_bytes: so much of the disk a member takes up, a sixteenth of it at most, to go on
-            with when it is full (0: no reserve). Give at least the size of a snapshot. May change
-            with every start.
+        reserve_bytes: how much of the disk a member reserves, to go on when the disk is full; a
+            sixteenth of the disk at most (0: no reserve). Reserve at least the size of a snapshot.
+            May change with every start.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
@@ -53,7 +53,6 @@ class StoreConfig:
     reserve_bytes: int = DEFAULT_RESERVE_BYTES
 
     def __post_init__(self) -> None:
-        """Check the settings against each other."""
         if not 0 <= self.max_body_bytes <= LARGEST_BODY_BYTES:
             raise ConfigInvalid(
                 "max_body_bytes", f"{self.max_body_bytes} is not within 0..{LARGEST_BODY_BYTES}"

@@ -9,10 +9,10 @@ from dledger.errors import DiskFailed, Fatal, InvariantBroken
 
 
 class StoreHealth:
-    """Shared by the parts of one store. The first failure is terminal for all of them.
+    """The health of one store, shared by its parts. The first failure is terminal for all of them.
 
     Attributes:
-        failure: what ended the store. A sync may set it in its own thread.
+        failure: the error that ended the store. A sync may set it in its own thread.
         closed: whether `close` was called.
     """
 
@@ -24,34 +24,29 @@ class StoreHealth:
         self.closed = False
 
     def check(self) -> None:
-        """Raise an error of its own after the failure that ended the store, or InvariantBroken once
-        it is closed.
-        """
+        """Raise a copy of the error that ended the store, or InvariantBroken if it is closed."""
         if self.failure is not None:
             raise self.failure.again() from self.failure
         if self.closed:
             raise InvariantBroken("the store is closed")
 
     def fail(self, failure: Fatal) -> NoReturn:
-        """End the store with `failure`."""
         self.failure = failure
         raise failure
 
     def disk_work(self, operation: str) -> DiskWork:
-        """A block in which an error of the disk ends the store: DiskFailed now and from every later
-        call.
-        """
+        """Return a block in which an error of the disk ends the store with DiskFailed."""
         return DiskWork(self, operation)
 
     def disk_failed(self, operation: str, cause: OSError) -> NoReturn:
-        """End the store with an error of the disk, as `disk_work` does."""
+        """End the store with an error of the disk, like a block of `disk_work`."""
         path = cause.filename if isinstance(cause.filename, str) else self._folder
         self.failure = DiskFailed(operation, path, cause)
         raise self.failure from cause
 
 
 class DiskWork:
-    """See StoreHealth.disk_work. A class, and no generator, since each write enters one."""
+    """The block of `disk_work`: a class, not a generator, because each write enters one."""
 
     __slots__ = ("_health", "_operation")
 

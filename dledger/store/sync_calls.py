@@ -15,19 +15,15 @@ import sys
 if sys.platform == "darwin":
 
     def sync_data(descriptor: int) -> None:
-        """Make the content and the length of a file durable. Raises OSError."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 
     def sync_names(descriptor: int) -> None:
-        """Make the names in a folder durable. Raises OSError."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 
 else:
 
     def sync_data(descriptor: int) -> None:
-        """Make the content and the length of a file durable. Raises OSError."""
         os.fdatasync(descriptor)
 
     def sync_names(descriptor: int) -> None:
-        """Make the names in a folder durable. Raises OSError."""
         os.fsync(descriptor)

@@ -217,7 +217,7 @@ def prefix_blank(first_bytes: bytes, segment_bytes: int) -> int:
 
 
 def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
-    """Whether the record at `pos` looks like a write that a crash interrupted.
+    """Return whether the record at `pos` looks like a write that a crash interrupted.
 
     All bytes after the log's end are durably zero before they are written. So the missing part of
     an interrupted write reads as zeros: lost sectors, or the rest of a torn one. The zeros are at
@@ -247,7 +247,7 @@ def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
 def intact_entries(
     window: bytes, pos: int, segment_bytes: int, after_index: int, term: int
 ) -> Iterator[Header]:
-    """Find entries anywhere in `window` (the bytes at `pos`) that could follow the log.
+    """Yield the entries anywhere in `window` (the bytes at `pos`) that could follow the log.
 
     An entry is recognized by the position in its header and by its body's CRC.
     """

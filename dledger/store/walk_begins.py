@@ -14,7 +14,7 @@ from dledger.store.index_unit import UNIT_BYTES
 
 
 class WalkBegin(NamedTuple):
-    """A position and the entry there; for the first entry of a segment, the segment's begin."""
+    """A position and the entry there. A segment's first entry has the segment's position."""
 
     pos: int
     first_index: int
@@ -37,11 +37,6 @@ class WalkBegins:
         self._begins = list(begins)
         self._next_pos = 0
         self._find_next()
-
-    @property
-    def first(self) -> WalkBegin:
-        """The place from which a recovery may begin now."""
-        return self._begins[0]
 
     def note(self, units: bytes, first: int, count: int, end_pos: int) -> None:
         """Note that `count` entries from index `first` were written, with these index units."""

@@ -1,3 +1,1 @@
-"""Waits of tasks for a node: until an entry is committed or applied, a read confirmed, a transfer
-done.
-"""
+"""Waits of tasks for a node: for a commit, an applied entry, a read, a transfer of leadership."""

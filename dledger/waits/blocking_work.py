@@ -27,7 +27,7 @@ class RunBlocking(Protocol):
 async def in_a_thread(
     work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
 ) -> Result:
-    """A RunBlocking for processes. A simulation does the work itself, after some virtual time.
+    """Run blocking work in a thread. A simulation does the work itself, after some virtual time.
 
     Each call has a thread of its own, outside trio's limit for the whole process: groups with a
     hung disk would use up that limit and block the application's calls. A group makes at most a
@@ -49,7 +49,7 @@ async def in_a_thread(
         if began or not is_of(Kind.THREADS, error):
             raise
         NO_THREAD.tell(error)
-    # It holds the loop, which is better than to end.
+    # Holding the loop is better than ending the node.
     await trio.lowlevel.checkpoint()
     return work(*arguments)
 

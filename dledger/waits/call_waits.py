@@ -1,6 +1,6 @@
 """Waits of the calls of a node: for an append, a read, a snapshot, a transfer of leadership.
 
-Appends and reads have no event each.
+Appends and reads wait without an event each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def wait_appended(
 ) -> list[Appended]:
     """Submit an append, and wait for its outcome; cancelling gives up only the wait.
 
-    Raises what `submit` raises, and the error of an admitted entry.
+    Raises what `submit` raises, and the error of an append that was admitted.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     if not bodies:
@@ -83,9 +83,9 @@ async def wait_read(reads: PendingReads) -> int:
 async def wait_snapshot(
     ask: Callable[[Callable[[Snapshot | DLedgerError], None]], None],
 ) -> Snapshot:
-    """Request a snapshot and wait for it. Cancelling gives up only the wait.
+    """Request a snapshot and wait for it; cancelling gives up only the wait.
 
-    Raises what `ask` raises, and the error with which the request is answered.
+    Raises what `ask` raises, and the error that answers the request.
     """
     answered, answers = trio.Event(), list[Snapshot | DLedgerError]()
 
@@ -102,7 +102,7 @@ async def wait_snapshot(
 
 
 async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: Progress) -> str:
-    """Wait for the new leader, and return it. `turned` is made with every turn.
+    """Wait for the new leader, and return it. `turned` advances with every turn.
 
     Raises TransferFailed, NodeClosing.
     """

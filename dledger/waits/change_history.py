@@ -1,7 +1,7 @@
-"""The last changes that a state machine told, and those who wait for the next one. Pure.
+"""The last changes that a state machine reported, and the watches that wait for the next one. Pure.
 
-All members tell the same changes of an entry, so "after entry 7" means the same on each of them.
-What differs is how far back a member's history reaches.
+All members report the same changes of an entry, so "after entry 7" means the same on each of them.
+Only the beginning of the history differs between members.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SCAN_CHANGES: Final = 5_000
 
 
 class Selected(NamedTuple):
-    """Changes of a path, whole entries of them.
+    """Changes of a path, in whole entries.
 
     Attributes:
         rows: the changes, as `Change.row`.
-        upto: the last entry that was looked at: there are no others up to it.
-        is_all: whether that was the last entry that was applied.
+        upto: the last entry that was searched: `rows` has all changes up to it.
+        is_all: whether that was the last applied entry.
     """
 
     rows: Sequence[bytes]
@@ -32,11 +32,11 @@ class Selected(NamedTuple):
 
 
 class Waiting:
-    """One who waits for a change of a path.
+    """A watch that waits for a change of a path.
 
     Attributes:
-        path: of which.
-        wake: called once, when there may be one.
+        path: the path.
+        wake: called once, when there may be a change.
         upto: the last entry that was applied before that.
     """
 
@@ -49,16 +49,16 @@ class Waiting:
 
 
 class ChangeHistory:
-    """The changes after one entry, up to the last one that was applied.
+    """The changes after one entry, up to the last applied one.
 
     Args:
-        changes: where the machine tells them.
-        limit_bytes: of changes that are kept, their share of memory included.
+        changes: where the machine reports them.
+        limit_bytes: memory for the kept changes, CHANGE_OVERHEAD_BYTES of each included.
         begin: the last entry that the machine's state includes already.
 
     Attributes:
-        begin: all changes after this entry are here.
-        end: the last entry that was applied.
+        begin: the history has all changes after this entry.
+        end: the last applied entry.
     """
 
     def __init__(self, changes: Changes, limit_bytes: int, begin: int) -> None:
@@ -71,19 +71,21 @@ class ChangeHistory:
         self._waiting = _Waiters()
         changes.begin(limit_bytes)
 
-    # --- what the machine tells ---------------------------------------------------------------
+    # --- reports of the machine ---------------------------------------------------------------
 
     def applied(self, last: int) -> str | None:
-        """The machine has applied the entries up to `last`. Returns the reason for a new gap."""
+        """Take the changes of the entries up to `last`. Return the reason if there is a new gap."""
         changes, lost = self._told.take()
         before, self.end = self.end, last
         if not changes and lost is None:
             return None
         indexes = [change.index for change in changes]
-        stray = _stray(indexes if lost is None else [lost.index, *indexes], before + 1, last)
-        if stray is not None:
+        misplaced = _misplaced(
+            indexes if lost is None else [lost.index, *indexes], before + 1, last
+        )
+        if misplaced is not None:
             self._begin_anew(last)
-            return f"a change of entry {stray} among those of entries {before + 1} to {last}"
+            return f"a change of entry {misplaced} among those of entries {before + 1} to {last}"
         if lost is not None:
             self._begin_anew(lost.index)
         self._keep(changes)
@@ -91,11 +93,10 @@ class ChangeHistory:
         return None if lost is None else lost.problem
 
     def restored(self, index: int, changes: Changes | None) -> None:
-        """The machine has the state of a snapshot: what was told before does not reach it.
+        """Begin anew after the machine was restored from a snapshot.
 
-        That includes what it told of entries that it did not read to their end.
-
-        `changes`: where it tells what follows.
+        The history has no changes before `index`, not even those of entries that the machine had
+        begun to apply. `changes` is where the machine reports from now on, if that has changed.
         """
         if changes is not None:
             self._told = changes
@@ -122,7 +123,7 @@ class ChangeHistory:
         return self._sums[0] - len(self._changes[0].row) - CHANGE_OVERHEAD_BYTES
 
     def _drop_oldest(self) -> None:
-        """Drop whole entries, and a sixteenth more than needed: so this is seldom."""
+        """Drop whole entries, and a sixteenth more than needed, so that drops are rare."""
         until = self._sums[-1] - self._limit_bytes * 15 // 16
         last = min(bisect_left(self._sums, until), len(self._sums) - 1)
         self.begin = self._indexes[last]
@@ -130,16 +131,16 @@ class ChangeHistory:
         for kept in (self._changes, self._indexes, self._sums):
             del kept[:count]
 
-    # --- what watches ask ---------------------------------------------------------------------
+    # --- questions of watches -----------------------------------------------------------------
 
     def select(self, after: int, path: Path, max_bytes: int) -> Selected:
-        """The changes of a path after an entry, as many as fit, at least those of one entry.
+        """Return changes of a path after an entry: as many as fit, at least those of one entry.
 
-        It looks at some thousand changes: go on after `upto`. `after` is `begin` or later.
+        One call searches some thousand changes: continue after `upto`. `after` is at least `begin`.
         """
         at = bisect_right(self._indexes, after)
         rows: list[bytes] = []
-        entry: list[bytes] = []  # those of the entry that is looked at
+        entry: list[bytes] = []  # rows of the entry at `index`
         size, upto, parts = 0, after, len(path)
         index = self._indexes[at] if at < len(self._indexes) else after
         looked_at = self._changes[at : at + SCAN_CHANGES + MAX_ENTRY_CHANGES]
@@ -160,22 +161,21 @@ class ChangeHistory:
         return Selected(rows + entry, max(self.end, after), is_all=True)
 
     def wait(self, path: Path, wake: Callable[[], None]) -> Waiting:
-        """Have `wake` called when a change of a path is told, or the history begins anew."""
+        """Have `wake` called when a change of the path is reported, or the history begins anew."""
         waiting = Waiting(path, wake)
         self._waiting.add(waiting)
         return waiting
 
     def leave(self, waiting: Waiting) -> None:
-        """Call it no more."""
         self._waiting.remove(waiting)
 
     def close(self) -> None:
-        """Wake all: the node stops."""
+        """Wake all watches: the node stops."""
         self._waiting.wake_all()
 
 
-def _stray(indexes: Sequence[int], first: int, last: int) -> int | None:
-    """The first index that is not of the entries first..last, or comes after a later one."""
+def _misplaced(indexes: Sequence[int], first: int, last: int) -> int | None:
+    """Return the first index outside first..last, or after a greater one."""
     for index in indexes:
         if not first <= index <= last:
             return index
@@ -184,11 +184,11 @@ def _stray(indexes: Sequence[int], first: int, last: int) -> int | None:
 
 
 class _Waiters:
-    """Waiting watches, indexed by path, so that a change finds its own without a scan of all."""
+    """Waiting watches, indexed by path, so that a change finds its watches without a scan."""
 
     def __init__(self) -> None:
-        self._at: dict[Path, set[Waiting]] = {}  # by the path that they wait for
-        self._under: dict[Path, set[Waiting]] = {}  # by that, and by each beginning of it
+        self._at: dict[Path, set[Waiting]] = {}  # by their path
+        self._under: dict[Path, set[Waiting]] = {}  # by their path and each prefix of it
 
     def add(self, waiting: Waiting) -> None:
         path = waiting.path
@@ -203,7 +203,7 @@ class _Waiters:
             _discard(self._under, path[:parts], waiting)
 
     def told(self, changes: Sequence[Change], before: int) -> None:
-        """Wake those whom changes concern, which follow the entry `before`."""
+        """Wake the watches that these changes concern. `before` is the entry before them."""
         if not self._at:
             return
         found: set[Waiting] = set()

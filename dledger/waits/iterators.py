@@ -1,4 +1,4 @@
-"""The iterators of a node. Plain iterators: leaving a loop early needs no clean-up."""
+"""The iterators of a node. They hold no resources: a loop may be left early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dledger.waits.progress import Progress
 class CommittedEntries:
     """All committed entries from one index on, and then each new one, without end.
 
-    Raises NodeClosing when the node stops.
+    Raises NodeClosing when the node stops, and OutsideLog if the log no longer has the next entry.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CommittedEntries:
             await self._wait(self._next)
             entries = self._fetch(self._next)
             if not entries or entries[0].index != self._next:
-                # The log's beginning overtook this reader.
+                # Retention has dropped the next entry.
                 first, last = (entries[0].index, entries[-1].index) if entries else (-1, -1)
                 raise OutsideLog("entry", self._next, first, last)
             self._ready.extend(entries)
@@ -49,7 +49,7 @@ class CommittedEntries:
 
 
 class RoleChanges:
-    """The present role, and then each change. A slow reader sees the latest, not every one.
+    """The present role, and then each change. A slow reader skips to the latest.
 
     Raises NodeClosing when the node stops.
     """

@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipWatch:
-    """The watch of one node, which calls `look` after every turn and every apply.
+    """The watch of one node. The node calls `look` after every turn and every apply.
 
     Attributes:
-        may_serve: whether the state machine is one to serve from; set before `look`.
+        may_serve: whether the state machine can serve; the node sets it before `look`.
     """
 
     def __init__(self, group: str, replica: Replica) -> None:
@@ -27,30 +27,30 @@ class LeadershipWatch:
         self._replica = replica
         self._watchers = Progress()
         self._seen: tuple[object, ...] = ()  # the facts behind the last role
-        self._applied_in: int | None = None  # the last term that it led, and of which it applied
+        self._applied_in: int | None = None  # the last term that it led and applied an entry of
         self._role = self._role_now()
         if self._role.role == REMOVED:
             self._say_removed()
 
     @property
     def role(self) -> RoleChange:
-        """The present role."""
         return self._role
 
     @property
     def is_ready_leader(self) -> bool:
-        """Whether this node leads and has applied an entry of its own term: it may serve."""
+        """Whether this node leads and has applied an entry of its own term, so that it may
+        serve.
+        """
         state = self._replica.state
         if state.role is not Role.LEADER or not self.may_serve:
             return False
-        if state.term != self._applied_in:  # it goes on to apply entries of this term alone
+        if state.term != self._applied_in:  # checked once a term: later entries have this term too
             if self._replica.view.term_at(state.applied) != state.term:
                 return False
             self._applied_in = state.term
         return True
 
     def changes(self) -> RoleChanges:
-        """The present role, and then each change."""
         return RoleChanges(lambda: self._role, self._watchers)
 
     def close(self, end: NodeEnd) -> None:
@@ -58,7 +58,6 @@ class LeadershipWatch:
         self._watchers.close(end)
 
     def look(self) -> None:
-        """Wake the watchers if the role has changed."""
         state = self._replica.state
         configuration = state.membership.configuration
         seen = (state.role, state.term, state.leader, configuration, self.is_ready_leader)

@@ -1,4 +1,4 @@
-"""Appends that wait to be committed and applied. One deque, woken by watermark, in log order."""
+"""Appends that wait to be committed and applied: one deque in log order, answered by index."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def answer_each(answers: Iterable[tuple[Done, Outcome]]) -> None:
         raise raised
 
 
-# The first and last entry of a submission, their term, the bytes of its bodies, and what gets the
-# outcome. A plain tuple: there may be a hundred thousand of them a second.
+# The first and last entry of a submission, their term, the bytes of its bodies, and the callback
+# for the outcome. A plain tuple: there may be a hundred thousand of them a second.
 _Submission = tuple[int, int, int, int, Done]
 
 
@@ -58,18 +58,16 @@ class PendingAppends:
 
     def __init__(self) -> None:
         self._submissions: deque[_Submission] = deque()
-        self._begun: list[Appended] = []  # the applied entries of the first one, if not all are
+        self._begun: list[Appended] = []  # the applied part of the first submission
         self.entries = 0
         self.body_bytes = 0
 
     def add(self, first: int, last: int, term: int, body_bytes: int, done: Done) -> None:
-        """Add the submission of entries first..last; `done` is called once with its outcome."""
         self._submissions.append((first, last, term, body_bytes, done))
         self.entries += last - first + 1
         self.body_bytes += body_bytes
 
     def applied(self, run: EntryRun, results: Sequence[object]) -> None:
-        """Answer the submissions that this run of applied entries completes."""
         submissions, make = self._submissions, tuple.__new__
         run_first, run_last, run_term, positions = run.first, run.last, run.term, run.positions
         while submissions:
@@ -106,7 +104,7 @@ class PendingAppends:
     ) -> None:
         """Answer the submissions of a leadership that ended.
 
-        Committed ones still wait to be applied. Those that another leader's committed entries
+        Committed ones still wait to be applied. Submissions that another leader's committed entries
         replaced are certainly lost. The outcome of the rest is unknown: an entry that was cut from
         this log may be in another member's.
         """
@@ -125,10 +123,10 @@ class PendingAppends:
         self._answer_all(verdict)
 
     def never_applied(self, before: int, leader: str | None) -> None:
-        """Answer the submissions of entries up to `before`, which a snapshot replaces, or before
-        which the state machine has stopped.
+        """Answer the submissions of entries up to `before` with an unknown outcome.
 
-        They are never applied here one by one, so their outcome is unknown.
+        A snapshot replaces these entries, or the state machine has stopped before them, so they are
+        never applied here one by one.
         """
         self._answer_all(
             lambda open_: LeadershipLost(open_[0], open_[2], leader) if open_[0] <= before else None
@@ -139,7 +137,7 @@ class PendingAppends:
         self._answer_all(lambda submission: end.closed(submission[0]))
 
     def _answer_all(self, verdict: Callable[[_Submission], DLedgerError | None]) -> None:
-        """Answer each submission that `verdict` has an error for; keep the others."""
+        """Answer each submission for which `verdict` returns an error; keep the others."""
         submissions, self._submissions = self._submissions, deque()
         answers: list[tuple[Done, Outcome]] = []
         for submission in submissions:
@@ -151,7 +149,6 @@ class PendingAppends:
         answer_each(answers)
 
     def _has_begun(self, first: int) -> bool:
-        """Whether a part of the submission that begins here is applied."""
         return bool(self._begun) and self._begun[0].index == first
 
     def _forget(self, submission: _Submission) -> Done:

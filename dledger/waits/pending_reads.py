@@ -1,4 +1,4 @@
-"""Linearizable reads that wait to be confirmed, and for their index to be applied."""
+"""Linearizable reads that wait for a confirmation, and for their index to be applied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dledger.errors import DLedgerError, ReadUnavailable
 from dledger.node_end import NodeEnd
 from dledger.waits.read_problem import ReadFacts, not_applied, stopped_leading, unconfirmed
 
-# Reads that may wait at a time. Each is a task of the application; more would only wait longer.
+# Limit on waiting reads. Each is a task of the application; more would only wait longer.
 MAX_WAITING_READS = 10_000
 
 # The outcome of a read: the index that the state includes, or why it cannot be served.
@@ -21,7 +21,7 @@ class PendingReads:
 
     Args:
         begin: asks the protocol to confirm a ticket.
-        facts: what the member knows, for the reason of a read that fails.
+        facts: returns what the member knows, for the reason of a read that fails.
         wait_s: how long the protocol waits for a leader's answer.
     """
 
@@ -49,12 +49,11 @@ class PendingReads:
         return ticket
 
     def give_up(self, ticket: int) -> None:
-        """Forget a read whose caller no longer waits."""
         self._open.pop(ticket, None)
         self._confirmed.pop(ticket, None)
 
     def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[ReadLost]) -> None:
-        """Take over the protocol's results: confirmed reads and lost ones."""
+        """Take over the confirmed and the lost reads of the protocol."""
         for ticket, index, _ in ready:
             if ticket in self._open:
                 self._confirmed[ticket] = index
@@ -65,7 +64,7 @@ class PendingReads:
                 done(ReadUnavailable(self._reason(wanted, each.stopped_leading)))
 
     def _reason(self, index: int | None, deposed: bool) -> str:
-        """Why a read is not served; `index`: what its state must include, once confirmed."""
+        """Say why a read is not served. `index`, once confirmed, is the entry that it needs."""
         if index is not None:
             return not_applied(self._facts(), index)
         if deposed:
@@ -73,7 +72,7 @@ class PendingReads:
         return unconfirmed(self._facts(), self._wait_s)
 
     def applied_to(self, index: int) -> None:
-        """Answer the reads that need no entry after `index`, the last one applied."""
+        """Answer the reads that need only entries up to `index`, the last applied one."""
         if not self._confirmed:
             return
         for ticket in [t for t, wanted in self._confirmed.items() if wanted <= index]:

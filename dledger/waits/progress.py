@@ -18,11 +18,10 @@ class Progress:
         """Wait for the next `made`. Raises NodeClosing once the node stops, and ever after."""
         if self._end is None:
             await self._waiting.park()
-        if self._end is not None:  # perhaps by now
+        if self._end is not None:  # it may have stopped during the wait
             raise self._end.closing()
 
     def made(self) -> None:
-        """Wake every waiting task."""
         if self._waiting:
             self._waiting.unpark_all()
 

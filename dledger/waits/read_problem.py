@@ -1,4 +1,4 @@
-"""Why a member does not serve a read. Pure: one rule for every state in which a read may fail."""
+"""Says why a member does not serve a read, for every state in which a read may fail. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReadFacts(NamedTuple):
         leader: the member that leads, if it knows one.
         term: its term.
         commits_in_own_term: whether it leads, and has committed an entry of its own term.
-        applied: the last entry that its state includes; -1: none.
+        applied: the last entry that its state includes; -1 if none.
         installing: the leader's snapshot that it receives.
         awaited: the last entry of the snapshot that its state machine waits for, if any.
         is_restoring: whether the state machine reads that snapshot now.
@@ -33,13 +33,13 @@ class ReadFacts(NamedTuple):
 
 
 def stopped_leading(facts: ReadFacts) -> str:
-    """Why a read of a leader failed that leads no more."""
+    """Say why a read failed on a leader that stepped down."""
     now = "knows no leader" if facts.leader is None else f"follows {facts.leader}"
     return f"this member stopped leading before it could serve the read, and {now}"
 
 
 def unconfirmed(facts: ReadFacts, wait_s: float) -> str:
-    """Why no leader confirmed a read within `wait_s` seconds."""
+    """Say why no leader confirmed a read within `wait_s` seconds."""
     within = f"within {wait_s:g} s"
     if facts.role == Role.LEADER.value:
         if facts.commits_in_own_term:
@@ -61,12 +61,12 @@ def _without_leader(facts: ReadFacts) -> str:
 
 
 def not_applied(facts: ReadFacts, index: int) -> str:
-    """Why the state lacks the entry at `index`, which a confirmed read must see."""
+    """Say why the state lacks the entry at `index`, which a confirmed read must see."""
     return f"{behind(facts)}, and the read needs entry {index}"
 
 
 def too_old(facts: ReadFacts, lag_s: float, max_lag_s: float) -> str:
-    """Why the state, `lag_s` seconds old, is too old for a read that allows `max_lag_s`."""
+    """Say why the state, `lag_s` seconds old, is too old for a read that allows `max_lag_s`."""
     if facts.is_restoring:
         return behind(facts)
     if lag_s < float("inf"):
@@ -77,7 +77,7 @@ def too_old(facts: ReadFacts, lag_s: float, max_lag_s: float) -> str:
 
 
 def behind(facts: ReadFacts) -> str:
-    """How far the state is, and what it waits for."""
+    """Say how far the state is, and what it waits for."""
     arriving = facts.installing
     if facts.is_restoring:
         return f"the state is being replaced by the leader's snapshot of entry {facts.awaited}"

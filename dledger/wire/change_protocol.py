@@ -3,7 +3,7 @@
 A request's numbers are the transition (its place in `TRANSITIONS`) and, if the change is made for
 a certain configuration, the index of that configuration + 1. Its payload is a msgpack array of
 [kind, member] or [kind, member, address]; an empty array ends a joint phase. The payload of the
-answer is the configuration then in force, with its index, as `configuration_codec` writes it.
+answer is the configuration then in force, with its index, encoded by `configuration_codec`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ _KINDS: dict[type[Change], str] = {
 
 
 class ChangeRequest(NamedTuple):
-    """A change of the group that a client requests from the leader."""
-
     changes: Sequence[Change]
     transition: Transition = Transition.AUTO
     expected: int | None = None

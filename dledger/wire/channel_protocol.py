@@ -20,13 +20,13 @@ and the birth (`dledger.wire.group_identity`). A caller that has learned the bir
 opens its channels again under the same numbers: messages go on meanwhile, and the called side
 checks the identity again.
 
-Before it opens a channel, a caller whose state machine has a kind tells it, in the frame
-[-1, channel, name, version, whether it has stopped]. The first element stands where messages have
-the number of a channel and their kind. No channel has that number, so members that do not know the
-frame drop it, as they do with messages of a channel that is closed. Later elements are reserved.
+Before it opens a channel, a caller whose state machine has a kind sends it in the frame
+[-1, channel, name, version, whether it has stopped]. The first element is in the place of the
+number that holds a message's channel and kind. No channel has that number, so members that do not
+know the frame drop it like messages of a closed channel. Later elements are reserved.
 
-In the same way a caller tells about itself in [-2, channel, process, first, last]: the number that
-its process drew at its start, and the committed entries that its group lost (-1 and -1 for none).
+In the same way a caller sends [-2, channel, process, first, last]: the number that its process drew
+at its start, and the committed entries that its group lost (-1 and -1 for none).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _MAX_CHANNEL = 2**48
 # A longer reason from the other side is cut to this length.
 _MAX_REASON_CHARACTERS = 500
 
-# The first element of the frame that tells the kind of the caller's state machine.
+# The first element of the frame with the kind of the caller's state machine.
 MACHINE_KIND = -1
 
-# The first element of the frame that tells about the caller's process and folder.
+# The first element of the frame about the caller's process and folder.
 ABOUT_ITSELF = -2
 
 _MAX_VERSION = 2**31 - 1
 
-# The number of a process is drawn from so many: a float between 0 and 1 has only 53 bits.
+# The number of a process is drawn below this: a float between 0 and 1 has only 53 bits.
 MAX_PROCESS = 2**52
 
 _MAX_INDEX = 2**62
@@ -78,20 +78,18 @@ class Opening(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """The caller closes a channel."""
-
     channel: int
 
 
 class Answer(NamedTuple):
-    """The called side's answer about a channel: open (no refusal), or the reason it is refused."""
+    """The called side's answer about a channel: it is open, or refused with a reason."""
 
     channel: int
     refusal: str | None
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """Encode the frame that opens a channel, behind those that tell more of the caller."""
+    """Encode the frame that opens a channel, after the frames that describe the caller."""
     frame = encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
     machine, process, orphans = opening.identity[3:]
     if process or orphans is not None:
@@ -103,12 +101,10 @@ def encode_opening(opening: Opening) -> bytes:
 
 
 def encode_closing(channel: int) -> bytes:
-    """Encode the frame that closes a channel."""
     return encode_frame([_CLOSE, channel])
 
 
 def encode_opened(channel: int) -> bytes:
-    """Encode the answer that a channel is open."""
     return encode_frame([_OPENED, channel])
 
 

@@ -40,7 +40,7 @@ MAX_RESULTS_BYTES = 1024 * 1024
 # Indexes, terms and positions are 64-bit in the file format.
 HIGHEST = 2**63 - 1
 
-# Of the name of an unknown operation, in an error.
+# An error shows this much of the name of an unknown operation.
 _SHOWN_CHARACTERS = 40
 
 # For each appended entry: its position, and the size of its result, -1 for none.
@@ -49,8 +49,6 @@ _NO_RESULT = -1
 
 
 class Operation(StrEnum):
-    """The operations that a client can request."""
-
     STATUS = "status"
     LEADER = "leader"
     APPEND = "append"
@@ -66,7 +64,7 @@ class Operation(StrEnum):
     SESSION_CLOSE = "session_close"
 
 
-# What the operations do to the group. Each is in one of these.
+# The operations by their effect on the group. Each is in one of these sets.
 READING = frozenset(
     (Operation.STATUS, Operation.LEADER, Operation.ENTRIES, Operation.QUERY, Operation.WATCH)
 )
@@ -81,8 +79,8 @@ APPENDING = frozenset(
 )
 ADMINISTERING = frozenset((Operation.TRANSFER, Operation.SNAPSHOT, Operation.CHANGE))
 
-# Those that a later version added. A member of an earlier one closes the connection on which one
-# of them comes, so that a client looks first whether the member's status names it, here.
+# Operations of later versions. A member of an earlier version closes the connection on such a
+# request, so a client first checks that this field of the member's status names the operation.
 ADDED = frozenset((Operation.QUERY, Operation.WATCH))
 OPERATIONS_FIELD = "operations"
 
@@ -95,8 +93,8 @@ class Request(NamedTuple):
     (LEADER). The payload holds the bodies (APPEND), or the new leader's name or nothing (TRANSFER).
 
     `dledger.wire.session_protocol` defines the requests of sessions,
-    `dledger.wire.change_protocol` those that change the group, `dledger.wire.query_protocol` and
-    `dledger.wire.watch_protocol` those that read the state machine.
+    `dledger.wire.change_protocol` requests that change the group, `dledger.wire.query_protocol` and
+    `dledger.wire.watch_protocol` requests that read the state machine.
     """
 
     request_id: int
@@ -106,7 +104,7 @@ class Request(NamedTuple):
 
 
 class RequestUnknown(MessageMalformed):
-    """A request of a later version: it is answered, and the connection goes on."""
+    """A request of a later version: the node answers it, and keeps the connection."""
 
     def __init__(self, request_id: int, operation: str) -> None:
         self.request_id = request_id
@@ -118,13 +116,12 @@ _OPERATIONS: Mapping[object, Operation] = {str(each): each for each in Operation
 
 
 def encode_request(request: Request) -> bytes:
-    """Encode the frame of a request."""
     request_id, operation, numbers, payload = request
     return encode_frame([request_id, operation.value, numbers], payload)
 
 
 def decode_request(frame: Frame) -> Request:
-    """Decode the request in a frame. Raises MessageMalformed; RequestUnknown."""
+    """Decode the request in a frame. Raises MessageMalformed, RequestUnknown."""
     if len(frame.header) != 3:
         raise MessageMalformed("a request with wrong fields")
     request_id, name, numbers = frame.header
@@ -158,7 +155,6 @@ def split_bodies(request: Request) -> list[bytes]:
 
 
 def encode_answer(request_id: int, value: object, payload: bytes = b"") -> bytes:
-    """Encode the frame of an answer."""
     return encode_frame([request_id, "ok", value], payload)
 
 
@@ -225,7 +221,7 @@ def decode_appended(value: object, payload: bytes) -> list[Appended]:
 def _unpacked(packed: bytes) -> object:
     try:
         return unpack_result(packed)
-    except TypeError:  # a dict had a tuple as a key: not plain values, so it is left out
+    except TypeError:  # a dict has a tuple as a key: left out, as it is not made of plain values
         return None
     except ValueError as error:
         raise MessageMalformed("a result that is not msgpack") from error
@@ -235,7 +231,7 @@ def _unpacked(packed: bytes) -> object:
 
 
 class Leadership(NamedTuple):
-    """The leader, as one member knows it; and the members, so that a client may ask others.
+    """The leader, as one member knows it, and the members, so that a client may ask others.
 
     `ready`: the member that answers is the leader, and may serve. `index` is the configuration's.
     """
@@ -249,7 +245,6 @@ class Leadership(NamedTuple):
 
 
 def encode_leadership(request_id: int, known: Leadership) -> bytes:
-    """Encode the answer that names the leader."""
     return encode_answer(request_id, [*known[:5], dict(known.addresses)])
 
 
@@ -273,7 +268,7 @@ def decode_leadership(value: object) -> Leadership:
 
 
 def encode_entries(request_id: int, entries: Iterable[Entry]) -> bytes:
-    """Encode an answer with entries: the first MAX_ENTRIES of them at most."""
+    """Encode an answer with at most the first MAX_ENTRIES of these entries."""
     entries = list(islice(entries, MAX_ENTRIES))
     rows = [[entry.index, entry.term, entry.pos, entry.magic, len(entry.body)] for entry in entries]
     return encode_answer(request_id, rows, b"".join(entry.body for entry in entries))

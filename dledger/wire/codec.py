@@ -4,8 +4,8 @@ The first number of a header is 32 times the number of the channel (see
 `dledger.wire.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or
 answers to heartbeats, of many channels.
 
-Members of earlier versions close the channel on a kind that they do not know, and pass over frames
-that begin with a negative number. So the messages of `_NEWER_KINDS` travel behind NEWER.
+Members of earlier versions close the channel on a kind that they do not know, but skip frames that
+begin with a negative number. So the messages of `_NEWER_KINDS` are sent behind NEWER.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> 
 
 
 def behind_newer(frame: Frame) -> Frame:
-    """The frame behind NEWER. Raises MessageMalformed."""
+    """Return the frame behind NEWER. Raises MessageMalformed."""
     if len(frame.header) < 2:
         raise MessageMalformed("a message without a kind")
     return Frame(frame.header[1:], frame.payload)
@@ -94,7 +94,7 @@ def decode_message(frame: Frame) -> Message:
 
 
 def encode_shared(kind: int, numbers: Sequence[int]) -> bytes:
-    """Encode many heartbeats, or many answers: of each the channel, then its fields."""
+    """Encode many heartbeats, or many answers: for each the channel, then its fields."""
     return encode_frame([kind, *numbers])
 
 
@@ -263,13 +263,13 @@ Decode = Callable[[list[object], bytes], Message]
 
 
 def _numbers_of(kind: type[Message]) -> tuple[type[Message], Decode]:
-    """The decoder of a message whose fields are all numbers."""
+    """Return the decoder of a message whose fields are all numbers."""
     make: Callable[..., Message] = kind
     count = len(kind._fields)
     return kind, lambda fields, _: make(*_numbers(fields, count))
 
 
-# The messages by their numbers. 10 and 11 are those of SHARED_HEARTBEATS and SHARED_RESPONSES.
+# The messages by their numbers. 10 and 11 are SHARED_HEARTBEATS and SHARED_RESPONSES.
 _MESSAGES: dict[int, tuple[type[Message], Decode]] = {
     1: (VoteRequest, _vote_request),
     2: (VoteResponse, _vote_response),

@@ -40,7 +40,7 @@ _SHOWN_CHARACTERS = 40
 _LENGTHS = struct.Struct(">IH")
 _LENGTH_BYTES = 4
 
-# How connections of other protocols begin. Read as a frame's length each means over 300 MB.
+# The first bytes of other protocols. Read as a frame's length each means over 300 MB.
 _TLS = b"\x16\x03"
 _OTHERS = {
     **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP"), "HTTP"),
@@ -52,8 +52,6 @@ _ROCKETMQ_AT, _ROCKETMQ = 8, b'{"'
 
 
 class Frame(NamedTuple):
-    """One frame: the decoded header and the raw payload."""
-
     header: list[object]
     payload: bytes
 
@@ -70,7 +68,7 @@ def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
 
 
 def shown(value: object) -> str:
-    """Show a received value in an error message: short, however long or deep it is."""
+    """Show a received value in an error message, shortened."""
     if isinstance(value, str | bytes):
         return repr(value[:_SHOWN_CHARACTERS])
     if value is None or isinstance(value, int | float):
@@ -83,11 +81,11 @@ class FrameDecoder:
 
     Args:
         max_bytes: see below.
-        max_frames: that one `feed` returns.
+        max_frames: the most frames that one `feed` returns.
 
     Attributes:
-        max_bytes: the longest frame that is accepted; less before the caller is welcomed.
-        has_more: whether there may be more frames in what was fed.
+        max_bytes: the longest accepted frame; it is smaller before the caller is welcomed.
+        has_more: whether the fed bytes may hold more frames.
     """
 
     __slots__ = ("_buffer", "_max_frames", "has_more", "max_bytes")
@@ -99,7 +97,7 @@ class FrameDecoder:
         self.has_more = False
 
     def feed(self, data: bytes = b"") -> list[Frame]:
-        """Add `data`, and return the frames that it completes, or some of them.
+        """Add `data`, and return the frames that it completes, up to `max_frames`.
 
         Raises MessageMalformed on a length over the limit or a header that is not a msgpack array.
         """
@@ -116,7 +114,7 @@ class FrameDecoder:
         return frames
 
     def _complete(self) -> bool:
-        """Whether the buffer holds a whole frame (or a bad one), so that it pays to look."""
+        """Return whether the buffer holds a whole frame or a bad length."""
         if len(self._buffer) < _LENGTH_BYTES:
             return False
         length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
@@ -128,7 +126,7 @@ class FrameDecoder:
         while end - at >= _LENGTH_BYTES and len(frames) < self._max_frames:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
             if length > max_bytes:
-                raise MessageMalformed(_what_else(source[at:], length, max_bytes))
+                raise MessageMalformed(_oversized(source[at:], length, max_bytes))
             frame_end = at + _LENGTH_BYTES + length
             if frame_end > end:
                 break
@@ -137,8 +135,8 @@ class FrameDecoder:
         return frames, at
 
 
-def _what_else(begins: bytes, length: int, max_bytes: int) -> str:
-    """What a stream is that begins with too long a frame."""
+def _oversized(begins: bytes, length: int, max_bytes: int) -> str:
+    """Describe a stream that begins with too long a frame."""
     if begins.startswith(_TLS):
         return (
             "the other side speaks TLS and this one does not: "

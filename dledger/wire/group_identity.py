@@ -6,9 +6,9 @@ messages: they would grant each other votes, and overwrite the other group's com
 The *first voters* differ if members were started with different lists, the *birth* if two groups
 with equal lists began separately (`dledger.store.birth_record`). A member that joins or has an
 empty log may not know either yet; an unknown value matches any other. The *generation* is counted
-up when a group is recovered from one member (`dledger.rescue.group_recovery`): some entries of the
-other members are lost then, and different entries follow. So a member of an older generation must
-not take part any more.
+up when a group is recovered from one member (`dledger.rescue.group_recovery`): the group may lose
+entries of other members then, and write different ones in their place. So a member of an older
+generation must not take part any more.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class GroupIdentity(NamedTuple):
         generation: how often it was recovered, and by which recovery last.
         voters_sum: checksum of the names of its first voters; empty if unknown.
         birth: as 32 hexadecimal digits; empty if unknown.
-        machine: the kind of the member's state machine. It is told in a frame of its own, see
-            `dledger.wire.channel_protocol`; so are the next two.
+        machine: the kind of the member's state machine. It and the next two are sent in frames of
+            their own, see `dledger.wire.channel_protocol`.
         process: a number that the member's process drew when it started; 0 if unknown.
         orphans: the committed entries that the member holds and its group lost.
     """
@@ -55,7 +55,7 @@ class GroupIdentity(NamedTuple):
     orphans: Orphans | None = None
 
 
-# The identity as known to a member that knows only the name.
+# The identity for a member that knows only the group's name.
 UNKNOWN_GROUP = GroupIdentity()
 
 
@@ -82,7 +82,6 @@ class Superseded(Fatal):
 
 
 def identity_fields(identity: GroupIdentity) -> list[object]:
-    """Return the fields of an identity for a frame."""
     return [*identity.generation, identity.voters_sum, identity.birth]
 
 
@@ -109,6 +108,6 @@ def superseded_reason(group: str, newer: Generation, caller: str, own: Generatio
 
 
 def superseding_generation(reason: str) -> Generation | None:
-    """Return the newer generation that a refusal names, if it names one."""
+    """Return the newer generation that a refusal names, or None."""
     found = _SUPERSEDED.match(reason)
     return Generation(int(found[1]), found[2] or "") if found else None

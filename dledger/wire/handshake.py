@@ -1,4 +1,6 @@
-"""The first frame on a connection: the kind of caller, and the group or member a client wants."""
+"""The first frame on a connection: the kind of caller, and the group or member that a client
+wants.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,17 @@ from dledger.wire.frame import Frame, encode_frame, shown
 # A longer reason from the other side is cut to this length.
 _MAX_REASON_CHARACTERS = 500
 
-# Many times the longest introduction with the channels that a peer opens. This process buffers no
-# more than that for a caller that is not welcomed yet.
+# Many times the longest introduction with the channels that a peer opens. This process buffers at
+# most this much for a caller that is not welcomed yet.
 MAX_INTRODUCTION_BYTES = 16 * 1024
 
 _HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
 
-
-# A refusal names so many groups of the process at most: enough to see which group was meant.
+# A refusal names at most this many groups of the process: enough to see which one was meant.
 MOST_GROUPS_NAMED = 3
 
 
 class Caller(StrEnum):
-    """The kinds of callers."""
-
     PEER = "peer"
     CLIENT = "client"
 
@@ -38,8 +37,8 @@ class Hello(NamedTuple):
 
     A client names the group, and optionally the member (`receiver`). A peer is a process with
     members of any number of groups. It names its own address, so that a process that does not know
-    it yet can answer it there. Each channel names its sender and receiver:
-    `dledger.wire.channel_protocol`.
+    the address yet can answer there. Its channels name their senders and receivers
+    (`dledger.wire.channel_protocol`).
     """
 
     caller: Caller
@@ -49,7 +48,6 @@ class Hello(NamedTuple):
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """Encode the first frame of a connection."""
     address = str(hello.address) if hello.address is not None else ""
     names = [str(hello.caller), hello.group, hello.receiver, address]
     return encode_frame([_HELLO, PROTOCOL_VERSION, *names])
@@ -87,7 +85,6 @@ def _decode_address(text: str) -> Address | None:
 
 
 def encode_welcome(name: str) -> bytes:
-    """Encode the answer that accepts a caller."""
     return encode_frame([_WELCOME, name])
 
 
@@ -96,7 +93,7 @@ class Refused(MessageMalformed):
 
     Attributes:
         lasting: whether the same caller is refused until somebody changes a setting.
-        groups: the groups of the called process, where the caller asked for another one.
+        groups: the groups of the called process, if the caller asked for another one.
     """
 
     lasting: bool = False
@@ -104,14 +101,13 @@ class Refused(MessageMalformed):
 
 
 def encode_refused(reason: str, lasting: bool = False, groups: Sequence[str] = ()) -> bytes:
-    """Encode the answer that refuses a caller: see `Refused`."""
     return encode_frame([_REFUSED, reason, lasting, list(groups)])
 
 
 def check_welcome(frame: Frame) -> None:
     """Check that the other side accepted this caller.
 
-    Raises Refused with the other side's reason if it did not; MessageMalformed.
+    Raises Refused with the other side's reason if it did not, and MessageMalformed.
     """
     match frame.header:
         case ["welcome", *_]:

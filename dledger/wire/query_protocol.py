@@ -1,4 +1,4 @@
-"""The requests of clients that query a state machine, and the answers. Pure."""
+"""Requests of clients that query a state machine, and the answers. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dledger.query_errors import QueryInvalid
 from dledger.short_repr import short_repr
 from dledger.wire.client_protocol import HIGHEST, Operation, Request, encode_answer
 
-# A query is small: it names what to look for. Larger values are better appended.
+# A query is small: it names what to look up. Larger values are better appended.
 MAX_ARGUMENT_BYTES = 64 * 1024
 # Elements of one list or dict in the arguments: a few bytes can announce any number at each level
 # of nesting, and room for all of them is made at once.
 MAX_ARGUMENT_ELEMENTS = 4_096
-# As much as the other answers of a member hold, so that one query delays no other request for long.
+# The same as in other answers of a member, so that one query delays no other request for long.
 MAX_RESULT_BYTES = 1024 * 1024
 
 MAX_NAME_CHARACTERS = 255
@@ -31,7 +31,7 @@ class Query(NamedTuple):
     Attributes:
         name, arguments: of the method.
         stale: whether the state may be older than other members'.
-        max_lag_ms: how much older, at most.
+        max_lag_ms: the greatest allowed lag of a stale state.
         after: an entry that the state has to include.
         wait_ms: how long the member waits for it.
     """
@@ -45,12 +45,12 @@ class Query(NamedTuple):
 
 
 class Queried(NamedTuple):
-    """What a query returned.
+    """The answer to a query.
 
     Attributes:
         result: of the method; tuples have become lists.
         index: the last entry that the state included.
-        member: the one that answered.
+        member: the member that answered.
     """
 
     result: object

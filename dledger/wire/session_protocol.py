@@ -6,7 +6,7 @@
 | session_append | session, sequence of the first body, answered, size of each body | the bodies |
 | session_keep_alive, session_close | session | |
 
-An answer's value holds one [kind, number, size] for each entry, as in SessionAnswer; `size` is the
+An answer's value holds the [kind, number, size] of a SessionAnswer for each entry; `size` is the
 size of the result in the payload, -1 for none.
 """
 
@@ -75,7 +75,6 @@ def decode_session_request(request: Request) -> SessionCommand:
 
 
 def encode_session_answers(request_id: int, answers: Sequence[SessionAnswer]) -> bytes:
-    """Encode the frame of an answer."""
     rows = [
         [int(kind), number, -1 if result is None else len(result)]
         for kind, number, result in answers

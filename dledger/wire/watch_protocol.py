@@ -1,4 +1,4 @@
-"""The requests of clients that watch a state machine, and the answers. Pure."""
+"""Requests of clients that watch a state machine, and the answers. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dledger.short_repr import short_repr
 from dledger.watch_errors import WatchInvalid, WatchTooLarge
 from dledger.wire.client_protocol import HIGHEST, Operation, Request, encode_answer
 
-# The most bytes of changes in one answer, except for those of a single entry.
+# The most bytes of changes in one answer, unless a single entry has more.
 MAX_CHANGES_BYTES = 1024 * 1024
 
 # The state under a path is one answer: a frame holds 5 MiB, and a member makes it in one step of
@@ -44,9 +44,9 @@ class ValueSet(NamedTuple):
 
 
 class ValueDeleted(NamedTuple):
-    """An entry removed a path, and all that begin with it.
+    """An entry removed a path, and all paths that begin with it.
 
-    The path may be a beginning of the watched one. `more`: as in ValueSet.
+    The path may be a prefix of the watched one. `more`: further changes of the same entry follow.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -60,8 +60,8 @@ class ValueDeleted(NamedTuple):
 class WatchedState(NamedTuple):
     """The whole state under the watched path, after the entry at `index`: values by their paths.
 
-    It replaces all that was known before. A watch without `after` begins with it, and it comes in
-    place of changes that are not kept any more.
+    It replaces everything received before. A watch without `after` begins with it, and it stands
+    for changes that are not kept any more.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -75,7 +75,7 @@ WatchEvent = ValueSet | ValueDeleted | WatchedState
 
 
 class Watch(NamedTuple):
-    """A question for changes of a path after an entry; None: for the present state first."""
+    """A request for changes of a path after an entry; with None, first for the present state."""
 
     path: Path
     after: int | None
@@ -88,7 +88,7 @@ class Watched(NamedTuple):
     Attributes:
         events: whole entries of changes, or the state.
         upto: there are no other changes up to this entry.
-        leader: as the member knows it.
+        leader: the leader that the member knows.
     """
 
     events: Sequence[WatchEvent]
@@ -97,7 +97,7 @@ class Watched(NamedTuple):
 
 
 def encode_watch(watch: Watch) -> tuple[Operation, Sequence[int], bytes]:
-    """Encode the question as the fields of a request. Raises WatchInvalid."""
+    """Encode a watch as the fields of a request. Raises WatchInvalid."""
     path, after, wait_ms = watch
     try:
         if after is not None and after > HIGHEST:
@@ -109,7 +109,7 @@ def encode_watch(watch: Watch) -> tuple[Operation, Sequence[int], bytes]:
 
 
 def decode_watch(request: Request) -> Watch:
-    """Decode the question. Raises MessageMalformed."""
+    """Decode a watch. Raises MessageMalformed."""
     match request.numbers:
         case [after, wait_ms] if len(request.payload) <= MAX_PATH_BYTES:
             path = _path(_unpacked(request.payload))
@@ -149,7 +149,7 @@ def encode_state(
 
 
 def decode_watched(watch: Watch, value: object, payload: bytes) -> Watched:
-    """Decode the answer to a question. Raises MessageMalformed."""
+    """Decode the answer to a watch. Raises MessageMalformed."""
     match value:
         case [0 | 1 as kind, int(upto), str() | None as leader] if -1 <= upto <= HIGHEST:
             pass
@@ -177,7 +177,7 @@ def decode_watched(watch: Watch, value: object, payload: bytes) -> Watched:
 
 
 def shown_path(path: Path) -> str:
-    """A path in an error's text: short, whatever it holds."""
+    """Return a path shortened for an error's text."""
     text = repr(path)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
@@ -214,7 +214,7 @@ def _unpacked(packed: bytes) -> object:
 def _all_unpacked(packed: bytes) -> list[object]:
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(len(packed), 1))
     values: list[object] = []
-    end = 0  # of the last whole one
+    end = 0  # of the last whole value
     try:
         unpacker.feed(packed)
         for value in unpacker:

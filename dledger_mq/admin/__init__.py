@@ -1,1 +1,1 @@
-"""What operators ask of brokers and order: topics, groups, progress, dead letters."""
+"""Administration: topics, brokers, consumer groups, dead letters."""

@@ -1,4 +1,4 @@
-"""What an operator asks and orders: topics, brokers, how far consumers are behind."""
+"""Administration: topics, brokers, the progress of consumer groups, settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import trio
 
 from dledger_mq.admin.answers import Statistic, decode_group_list, decode_statistic
 from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.admin.dead_letters import LAST_MILLISECOND, MAX_IDS, Redriven, Redrives
+from dledger_mq.admin.dead_letters import LAST_MS, MAX_IDS, Redriven, Redrives
 from dledger_mq.admin.leaders import Leaders
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
@@ -32,29 +32,29 @@ from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
-# RocketMQ 5's types of messages: a topic's clients send only such, where they look at it.
+# RocketMQ 5's types of messages. Its clients send a topic messages of its own type only.
 MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 
 # mqadmin's default for a new topic.
 DEFAULT_QUEUES: Final = 8
 
-# How long a new topic may take to be seen.
-ROUTE_TIMEOUT_SECONDS: Final = 10.0
+# How long `create_topic` waits until the name servers route a new topic.
+ROUTE_TIMEOUT_S: Final = 10.0
 
-# How long a search goes on: it waits for an election, and for the index to come up to the log.
-SEARCH_TIMEOUT_SECONDS: Final = 30.0
-_SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
+# A search waits for an election, and until the broker's key index has caught up with its log.
+SEARCH_TIMEOUT_S: Final = 30.0
+_SEARCH_ATTEMPT_S: Final = 8.0  # a broker waits for its index for 5
 
-# What a broker gives of a search at most, and by default.
+# How many messages a broker returns for a search: at most, and by default.
 MAX_FOUND: Final = 64
 DEFAULT_FOUND: Final = 32
 _FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
 
-# A name and a key that nothing was counted for.
+# SYSTEM_ERROR: the broker has counted nothing under this name and key.
 _COUNTED_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
 
-# Figures of brokers are read one by one from memory.
-FIGURES_TIMEOUT_SECONDS: Final = 2.0
+# Brokers answer from memory.
+FIGURES_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class BrokerStatus:
         broker_name: its group.
         broker_id: 0 is the group's leader.
         address: "host:port".
-        figures: what it says of itself, by name; empty when it did not answer.
+        figures: the broker's own figures, by name; empty when it did not answer.
         problem: why it did not answer, or an empty text.
     """
 
@@ -80,13 +80,13 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a queue is filled, and read by a group.
+    """How far a queue is filled, and how far a group has consumed it.
 
     Attributes:
         queue: the queue.
-        first_offset: the first index it holds.
-        next_offset: the index its next message will get.
-        committed: the group's next index to consume, or None when it never committed one.
+        first_offset: the first queue offset that the broker still holds.
+        next_offset: the queue offset of the next message to be stored.
+        committed: the next queue offset that the group will consume, or None if it never committed.
     """
 
     queue: MessageQueue
@@ -96,19 +96,20 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """Messages the group has not consumed."""
+        """The number of messages that the group has not consumed."""
         done = self.first_offset if self.committed is None else self.committed
         return max(self.next_offset - done, 0)
 
 
 class Admin:
-    """Orders and questions of an operator.
+    """Administration of brokers, topics and consumer groups.
 
-    Calls raise `RequestRefused` when a broker says no, and `NameServersUnreachable`, `NoMaster`,
-    `RouteNotFound` or a `remoting.wire.errors.RemotingError` when nobody answers in time.
+    Calls raise `RequestRefused` when a broker refuses, and `NameServersUnreachable`, `NoMaster`,
+    `RouteNotFound` or a `remoting.wire.errors.RemotingError` when nothing answers in time.
 
     Args:
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
     """
 
@@ -120,7 +121,7 @@ class Admin:
         self._leaders = Leaders(self._client)
 
     async def __aenter__(self) -> "Admin":
-        """Open it; nothing is sent yet.
+        """Open the administrator; nothing is sent yet.
 
         Raises:
             OpenedTwice: it was opened before.
@@ -130,17 +131,16 @@ class Admin:
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        """Close its own client."""
         await self._use.close(*raised)
 
     @during_block
     async def brokers(self) -> list[BrokerData]:
-        """The groups of brokers that the name servers know, by name."""
+        """Return the groups of brokers that the name servers know, sorted by name."""
         return await self._leaders.brokers()
 
     @during_block
     async def cluster(self) -> list[BrokerStatus]:
-        """Every broker, with the figures it gives."""
+        """Return every broker that the name servers know, with its figures."""
         places = [
             (broker, number, broker.addresses[number])
             for broker in await self.brokers()
@@ -148,7 +148,7 @@ class Admin:
         ]
         outcomes = await self._client.request_all(
             [(address, requests.runtime_info()) for _, _, address in places],
-            FIGURES_TIMEOUT_SECONDS,
+            FIGURES_TIMEOUT_S,
         )
         found: list[BrokerStatus] = []
         for (broker, number, address), outcome in zip(places, outcomes, strict=True):
@@ -175,20 +175,20 @@ class Admin:
         cluster: str = "",
         message_type: str | None = None,
     ) -> None:
-        """Make a topic on every group of a cluster, or change it, and wait until it is routed.
+        """Create a topic on every group of a cluster, or change it, and wait until it is routed.
 
         Args:
             topic: its name.
-            queues: how many queues on each group.
-            permission: bits of 4 read, 2 write.
-            cluster: only groups of this cluster; of all when empty.
-            message_type: one of MESSAGE_TYPES; what the topic has, if None.
+            queues: the number of queues on each group.
+            permission: the sum of 4 for read and 2 for write.
+            cluster: only the groups of this cluster; all groups when empty.
+            message_type: one of MESSAGE_TYPES; None leaves the type as it is.
 
         Raises:
             InvalidMessage: the name is not legal.
-            NoMaster: there is no group, or a group has no leader for the whole time.
-            NameServersUnreachable: none answers.
-            RequestRefused: a broker says no.
+            NoMaster: there is no group, or a group had no leader for 10 s.
+            NameServersUnreachable: no name server answers.
+            RequestRefused: a broker refuses.
         """
         check_topic(topic)
         config = TopicConfig(topic, queues, queues, permission)
@@ -199,19 +199,19 @@ class Admin:
             topic=topic,
         )
         failures = 0
-        with trio.move_on_after(ROUTE_TIMEOUT_SECONDS):
+        with trio.move_on_after(ROUTE_TIMEOUT_S):
             while True:
                 try:
                     if (await self._client.routes.refresh(topic)).read_queues:
                         return
                 except RouteNotFound:
                     failures += 1
-                await trio.sleep(pause_seconds(max(failures, 1)))
+                await trio.sleep(pause_s(max(failures, 1)))
         raise RouteNotFound(topic, self._client.routes.nameservers)
 
     @during_block
     async def delete_topic(self, topic: str, *, cluster: str = "") -> None:
-        """Remove a topic and its messages from every group of a cluster, and from the routes.
+        """Delete a topic and its messages on every group of a cluster, and its routes.
 
         Raises:
             NoMaster, RequestRefused: see `create_topic`.
@@ -228,13 +228,13 @@ class Admin:
 
     @during_block
     async def topics(self) -> list[str]:
-        """The names of all topics, those of the system included."""
+        """Return the sorted names of all topics, system topics included."""
         reply = await self._client.routes.ask_nameserver(requests.topic_list(), "list topics")
         return sorted(decode_topic_list(reply.body))
 
     @during_block
     async def progress(self, topic: str, group: str | None = None) -> list[QueueProgress]:
-        """How far each queue of a topic is filled, and read by a group.
+        """Return how far each queue of a topic is filled, and how far a group has consumed it.
 
         Args:
             topic: the topic.
@@ -264,23 +264,23 @@ class Admin:
         key: str,
         *,
         begin_ms: int = 0,
-        end_ms: int = LAST_MILLISECOND,
+        end_ms: int = LAST_MS,
         most: int = DEFAULT_FOUND,
     ) -> list[ReceivedMessage]:
-        """Messages with a key, the newest first.
+        """Return the messages with a key, the newest first.
 
-        Each word of a message's keys finds it, and so does the id that a send has returned.
+        A key is one word of a message's keys, or the message id that its send returned.
 
         Args:
             topic: the topic.
             key: the key or the id.
-            begin_ms: when they were stored, at the earliest, in milliseconds since 1970.
-            end_ms: and at the latest.
-            most: so many of each group of brokers; 1 to 64.
+            begin_ms: only messages stored at this time or later, in milliseconds since 1970.
+            end_ms: only messages stored at this time or before.
+            most: the most messages of each group of brokers; 1 to 64.
 
         Raises:
             RouteNotFound: there is no such topic.
-            RequestRefused: a broker says no, or its index did not come up to the log for 30 s.
+            RequestRefused: a broker refuses, or its key index was behind its log for 30 s.
         """
         route = await self._client.routes.refresh(topic)
         command = requests.messages_by_key(topic, key, begin_ms, end_ms, most)
@@ -292,8 +292,8 @@ class Admin:
                 command,
                 "find messages",
                 accepted=_FOUND_OR_NOT,
-                timeout_seconds=SEARCH_TIMEOUT_SECONDS,
-                attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
+                timeout_s=SEARCH_TIMEOUT_S,
+                attempt_s=_SEARCH_ATTEMPT_S,
             )
             if reply.code == ResponseCode.SUCCESS:
                 found += await self._client.side_work.run(_received, reply.body, queue)
@@ -308,31 +308,32 @@ class Admin:
         to_topic: bool = False,
         ids: Sequence[str] = (),
         begin_ms: int = 0,
-        end_ms: int = LAST_MILLISECOND,
+        end_ms: int = LAST_MS,
         most: int | None = None,
         dry_run: bool = False,
         on_progress: Callable[[Redriven], None] = lambda _progress: None,
     ) -> Redriven:
-        """Have the dead letters of a consumer group delivered once more, each once.
+        """Redeliver the dead letters of a consumer group, each of them once.
 
-        It may be repeated, also after an error: what was delivered once more is passed over.
+        It may be repeated, also after an error: dead letters that were redelivered are passed over.
 
         Args:
             group: the group.
-            to_topic: to the topics that they were sent to, where all groups get them; else to the
+            to_topic: send them to their original topics, where all groups get them; else to the
                 retry topic of the group.
             ids: only the messages with one of these ids, 1000 at most; all when empty.
-            begin_ms: only those that became dead letters at this time or later, milliseconds since
-                1970.
-            end_ms: and at this time or before.
-            most: no more than so many, the oldest first.
+            begin_ms: only messages that became dead letters at this time or later, in milliseconds
+                since 1970.
+            end_ms: only messages that became dead letters at this time or before.
+            most: stop after this many, the oldest first.
             dry_run: only count.
             on_progress: called after each batch.
 
         Raises:
             InvalidMessage: more than 1000 ids.
-            NoDeadLetters: the group never had any, or there is no such group.
-            RequestRefused, NoMaster: a broker says no, or is none of ours (3).
+            NoDeadLetters: the group never had a dead letter, or there is no such group.
+            RequestRefused: a broker refuses, or does not know this request (3), as RocketMQ's.
+            NoMaster: see `create_topic`.
         """
         if len(ids) > MAX_IDS:
             raise InvalidMessage(group, f"{len(ids)} message ids: at most {MAX_IDS} at once")
@@ -349,33 +350,33 @@ class Admin:
 
     @during_block
     async def trace(self, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceRecord]:
-        """What clients told about a message, the earliest first.
+        """Return the trace records of a message, the earliest first.
 
-        Only clients with the trace switched on tell. At most 64 messages of the trace topic are
-        read of each group of brokers.
+        Only clients with tracing switched on write them. At most 64 messages of the trace topic are
+        read from each group of brokers.
 
         Args:
-            message_id: the id that its send has returned.
-            trace_topic: where clients write their traces.
+            message_id: the id that its send returned.
+            trace_topic: the topic that clients write their traces to.
 
         Raises:
             RouteNotFound, RequestRefused: see `find`.
         """
-        told = await self.find(trace_topic, message_id, most=MAX_FOUND)
-        return trace_of(message_id, reversed(told))
+        found = await self.find(trace_topic, message_id, most=MAX_FOUND)
+        return trace_of(message_id, reversed(found))
 
     @during_block
     async def statistics(self, name: str, key: str) -> dict[str, Statistic]:
-        """What the leaders have counted in the last minute, hour and day.
+        """Return what the leaders have counted in the last minute, hour and day.
 
-        docs/statistics.md has the names and their keys.
+        docs/statistics.md lists the names and their keys.
 
         Args:
-            name: of what is counted, as "TOPIC_PUT_NUMS".
-            key: a topic, or "topic@group", or what else belongs to the name.
+            name: the name of the statistic, such as "TOPIC_PUT_NUMS".
+            key: a topic, "topic@group", or whatever key the name has.
 
         Returns:
-            By the names of the groups of brokers; a group that has counted nothing is left out.
+            Statistics by the name of the group of brokers; a group without any is left out.
 
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
@@ -390,7 +391,7 @@ class Admin:
         }
 
     def group(self, name: str) -> ConsumerGroup:
-        """A consumer group: how far it is, its members, and moving it.
+        """Return the administration of one consumer group.
 
         Raises:
             InvalidMessage: the name is not legal.
@@ -401,7 +402,7 @@ class Admin:
 
     @during_block
     async def groups_of(self, topic: str) -> list[str]:
-        """The consumer groups that subscribe to a topic now, or have consumed it."""
+        """Return the sorted names of the groups that subscribe to a topic, or have consumed it."""
         replies = await self._leaders.ask_each(
             requests.groups_of_topic(topic), "list the groups of a topic", topic=topic
         )
@@ -409,23 +410,23 @@ class Admin:
 
     @during_block
     async def settings(self) -> dict[str, dict[str, str]]:
-        """The settings in force, by the names of the groups of brokers."""
+        """Return the settings in force, by the name of the group of brokers."""
         replies = await self._leaders.ask_each(requests.broker_settings(), "show its settings")
         return {name: decode_properties_text(reply.body) for name, reply in replies.items()}
 
     @during_block
     async def change_settings(self, values: Mapping[str, str], *, broker_name: str = "") -> None:
-        """Change settings of brokers while they run: all that are named, or none.
+        """Change settings of running brokers: all of `values`, or none.
 
-        All members of a group of brokers obey, and remember it. docs/settings.md has what can be
+        All members of a group of brokers apply and keep them. docs/settings.md lists what can be
         changed.
 
         Args:
-            values: by name; an empty text gives a setting back to the command line.
-            broker_name: only in this group of brokers; in all when empty.
+            values: by name; an empty text restores the command line's value.
+            broker_name: only this group of brokers; all when empty.
 
         Raises:
-            RequestRefused: there is no such setting, it cannot be changed, or not to this value.
+            RequestRefused: a setting does not exist, cannot be changed, or has an illegal value.
         """
         await self._leaders.ask_each(
             requests.change_settings(values),
@@ -437,11 +438,11 @@ class Admin:
     async def set_request_mode(self, mode: RequestMode, *, cluster: str = "") -> None:
         """Set on every group of brokers how the members of a consumer group read a topic.
 
-        Consumers that ask brokers for their queues go by it (`PopConsumer(..., assigned=True)`).
+        It concerns consumers that ask brokers for their queues (`PopConsumer(..., assigned=True)`).
 
         Args:
             mode: the mode.
-            cluster: only groups of this cluster; of all when empty.
+            cluster: only the groups of this cluster; all groups when empty.
 
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
@@ -455,7 +456,7 @@ class Admin:
 
     @during_block
     async def request_modes(self) -> list[RequestMode]:
-        """All request modes that were set, by topic and group.
+        """Return all request modes that were set, sorted by topic and group.
 
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
@@ -467,5 +468,5 @@ class Admin:
 
 
 def _received(body: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
-    """The messages that a broker has found. Raises MessageMalformed."""
+    """Raises MessageMalformed."""
     return [received(record, queue) for record in decode_records(body)]

@@ -1,7 +1,8 @@
-"""What brokers answer to an operator: how consumer groups do, and what was counted."""
+"""Bodies of the brokers' answers to administrators, decoded."""
 
 from dataclasses import dataclass
 
+from dledger.renamed import renamed_fields
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue, decode_queue_keyed
 from remoting.wire.loose_json import LARGE, JsonValue, parse_json
@@ -13,11 +14,11 @@ class GroupProgress:
 
     Attributes:
         queue: the queue.
-        broker_offset: the index that the queue's next message will get.
-        consumer_offset: the group's next index to consume; 0 when it never committed one.
-        pulled_offset: the next index that the group will pull, as far as the broker knows.
-        last_timestamp: when the last message was stored that the group has consumed, in
-            milliseconds since 1970; 0 for none.
+        broker_offset: the queue offset of the next message to be stored.
+        consumer_offset: the next queue offset that the group will consume; 0 if it never committed.
+        pulled_offset: the next queue offset that the group will pull, as far as the broker knows.
+        last_timestamp: when the last message that the group has consumed was stored, in
+            milliseconds since 1970; 0 if there is none.
     """
 
     queue: MessageQueue
@@ -28,7 +29,7 @@ class GroupProgress:
 
     @property
     def lag(self) -> int:
-        """Messages that the group has not consumed."""
+        """The number of messages that the group has not consumed."""
         return max(0, self.broker_offset - self.consumer_offset)
 
 
@@ -38,7 +39,7 @@ class ConsumerConnection:
 
     Attributes:
         client_id: its id.
-        address: where it connects from.
+        address: the address it connects from.
         language: of its client.
         version: of its client, as RocketMQ numbers them.
     """
@@ -51,13 +52,13 @@ class ConsumerConnection:
 
 @dataclass(frozen=True, slots=True)
 class SubscribedAlike:
-    """Members of a group that subscribe to the same, while others do not.
+    """Members of a group with equal subscriptions, while other members have different ones.
 
     Attributes:
-        client_ids: some of them.
-        members: how many they are.
+        client_ids: some of these members.
+        members: how many there are.
         model: CLUSTERING or BROADCASTING.
-        subscriptions: by topic: the tags or the condition.
+        subscriptions: the tags or the condition, by topic.
     """
 
     client_ids: tuple[str, ...]
@@ -68,14 +69,14 @@ class SubscribedAlike:
 
 @dataclass(frozen=True, slots=True)
 class GroupConnections:
-    """The present members of a group.
+    """The connected members of a group.
 
     Attributes:
-        consumers: the members; one that is connected to several brokers is there once.
+        consumers: the members; one that is connected to several brokers is listed once.
         model: CLUSTERING or BROADCASTING.
-        consume_from: where they begin without a committed offset.
-        subscriptions: by topic: the tags or the condition; those of one member, where they differ.
-        different: empty when all members subscribe to the same. Else messages are missed: each
+        consume_from: where members begin without a committed offset.
+        subscriptions: the tags or the condition, by topic; of one member, where members differ.
+        different: empty when all members have equal subscriptions. Else messages are missed: each
             member gets its share of the queues, whatever it subscribes to.
     """
 
@@ -86,6 +87,7 @@ class GroupConnections:
     different: tuple[SubscribedAlike, ...] = ()
 
 
+@renamed_fields(waiting_milliseconds="waiting_ms")
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
     """When the messages of a queue were stored, in milliseconds since 1970; 0 for none.
@@ -95,29 +97,30 @@ class TimeSpan:
         first_timestamp: the first message it holds.
         last_timestamp: the last one.
         consumed_timestamp: the last one that the group has consumed.
-        waiting_milliseconds: how long the group's next message has waited.
+        waiting_ms: how long the next message of the group has waited.
     """
 
     queue: MessageQueue
     first_timestamp: int
     last_timestamp: int
     consumed_timestamp: int
-    waiting_milliseconds: int
+    waiting_ms: int
 
 
+@renamed_fields(milliseconds="took_ms")
 @dataclass(frozen=True, slots=True)
 class DirectResult:
-    """How a member's listener did with a message that an operator has chosen.
+    """How a member's listener handled a message that an administrator chose.
 
     Attributes:
-        result: RocketMQ's word: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others.
+        result: RocketMQ's name: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others.
         remark: the error, or an empty text.
-        milliseconds: how long the listener took.
+        took_ms: how long the listener took.
     """
 
     result: str
     remark: str
-    milliseconds: int
+    took_ms: int
 
     @property
     def is_consumed(self) -> bool:
@@ -184,11 +187,7 @@ def decode_offsets(body: bytes) -> dict[MessageQueue, int]:
 
 
 def decode_consume_status(body: bytes) -> dict[str, dict[MessageQueue, int]]:
-    """Read where each member of a group is in its queues (223), by client id.
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read the next offsets of each member (223), by client id. Raises BodyMalformed."""
     members = JsonObject.parse("consume status", body, size=LARGE).object("consumerTable")
     found: dict[str, dict[MessageQueue, int]] = {}
     for client_id, queues in members.named_objects().items():
@@ -232,12 +231,12 @@ def decode_direct_result(body: bytes) -> DirectResult:
 
 @dataclass(frozen=True, slots=True)
 class WindowTotal:
-    """A sum over some time.
+    """The sum over one window of time.
 
     Attributes:
-        sum: of what was counted.
-        per_second: its rate.
-        average: what was counted each time.
+        sum: the sum of the counted values.
+        per_second: the sum for each second.
+        average: the sum for each event.
     """
 
     sum: int
@@ -247,7 +246,7 @@ class WindowTotal:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """What one group of brokers has counted under a name and a key.
+    """The counts of one group of brokers under a name and a key.
 
     Attributes:
         minute: in the last minute.

@@ -1,8 +1,9 @@
-"""A consumer group as operators see it: its progress, its members, and moving it."""
+"""Administration of one consumer group: its progress, its members, and resetting it."""
 
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.answers import (
     ConsumerConnection,
     DirectResult,
@@ -20,37 +21,37 @@ from dledger_mq.admin.leaders import Leaders
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import during_block
-from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.errors import RequestRefused
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue
 
-# RocketMQ's time that means the end of a queue.
-_END_MILLISECONDS: Final = -1
+# RocketMQ's timestamp for the end of a queue.
+_END_MS: Final = -1
 
 # A broker waits 10 s for a consumer's answer.
-_ASK_SECONDS: Final = 12.0
+_ASK_S: Final = 12.0
 
 _ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
 
-# A broker that has no member of a group says so with 1, and with a remark.
+# A broker without a member of the group answers 1 (SYSTEM_ERROR) with a remark.
 _MEMBER_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
 
-# A broker knows no offsets of a group, or no group: another one may.
+# One broker may have no offsets of a group, or not know the group, while another one does.
 _KNOWN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
 
 class ConsumerGroup:
-    """Questions and orders about one consumer group. Made by `Admin.group`.
+    """Administration of one consumer group. Made by `Admin.group`.
 
-    Every call asks the leaders of all groups of brokers, and raises as `Admin.create_topic`.
+    Every call asks the leaders of all groups of brokers, and raises what `Admin.create_topic` does.
 
-    A group is moved by the brokers: the new offsets are in their log, its members learn of them by
-    their next pull, and what they commit until then does not count. So a group can be moved while
-    it consumes and while it has no member. A broadcasting group keeps its offsets itself, and is
-    not moved.
+    The brokers reset a group: the new offsets are in their log, members learn of them by their next
+    pull, and offsets that members commit before that do not count. So a group can be reset while it
+    consumes and while it has no member. A broadcasting group keeps its offsets itself, and cannot
+    be reset.
 
     Args:
         client: whose connections and routes to use.
@@ -65,7 +66,7 @@ class ConsumerGroup:
 
     @during_block
     async def progress(self, topic: str = "") -> list[GroupProgress]:
-        """How far it has consumed each queue of a topic, or of all its topics."""
+        """Return how far the group has consumed each queue of a topic, or of all its topics."""
         command = requests.consume_stats(self.name, topic)
         replies = await self._leaders.ask_each(command, "tell a group's progress")
         rows = [row for reply in replies.values() for row in decode_progress(reply.body)]
@@ -73,7 +74,7 @@ class ConsumerGroup:
 
     @during_block
     async def connections(self) -> GroupConnections | None:
-        """Its present members, and what they subscribe to; None when it has no member."""
+        """Return the connected members and their subscriptions; None when there is no member."""
         replies = await self._leaders.ask_each(
             requests.consumer_connections(self.name),
             "tell a group's members",
@@ -99,36 +100,36 @@ class ConsumerGroup:
 
     @during_block
     async def running_info(self, client_id: str) -> Mapping[str, JsonValue]:
-        """What a member says of itself: settings, queues and how far it is (307).
+        """Return a member's own report (307): its settings, queues and progress.
 
         Raises:
             RequestRefused: no broker has this member, or it does not answer.
         """
         command = requests.running_info(self.name, client_id)
-        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        reply = await self._first(command, "ask a consumer")
         return JsonObject.parse("running info", reply.body, size=LARGE).members
 
     @during_block
     async def consume_directly(self, client_id: str, offset_message_id: str) -> DirectResult:
-        """Have a member's listener consume a message that is stored, to see what it does.
+        """Have a member's listener consume a stored message, to see how it handles it.
 
-        The message stays where it is, and nothing is committed. RocketMQ's dashboard calls it to
-        resend a message.
+        Nothing is committed, and the message stays where it is. RocketMQ's dashboard resends
+        messages this way.
 
         Args:
             client_id: the member.
-            offset_message_id: the message's id with its place, as `ReceivedMessage` has it.
+            offset_message_id: the message's id with its place, see `ReceivedMessage`.
 
         Raises:
             RequestRefused: there is no such member or message, or the listener took 10 s.
         """
         command = requests.consume_directly(self.name, client_id, offset_message_id)
-        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        reply = await self._first(command, "ask a consumer")
         return decode_direct_result(reply.body)
 
     @during_block
     async def consume_status(self, topic: str) -> dict[str, dict[MessageQueue, int]]:
-        """Where each member is in each of its queues of a topic, by client id; it says so itself.
+        """Ask each member for the next offset of its queues of a topic; return them by client id.
 
         Members that do not answer are left out.
 
@@ -136,12 +137,12 @@ class ConsumerGroup:
             RequestRefused: the group has no member.
         """
         command = requests.consume_status(self.name, topic)
-        reply = await self._first(command, "ask consumers", _ASK_SECONDS)
+        reply = await self._first(command, "ask consumers")
         return decode_consume_status(reply.body)
 
     @during_block
     async def time_spans(self, topic: str) -> list[TimeSpan]:
-        """When the messages of each queue were stored, and how long the group's next one waits."""
+        """Return when the messages of each queue were stored, and how long the next one waits."""
         replies = await self._leaders.ask_each(
             requests.time_spans(self.name, topic),
             "tell time spans",
@@ -151,41 +152,40 @@ class ConsumerGroup:
         spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
         return sorted(spans, key=lambda span: span.queue)
 
+    @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
     async def reset_to_time(
-        self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
+        self, topic: str, timestamp_ms: int, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
-        """Move it to the first message stored at a time or later, in each queue of a topic.
+        """Move the group to the first message stored at a time or later, in each queue of a topic.
 
         Args:
             topic: the topic.
-            timestamp_milliseconds: the time, since 1970.
-            only_back: a queue in which the group is not so far yet stays as it is.
+            timestamp_ms: the time, since 1970.
+            only_back: do not move the group forward in any queue.
 
         Returns:
             The next offset to consume, by queue.
         """
-        command = requests.reset_offsets(
-            self.name, topic, timestamp_milliseconds, is_forced=not only_back
-        )
+        command = requests.reset_offsets(self.name, topic, timestamp_ms, is_forced=not only_back)
         return await self._reset(command, topic)
 
     @during_block
     async def reset_to_first(self, topic: str) -> dict[MessageQueue, int]:
-        """Move it to the first message that each queue of a topic holds."""
+        """Move the group to the first message that each queue of a topic holds."""
         return await self.reset_to_time(topic, 0)
 
     @during_block
     async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
-        """Move it behind the last message of each queue of a topic."""
-        return await self.reset_to_time(topic, _END_MILLISECONDS)
+        """Move the group behind the last message of each queue of a topic."""
+        return await self.reset_to_time(topic, _END_MS)
 
     @during_block
     async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Move it to an offset of one queue.
+        """Move the group to an offset of one queue.
 
         Raises:
-            RequestRefused: the queue does not have this offset; the remark says which it has.
+            RequestRefused: the queue does not have this offset; the remark tells which it has.
         """
         command = requests.reset_offsets(
             self.name, queue.topic, 0, is_forced=True, queue_id=queue.queue_id, offset=offset
@@ -196,7 +196,7 @@ class ConsumerGroup:
 
     @during_block
     async def clone_to(self, target: str, topic: str = "") -> None:
-        """Let another group go on where this one is: in a topic, or in all it has consumed.
+        """Set another group's offsets to this group's: in a topic, or in all it has consumed.
 
         Raises:
             RequestRefused: this group has no offsets there.
@@ -220,15 +220,13 @@ class ConsumerGroup:
         route = await self._client.routes.refresh(topic)
         return {queue.broker_name for queue in route.read_queues}
 
-    async def _first(self, command: Command, what: str, seconds: float) -> Command:
-        """The answer of the first broker that has a member to ask, which may take so long."""
+    async def _first(self, command: Command, what: str) -> Command:
+        """Return the answer of the first broker that could ask a member."""
         replies = await self._leaders.ask_each(
-            command, what, accepted=_MEMBER_OR_NOT, attempt_seconds=seconds
+            command, what, accepted=_MEMBER_OR_NOT, attempt_s=_ASK_S
         )
-        problem: MessagingError | None = None
-        for broker_name, reply in replies.items():
+        for reply in replies.values():
             if reply.code == ResponseCode.SUCCESS:
                 return reply
-            problem = RequestRefused(broker_name, what, reply.code, reply.remark)
-        assert problem is not None  # `ask_each` has asked one at least
-        raise problem
+        broker_name, reply = list(replies.items())[-1]
+        raise RequestRefused(broker_name, what, reply.code, reply.remark)

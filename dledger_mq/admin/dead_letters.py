@@ -1,13 +1,13 @@
-"""Has dead letters delivered once more, batch by batch."""
+"""Redelivers dead letters, batch by batch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import (
     NoBrokerLeads,
@@ -21,32 +21,31 @@ from remoting.wire.command import Command
 
 DEAD_LETTER_TOPIC_PREFIX: Final = "%DLQ%"
 
-LAST_MILLISECOND: Final = (1 << 63) - 1
+LAST_MS: Final = (1 << 63) - 1
 
-# Of one request; each is one append of the brokers.
+# Dead letters of one request; the broker appends an entry for each.
 _BATCH: Final = 128
 
 # Message ids in one request.
 MAX_IDS: Final = 1000
 
-# A request whose outcome nobody knows is sent again: what was stored is not stored again.
-_BATCH_TIMEOUT_SECONDS: Final = 15.0
+# A request whose outcome is unknown is sent again: brokers redeliver no dead letter twice.
+_BATCH_TIMEOUT_S: Final = 15.0
 _MAX_UNKNOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How far dead letters are delivered once more.
+    """The progress of `Admin.redrive`, in dead letters.
 
     Attributes:
-        redriven: were delivered now; with `dry_run`, would be.
-        taken: were delivered once more before. A batch that had to be sent again, since its answer
-            was lost, counts here.
-        passed_over: were not asked for.
-        without_topic: do not say which topic they were sent to, or it is gone; they stay.
-        left: have not been looked at yet.
-        never_stored: no entry of the broker's log can hold any more, or they cannot be read; they
-            stay.
+        redriven: redelivered now; with `dry_run`, would be.
+        taken: redelivered before. A batch that was sent again because its answer was lost counts
+            here.
+        passed_over: not asked for.
+        without_topic: the original topic is unknown or gone; they stay.
+        left: not looked at yet.
+        never_stored: too large for an entry of the broker's log, or unreadable; they stay.
     """
 
     redriven: int = 0
@@ -63,8 +62,8 @@ class Redrives:
     Args:
         client: an open client.
         group: the consumer group.
-        request: for so many dead letters of a queue from an offset on: `requests.redrive`, with
-            what is chosen of them.
+        request: makes the request for a queue, an offset and a number of dead letters:
+            `requests.redrive` with its other arguments.
     """
 
     def __init__(
@@ -75,14 +74,15 @@ class Redrives:
         self._request = request
 
     async def run(self, most: int | None, on_progress: Callable[[Redriven], None]) -> Redriven:
-        """Go through them; `on_progress` is called after each batch. Raises NoDeadLetters."""
+        """Redeliver at most `most`; call `on_progress` after each batch. Raises NoDeadLetters."""
         try:
             route = await self._client.routes.refresh(DEAD_LETTER_TOPIC_PREFIX + self._group)
         except NoBrokerLeads:
             raise
         except RouteNotFound as error:  # the topic is made by the first dead letter
             raise NoDeadLetters(self._group, error.topic, error.nameservers) from None
-        # What dies while this runs is left for the next time: it might never end.
+        # Messages that become dead letters from now on are left for the next call, or this one
+        # might never end.
         ends = {queue: await self._end(queue) for queue in route.read_queues}
         total = Redriven(left=sum(ends.values()))
         for queue, end in ends.items():
@@ -112,7 +112,7 @@ class Redrives:
         return reply.integer("offset")
 
     async def _batch(self, queue: MessageQueue, offset: int, most: int) -> Command:
-        """One request, until its outcome is known."""
+        """Send one request until its outcome is known."""
         command = self._request(queue, offset, most)
         unknown = 0
         while True:
@@ -122,15 +122,10 @@ class Redrives:
                     queue,
                     command,
                     "deliver dead letters once more",
-                    timeout_seconds=_BATCH_TIMEOUT_SECONDS,
+                    timeout_s=_BATCH_TIMEOUT_S,
                 )
             except RequestRefused as error:
                 unknown += 1
                 if error.code != ResponseCode.SYSTEM_ERROR or unknown > _MAX_UNKNOWN:
                     raise
-                await trio.sleep(pause_seconds(unknown))
-
-
-def counts_of(redriven: Redriven) -> dict[str, int]:
-    """The counts by name."""
-    return {one.name: getattr(redriven, one.name) for one in fields(redriven)}
+                await trio.sleep(pause_s(unknown))

@@ -1,4 +1,4 @@
-"""Asks the leaders of all groups of brokers, through elections."""
+"""Sends requests to the leaders of all groups of brokers, through elections."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES, pause_seconds
+from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_S, NOT_NOW_CODES, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from remoting.bodies.route import BrokerData, decode_cluster_info
@@ -14,24 +14,20 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
-# How long orders and questions follow an election.
-ORDER_TIMEOUT_SECONDS: Final = 10.0
+# How long requests are repeated during an election.
+ORDER_TIMEOUT_S: Final = 10.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
 
 class Leaders:
-    """The groups of brokers that the name servers know.
-
-    Args:
-        client: whose connections and routes to use.
-    """
+    """Finds the leaders through the name servers of a client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def brokers(self) -> list[BrokerData]:
-        """The groups of brokers, by name."""
+        """Return the groups of brokers that the name servers know, sorted by name."""
         reply = await self._client.routes.ask_nameserver(
             requests.cluster_info(), "tell the cluster"
         )
@@ -47,29 +43,23 @@ class Leaders:
         names: Collection[str] | None = None,
         topic: str = "",
         accepted: Collection[int] = _SUCCESS,
-        attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
+        attempt_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Mapping[str, Command]:
-        """Have each group's leader carry out a command, which it may do twice.
+        """Send a request to each group's leader; one of them may carry it out twice.
 
-        Args:
-            command: the request.
-            what: what is asked for, for errors: "make a topic".
-            cluster: only groups of this cluster; of all when empty.
-            names: only these groups.
-            topic: what it is about, for errors.
-            accepted: codes that are an answer; others are refusals.
-            attempt_seconds: how long one broker may take.
+        Only groups of `cluster`, unless it is empty, and only those in `names`, unless it is None.
+        `what`, the request in words ("make a topic"), and `topic` are for errors. Other response
+        codes than `accepted` are refusals.
 
-        Returns:
-            The replies by the names of the groups.
+        Returns at least one reply, by the name of the group.
 
         Raises:
             ClientClosed, OtherLoop: see `Client.check_open`.
-            NoMaster: there is no group, or one has no leader for the whole time.
-            NameServersUnreachable: none answers.
-            RequestRefused: a broker says no.
+            NoMaster: there is no group, or a group had no leader for 10 s.
+            NameServersUnreachable: no name server answers.
+            RequestRefused: a broker refuses.
         """
-        deadline = trio.current_time() + ORDER_TIMEOUT_SECONDS
+        deadline = trio.current_time() + ORDER_TIMEOUT_S
         replies: dict[str, Command] = {}
         failures = 0
         while True:
@@ -84,7 +74,7 @@ class Leaders:
                 for broker in brokers:
                     if broker.broker_name not in replies:
                         replies[broker.broker_name] = await self._ask(
-                            broker, command, what, topic, accepted, attempt_seconds
+                            broker, command, what, topic, accepted, attempt_s
                         )
                 if brokers:
                     return replies
@@ -93,13 +83,13 @@ class Leaders:
                     raise
                 problem = error
             except NameServersUnreachable:
-                raise  # no election brings one back
+                raise  # an election does not help
             except (MessagingError, RemotingError) as error:
                 problem = error
             failures += 1
             if trio.current_time() >= deadline:
                 raise problem
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
 
     async def _ask(
         self,
@@ -108,11 +98,11 @@ class Leaders:
         what: str,
         topic: str,
         accepted: Collection[int],
-        attempt_seconds: float,
+        attempt_s: float,
     ) -> Command:
         if broker.leader is None:
             raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.leader, command, attempt_seconds)
+        reply = await self._client.remoting.request(broker.leader, command, attempt_s)
         if reply.code not in accepted:
             raise RequestRefused(broker.leader, what, reply.code, reply.remark)
         return reply

@@ -1,4 +1,4 @@
-"""A test cluster in a thread of its own, for tests of any kind and fixtures of any scope."""
+"""A test cluster run by a thread of its own, for tests of any kind and fixtures of any scope."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ R = TypeVar("R")
 
 
 class BlockingCluster:
-    """A cluster behind plain calls. Made by `blocking_cluster`.
+    """A cluster with blocking calls. Made by `blocking_cluster`.
 
     Attributes:
         nameservers: for the clients of the cluster.
         nodes: the names of the brokers.
-        directory: where the processes keep their files and their logs, `<name>.log`.
+        directory: holds the files of the processes, and their logs as `<name>.log`.
     """
 
     def __init__(self, loop: LoopThread[Cluster], cluster: Cluster) -> None:
@@ -35,7 +35,7 @@ class BlockingCluster:
 
     @property
     def running(self) -> list[str]:
-        """As Cluster.running."""
+        """The names of the processes that run now, frozen ones included."""
 
         async def running() -> list[str]:
             return self._inner.running
@@ -61,14 +61,14 @@ def _in_a_thread(
 
 
 class TrioCluster:
-    """The calls of a `BlockingCluster` for tests on trio: they do not stop the test's loop.
+    """The calls of a `BlockingCluster` for tests on trio: they do not block the test's loop.
 
-    Cancelling a call gives up the wait only.
+    Cancelling a call abandons the wait only.
 
     Attributes:
         nameservers: for the clients of the cluster.
         nodes: the names of the brokers.
-        directory: where the processes keep their files and their logs, `<name>.log`.
+        directory: holds the files of the processes, and their logs as `<name>.log`.
     """
 
     def __init__(self, blocking: BlockingCluster) -> None:
@@ -79,7 +79,7 @@ class TrioCluster:
 
     @property
     def running(self) -> list[str]:
-        """As Cluster.running."""
+        """The names of the processes that run now, frozen ones included."""
         return self._blocking.running
 
     leader = _in_a_thread(BlockingCluster.leader)
@@ -93,7 +93,7 @@ class TrioCluster:
 def blocking_cluster(
     *, nodes: int = 3, groups: int = 1, directory: Path | None = None
 ) -> Iterator[BlockingCluster]:
-    """As `cluster`, for a plain `with` block: a thread of its own looks after the cluster."""
+    """Run a cluster during a plain `with` block, see `cluster`; a thread of its own runs it."""
     loop = loop_for(partial(cluster, nodes=nodes, groups=groups, directory=directory), "cluster")
     opened = loop.open()
     try:

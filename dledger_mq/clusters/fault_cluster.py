@@ -1,4 +1,4 @@
-"""A cluster of real processes for tests, whose processes are killed and frozen by one call each."""
+"""A cluster of real processes for tests, with calls that kill and freeze processes."""
 
 import logging
 import shutil
@@ -17,7 +17,7 @@ from dledger.free_ports import free_addresses
 from dledger_mq.admin.admin import Admin
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory
 from dledger_mq.clusters.local_cluster import LocalCluster, Program
-from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
+from dledger_mq.clusters.local_leaders import DOUBT_S, members_in_doubt, serving_leaders
 from dledger_mq.clusters.new_groups import CLUSTER, new_groups
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import Background
@@ -26,28 +26,26 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# A group elects within a second. The rest is for a busy machine on which processes take long to
-# load.
-LEADER_SECONDS: Final = 30.0
+# A group elects within a second. The rest is for busy machines, on which processes load slowly.
+LEADER_S: Final = 30.0
 
 # How often the name server is asked for the leader.
-_LOOK_SECONDS: Final = 0.05
+_LOOK_S: Final = 0.05
 
-# A frozen process cannot see that its parent has died. This one can, and wakes it up, so that it
-# sees it, too.
+# A frozen process cannot notice that its parent has died. This shell notices, and resumes it.
 _GUARD: Final = "cat >/dev/null; kill -CONT {pid} 2>/dev/null"
 
 
 class Cluster:
     """A name server and groups of brokers as processes of this machine. Made by `cluster`.
 
-    A process is named "nameserver", or like its node. Where a name may be left out, the call is for
-    the leader; with several groups, for the leader of the first.
+    A process is named "nameserver", or like its node. Where the name is optional, the default is
+    the leader; with several groups, the leader of the first.
 
     Attributes:
         nameservers: for the clients of the cluster.
         nodes: the names of the brokers.
-        directory: where the processes keep their files and their logs, `<name>.log`.
+        directory: holds the files of the processes, and their logs as `<name>.log`.
     """
 
     def __init__(self, directory: GroupDirectory, plan: ClusterPlan) -> None:
@@ -63,20 +61,20 @@ class Cluster:
 
     @property
     def running(self) -> list[str]:
-        """The names of the processes that live now, frozen ones included."""
+        """The names of the processes that run now, frozen ones included."""
         return sorted(self._local.running)
 
     async def leader(self, group: str | None = None) -> str:
-        """The node that leads, once it answers; waits for an election.
+        """Wait until a node leads and answers; return its name.
 
         Args:
             group: the group's name; the first one's when None.
 
         Raises:
-            NoLeaderInTime: there was none for half a minute.
+            NoLeaderInTime: there was no leader for 30 s.
         """
         wanted = self._plan.groups[0].name if group is None else group
-        with trio.move_on_after(LEADER_SECONDS):
+        with trio.move_on_after(LEADER_S):
             async with Client(self.nameservers) as client, Admin(client=client) as admin:
                 while True:
                     try:
@@ -85,17 +83,17 @@ class Cluster:
                         leaders = {}  # the name server does not answer yet
                     if wanted in leaders and self._works(leaders[wanted].name):
                         return leaders[wanted].name
-                    await trio.sleep(_LOOK_SECONDS)
-        raise NoLeaderInTime(wanted, LEADER_SECONDS)
+                    await trio.sleep(_LOOK_S)
+        raise NoLeaderInTime(wanted, LEADER_S)
 
     async def kill(self, name: str | None = None) -> str:
-        """End a process as `kill -9` does, and wait until it is gone.
+        """Kill a process as `kill -9` does, and wait until it has ended.
 
         Args:
-            name: which; the leader when None.
+            name: the process; the leader when None.
 
         Returns:
-            Its name.
+            The name of the process.
 
         Raises:
             NotRunning: there is no such process now.
@@ -107,13 +105,13 @@ class Cluster:
         return name
 
     async def freeze(self, name: str | None = None) -> str:
-        """Stop a process as SIGSTOP does: it keeps its connections, and answers nothing.
+        """Stop a process with SIGSTOP: it keeps its connections, and answers nothing.
 
         Args:
-            name: which; the leader when None.
+            name: the process; the leader when None.
 
         Returns:
-            Its name.
+            The name of the process.
 
         Raises:
             NotRunning: there is no such process now.
@@ -130,7 +128,7 @@ class Cluster:
         return name
 
     async def resume(self, name: str) -> None:
-        """Let a frozen process go on.
+        """Resume a frozen process with SIGCONT.
 
         Raises:
             NotRunning: there is no such process now.
@@ -139,7 +137,7 @@ class Cluster:
         await self._dismiss_guard(name)
 
     async def restart(self, name: str) -> None:
-        """Start a process again on its files, and wait until it listens; kill it first if it runs.
+        """Start a process again with its files, and wait until it listens; kill it if it runs.
 
         Raises:
             NotRunning: the cluster has no process of this name.
@@ -175,15 +173,15 @@ class Cluster:
         await self._proven()
 
     async def _proven(self) -> None:
-        """Wait until the loss of any member leaves a quorum."""
+        """Wait until each group keeps a quorum if any one member is lost."""
         in_doubt: dict[str, list[str]] = {}
-        with trio.move_on_after(DOUBT_SECONDS):
+        with trio.move_on_after(DOUBT_S):
             async with Client(self.nameservers) as client:
                 while True:
                     in_doubt = await members_in_doubt(client, self._plan)
                     if not in_doubt:
                         return
-                    await trio.sleep(_LOOK_SECONDS)
+                    await trio.sleep(_LOOK_S)
         for group, names in in_doubt.items():
             _log.warning("%s of %s neither votes nor counts yet", ", ".join(names), group)
 
@@ -197,7 +195,6 @@ class Cluster:
             ended.set()
 
     async def _end(self) -> None:
-        """Kill every process: nothing of them is needed any more."""
         for process in self._local.running.values():
             process.kill()
         with trio.CancelScope(shield=True):
@@ -227,32 +224,33 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """Run a name server and groups of brokers on this machine during an `async with` block.
 
-    The block begins when a leader of each group answers and the loss of any member leaves a quorum,
-    and leaves no process behind however it ends: even if this process is killed, its children end.
+    The block begins when a leader of each group answers, and each group would keep a quorum if one
+    member was lost. No process is left behind, however the block ends: the children end even if
+    this process is killed.
 
     Args:
-        nodes: how many brokers a group has.
-        groups: how many groups.
-        directory: where everything is kept, also after the block; a later block that is given the
-            same one starts the same cluster again. A temporary one when None.
+        nodes: the number of brokers in a group.
+        groups: the number of groups.
+        directory: keeps all files, also after the block; a later block with the same directory
+            starts the same cluster again. A temporary directory when None.
 
     Raises:
-        NoLeaderInTime: a group has no leader for half a minute.
-        MessagingError: a process died before it listened; the text has its last words.
+        NoLeaderInTime: a group has no leader for 30 s.
+        MessagingError: a process ended before it listened; the text has its last output.
         GroupDirectoryError: the directory is in use, or holds something else.
     """
     with ExitStack() as stack:
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="dledger-mq-"))
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        place = GroupDirectory(directory)
-        place.lock()
-        stack.callback(place.unlock)
-        plan = place.read_plan()
+        group_directory = GroupDirectory(directory)
+        group_directory.lock()
+        stack.callback(group_directory.unlock)
+        plan = group_directory.read_plan()
         if plan is None:
             (nameserver,) = free_addresses(1)
             plan = ClusterPlan(CLUSTER, nameserver, new_groups(groups, nodes))
-        made = Cluster(place, plan)
+        made = Cluster(group_directory, plan)
         async with Background(None) as background:
             try:
                 await made._start(background.nursery)

@@ -1,4 +1,4 @@
-"""The directory of `dledger-mq up`: which groups and nodes there are, where, and their pids."""
+"""The directory of `dledger-mq up`: the plan of its groups and nodes, and the process ids."""
 
 import fcntl
 import json
@@ -16,10 +16,10 @@ _ONE_GROUP: Final = "dledger-mq group 1"  # the format of earlier versions
 _PLAN_FILE: Final = "group.json"
 _LOCK_FILE: Final = "up.lock"
 
-# Raft needs each member on its own port of this machine; more than a handful has no use here.
+# Each member has ports of its own on this machine; more than a handful is of no use here.
 MAX_NODES: Final = 9
 
-# Each group takes a process a node.
+# Each group takes one process for each node.
 MAX_GROUPS: Final = 9
 
 
@@ -30,7 +30,7 @@ class NodePlan:
     Attributes:
         name: "n0", "n1" and so on.
         peer_address: where its group reaches it.
-        client_address: where clients reach it, and no other member.
+        client_address: where clients reach this member and no other.
     """
 
     name: str
@@ -43,8 +43,7 @@ class GroupPlan:
     """One group of brokers.
 
     Attributes:
-        name: the group's name, which is the broker name clients see.
-        nodes: the brokers.
+        name: the group's name, which clients see as the broker name.
         address: where clients reach the leader, whichever node that is; None in directories of
             earlier versions, and for one node.
         preferred: the node that should lead, or None.
@@ -57,18 +56,17 @@ class GroupPlan:
 
     @property
     def peers(self) -> str:
-        """The members as `python -m broker` takes them."""
+        """The members in the form of `python -m broker --peers`."""
         return ",".join(f"{node.name}={node.peer_address}" for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What `up` starts. It stays the same for the life of the directory.
+    """What `up` starts. It never changes during the life of the directory.
 
     Attributes:
-        cluster: the cluster's name.
         nameserver: where the name server listens.
-        groups: the groups of brokers. Their nodes have different names.
+        groups: the groups of brokers. Node names are unique in the cluster.
     """
 
     cluster: str
@@ -77,39 +75,31 @@ class ClusterPlan:
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
-        """The nodes of all groups."""
         return tuple(node for group in self.groups for node in group.nodes)
 
 
 @dataclass(slots=True)
 class GroupDirectory:
-    """The directory of one cluster.
-
-    Args:
-        path: the directory.
-    """
-
     path: Path
     _lock: TextIO | None = field(default=None, init=False)
 
     def node_path(self, name: str) -> Path:
-        """Where a node keeps its data."""
         return self.path / name
 
     def is_unborn(self, group: GroupPlan) -> bool:
-        """Whether no node of a group has ever kept anything here."""
+        """Return whether no node of a group has ever had files here."""
         return not any(self.node_path(node.name).exists() for node in group.nodes)
 
     def log_path(self, name: str) -> Path:
-        """Where what a process says of errors goes."""
+        """Return the file that receives the standard error of a process."""
         return self.path / f"{name}.log"
 
     def lock(self) -> None:
-        """Make the directory, and hold it until `unlock` or the end of this process.
+        """Create the directory, and lock it until `unlock` or the end of this process.
 
         Raises:
-            GroupDirectoryError: another `up` holds it, it holds something else, or it cannot be
-                written.
+            GroupDirectoryError: another `up` has locked it, it holds something else, or it cannot
+                be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -134,13 +124,12 @@ class GroupDirectory:
             ) from None
 
     def unlock(self) -> None:
-        """Let others use the directory."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def read_pids(self) -> dict[str, int]:
-        """The processes that run, by node name; "nameserver" is one of them.
+        """Return the ids of the running processes, by node name or "nameserver".
 
         Raises:
             GroupDirectoryError: the file cannot be read.
@@ -152,7 +141,7 @@ class GroupDirectory:
             raise self._broken(error) from None
 
     def read_plan(self) -> ClusterPlan | None:
-        """The cluster of the directory, or None when there is none yet.
+        """Return the plan of the directory, or None if it has none yet.
 
         Raises:
             GroupDirectoryError: the file cannot be read.
@@ -171,11 +160,7 @@ class GroupDirectory:
             raise self._broken(error) from None
 
     def write(self, plan: ClusterPlan, pids: Mapping[str, int]) -> None:
-        """Replace the file: the plan, and the processes that run now by node name.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Replace the plan, and the ids of the running processes. Raises OSError."""
         content = {
             "format": _FORMAT,
             "cluster": plan.cluster,

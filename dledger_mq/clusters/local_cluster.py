@@ -1,4 +1,4 @@
-"""A name server and groups of brokers as processes of this machine: started, watched, ended."""
+"""Runs a name server and groups of brokers as processes of this machine."""
 
 import signal
 import subprocess
@@ -12,15 +12,15 @@ import trio
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
-# A broker that is asked to end flushes and closes its files.
-END_SECONDS: Final = 5.0
+# A broker flushes and closes its files before it ends.
+END_S: Final = 5.0
 
 NAMESERVER: Final = "nameserver"
 
-# The last output of a process is shown when it dies.
+# The end of a process's log is shown if it does not start.
 _LAST_WORDS_BYTES: Final = 2000
 
-# A line of a child longer than this is cut.
+# Longer lines of a child's output are cut.
 _MAX_LINE_BYTES: Final = 4096
 
 
@@ -31,27 +31,21 @@ class Program:
     Attributes:
         name: "nameserver", or a node's name.
         arguments: the command line after the interpreter.
-        at_birth: more options, for its first start alone.
+        at_birth: more options, for its first start only.
     """
 
     name: str
     arguments: tuple[str, ...]
     at_birth: tuple[str, ...] = ()
 
-    def shown(self) -> str:
-        """The command line, for a person to start it by hand."""
-        return " ".join((sys.executable, *self.arguments))
-
 
 def nameserver_program(address: str) -> Program:
-    """The name server."""
     return Program(NAMESERVER, ("-m", "nameserver", "--listen", address))
 
 
 def broker_program(
     directory: GroupDirectory, plan: ClusterPlan, group: GroupPlan, node: NodePlan
 ) -> Program:
-    """One broker."""
     more: tuple[str, ...] = ()
     if group.address is not None:
         more += ("--listen-group", group.address, "--share-port")
@@ -75,16 +69,11 @@ def broker_program(
 
 
 class LocalCluster:
-    """The processes of one directory.
+    """The processes of one locked directory.
 
-    Children hold the end of a pipe as their standard input, and end when it closes: even if this
-    process is killed, none is left behind.
-
-    Args:
-        directory: a locked directory.
-        plan: its groups.
-        say: shows a line to the user.
-        restart_after_seconds: start a process that died again after so long; None leaves it.
+    The standard input of each child is a pipe from this process, and children end when it closes:
+    no child is left behind, even if this process is killed. `say` shows a line to the user. A
+    process that ended is started again after `restart_after_s`; None: never.
     """
 
     def __init__(
@@ -92,17 +81,17 @@ class LocalCluster:
         directory: GroupDirectory,
         plan: ClusterPlan,
         say: Callable[[str], object],
-        restart_after_seconds: float | None = None,
+        restart_after_s: float | None = None,
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._say = say
-        self._restart_after_seconds = restart_after_seconds
+        self._restart_after_s = restart_after_s
         self._running: dict[str, trio.Process] = {}
         self._started: set[str] = set()
 
     def programs(self) -> list[Program]:
-        """Everything that is to run, the name server first."""
+        """Return all programs of the plan, the name server first."""
         return [
             nameserver_program(self._plan.nameserver),
             *(
@@ -114,16 +103,15 @@ class LocalCluster:
 
     @property
     def running(self) -> Mapping[str, trio.Process]:
-        """The processes that run now, by name."""
         return self._running
 
     async def run_once(
         self, program: Program, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run a program to its end; it counts as started once it has printed its first line.
+        """Run a program until it ends; it counts as started once it has printed its first line.
 
         Raises:
-            MessagingError: it died before it printed a line.
+            MessagingError: it ended before it printed a line.
         """
         if not await self._run(program, task_status):
             raise self._not_started(program)
@@ -133,10 +121,10 @@ class LocalCluster:
     ) -> None:
         """Run a program; it counts as started once it has printed its first line.
 
-        Returns when it has died and is not to be started again.
+        Returns when it has ended and is not to be started again.
 
         Raises:
-            MessagingError: it died before it printed a line, or it was the last one that ran.
+            MessagingError: it ended before it printed a line, or it was the last one that ran.
         """
         is_first = True
         while True:
@@ -144,16 +132,17 @@ class LocalCluster:
             if not heard and is_first:
                 raise self._not_started(program)
             is_first = False
-            if self._restart_after_seconds is None:
-                self._say(f"start it again with: {program.shown()}")
+            if self._restart_after_s is None:
+                command_line = " ".join((sys.executable, *program.arguments))
+                self._say(f"start it again with: {command_line}")
                 if not self._running:
                     raise MessagingError("no process is left; start the command again")
                 return
-            await trio.sleep(self._restart_after_seconds)
+            await trio.sleep(self._restart_after_s)
             self._say(f"{program.name}: starting again")
 
     async def _run(self, program: Program, task_status: trio.TaskStatus[None] | None) -> bool:
-        """Run a program once, to its end; return whether it printed anything."""
+        """Run a program once, until it ends; return whether it printed anything."""
         heard = False
         at_birth = () if program.name in self._started else program.at_birth
         self._started.add(program.name)
@@ -163,10 +152,10 @@ class LocalCluster:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for this process, which ends its children
+                start_new_session=True,  # Ctrl-C must reach only this process, which ends the child
             )
         self._running[program.name] = process
-        self._remember()
+        self._write_pids()
         try:
             async for line in _lines(process):
                 self._say(line if program.name in line.split() else f"{program.name}: {line}")
@@ -178,12 +167,11 @@ class LocalCluster:
             with trio.CancelScope(shield=True):
                 await _end(process)
             del self._running[program.name]
-            self._remember()
+            self._write_pids()
         self._say(f"{program.name} (pid {process.pid}) died: {_cause(process.returncode)}")
         return heard
 
-    def _remember(self) -> None:
-        """Record the running processes."""
+    def _write_pids(self) -> None:
         try:
             self._directory.write(
                 self._plan, {name: process.pid for name, process in self._running.items()}
@@ -197,7 +185,6 @@ class LocalCluster:
         return MessagingError(f"{program.name} did not start: {self._last_words(program)}")
 
     def _last_words(self, program: Program) -> str:
-        """The last line of a program's log."""
         with self._directory.log_path(program.name).open("rb") as log:
             log.seek(0, 2)
             log.seek(max(log.tell() - _LAST_WORDS_BYTES, 0))
@@ -206,7 +193,6 @@ class LocalCluster:
 
 
 async def _lines(process: trio.Process) -> AsyncIterator[str]:
-    """The lines a process says, as they come."""
     if process.stdout is None:
         return
     rest = b""
@@ -218,18 +204,18 @@ async def _lines(process: trio.Process) -> AsyncIterator[str]:
 
 
 async def _end(process: trio.Process) -> None:
-    """End a process: ask, wait, and kill it if it does not listen.
+    """End a process: close its input, then send SIGTERM, then SIGKILL.
 
-    The end of its input ends a broker at once. A signal would have it hand leadership over to
-    another one, which is about to end as well.
+    The end of its input ends a broker at once. After a signal it would first hand leadership over
+    to another member, which is about to end as well.
     """
     if process.stdin is not None:
         await process.stdin.aclose()
-    with trio.move_on_after(END_SECONDS):
+    with trio.move_on_after(END_S):
         await process.wait()
     if process.returncode is None:
         process.terminate()
-        with trio.move_on_after(END_SECONDS):
+        with trio.move_on_after(END_S):
             await process.wait()
     if process.returncode is None:
         process.kill()
@@ -239,7 +225,6 @@ async def _end(process: trio.Process) -> None:
 
 
 def _cause(return_code: int | None) -> str:
-    """Why a process ended, in words."""
     if return_code is not None and return_code < 0:
         return f"signal {signal.Signals(-return_code).name}"
     return f"exit code {return_code}"

@@ -1,4 +1,4 @@
-"""Which processes of a local cluster lead their groups and answer, and which do not count yet."""
+"""Finds the leaders of a local cluster that answer, and its members that do not vote yet."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,24 +13,15 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # A process of this machine answers in milliseconds; a frozen one never does.
-_ANSWER_SECONDS: Final = 1.0
+_ANSWER_S: Final = 1.0
 
-# How long the start of a group waits for members that do not count yet. A new one counts within a
-# second of its leader; one that lost its data may have much to copy.
-DOUBT_SECONDS: Final = 10.0
+# How long the start of a group waits for members in doubt. A new member votes and counts within a
+# second after the election; one that lost its data may have much to copy.
+DOUBT_S: Final = 10.0
 
 
 async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> dict[str, NodePlan]:
-    """The leader of each group, by the group's name, if it answers a request now.
-
-    Args:
-        client: an open client of the cluster's name server.
-        admin: an administrator that shares it.
-        plan: the cluster; nodes that are not in it are passed over.
-
-    Raises:
-        MessagingError: no name server answers.
-    """
+    """Return the leader of each group that answers now, by the group. Raises MessagingError."""
     nodes = {node.client_address: node for node in plan.nodes}
     leaders: dict[str, NodePlan] = {}
     for broker in await admin.brokers():
@@ -44,14 +35,10 @@ async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> di
 
 
 async def members_in_doubt(client: Client, plan: ClusterPlan) -> dict[str, list[str]]:
-    """The members of each group, by the group's name, that answer but neither vote nor count yet.
+    """Return the members that answer but neither vote nor count yet, by the name of the group.
 
     A member of a new group that starts after the others have begun to elect is in doubt until it
-    holds an entry of their leader. Until then the loss of the leader leaves no quorum.
-
-    Args:
-        client: an open client of the cluster's name server.
-        plan: the cluster.
+    holds an entry of their leader. Until then a group of three that loses its leader has no quorum.
     """
     answers = await _answers(client, plan.nodes)
     in_doubt = {
@@ -67,9 +54,9 @@ async def members_in_doubt(client: Client, plan: ClusterPlan) -> dict[str, list[
 
 
 async def _answers(client: Client, nodes: Sequence[NodePlan]) -> list[Command | None]:
-    """What these nodes tell of themselves, all asked at once; None for one that does not."""
+    """Ask nodes for their figures, all at once; None for a node that does not answer."""
     replies = await client.request_all(
-        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_SECONDS
+        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_S
     )
     return [
         None if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS else reply

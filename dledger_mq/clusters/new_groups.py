@@ -9,22 +9,17 @@ from dledger_mq.clusters.group_directory import GroupPlan, NodePlan
 
 CLUSTER: Final = "DefaultCluster"
 
-# RocketMQ's brokers serve a second port, this far from the first, and some clients use that if they
-# are told nothing else: its dashboard, and versions before 4.5. A connection there must be refused
-# at once, rather than come to another member.
+# RocketMQ's brokers serve a second port at this distance from the first, and some clients use it by
+# default: its dashboard, and versions before 4.5. Such a connection must be refused at once instead
+# of reaching another member.
 _SECOND_PORT: Final = -2
 
-# Whether several processes can listen on one port, among which the system spreads connections.
+# Whether several processes can listen on one port, and the system spreads connections over them.
 _SHARES_PORTS: Final = sys.platform.startswith("linux")
 
 
 def new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
-    """Groups whose preferred leaders are different nodes, as far as there are enough.
-
-    Args:
-        group_count: how many groups.
-        node_count: how many nodes each of them has.
-    """
+    """Plan groups with free addresses, whose preferred leaders are different nodes if possible."""
     for_clients = iter(free_addresses(group_count * (node_count + 1), _SECOND_PORT))
     for_peers = iter(free_addresses(group_count * node_count))
     groups: list[GroupPlan] = []

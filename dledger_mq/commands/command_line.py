@@ -1,4 +1,4 @@
-"""What the commands of `dledger-mq` have in common: name servers, and the questions to brokers."""
+"""Options and output that the commands of `dledger-mq` share."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -25,12 +25,11 @@ Result = TypeVar("Result")
 
 
 def given_nameservers() -> tuple[str, ...]:
-    """The name servers that this command asks."""
     return tuple(filter(None, given("--nameserver").split(";")))
 
 
 def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
-    """Ask the brokers that the name servers of this command know. Raises MessagingError."""
+    """Run a call of `Admin` with the name servers of this command. Raises MessagingError."""
     nameservers = given_nameservers()
 
     async def task() -> Result:
@@ -41,14 +40,14 @@ def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
 
 
 def may_be_stored(error: BaseException) -> bool:
-    """Whether a message was sent and it is not known what became of it."""
+    """Return whether it is unknown if a message was stored."""
     if isinstance(error, SomeFailed):
         return any(isinstance(outcome, OutcomeUnknown) for outcome in error.outcomes)
     return isinstance(error, OutcomeUnknown)
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    """Print rows for a terminal or a pipe; as JSON all that they have, one object a line."""
+    """Print the columns of rows as a table; with `as_json` whole rows, one object a line."""
     if as_json:
         print_json_lines(rows)
     else:

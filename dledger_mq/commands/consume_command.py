@@ -1,4 +1,4 @@
-"""`dledger-mq consume`, `find` and `trace`: messages, and what happened to them."""
+"""`dledger-mq consume`, `find` and `trace`: print messages, and what happened to them."""
 
 import json
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.trace import TraceRecord
 
-# The group of consumers that only look: they share nothing and leave no offsets.
+# The group of consumers that only look: they broadcast, and commit no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"
 
-# Printing takes no time; what still waits after this is not wanted any more.
-_CLOSE_SECONDS: Final = 0.2
+# Printing takes no time; messages that still wait after this are not wanted any more.
+_CLOSE_S: Final = 0.2
 
 
 @click.command("consume")
@@ -41,7 +41,7 @@ _CLOSE_SECONDS: Final = 0.2
 @option("--count", "End after so many messages.", type=click.IntRange(1))
 @option(
     "--timeout",
-    "timeout_seconds",
+    "timeout_s",
     "End after so many seconds; with --count that is a failure, exit code 2.",
     type=float,
     default=float("inf"),
@@ -56,7 +56,7 @@ def consume(
     tags: str,
     from_first: bool,
     count: int | None,
-    timeout_seconds: float,
+    timeout_s: float,
     as_json: bool,
     trace: bool,
 ) -> None:
@@ -71,7 +71,7 @@ def consume(
             nonlocal seen
             for message in messages:
                 if enough.is_set():
-                    # The program is ending; what is not printed must not be committed.
+                    # The program is ending; messages that were not printed must not be committed.
                     await trio.sleep_forever()
                 if not say(message_line(message, as_json)):
                     enough.set()
@@ -88,10 +88,10 @@ def consume(
             nameservers=nameservers,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
-            options=PushOptions(concurrency=1, close_timeout_seconds=_CLOSE_SECONDS),
+            options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),
             trace=trace,
         ):
-            with trio.move_on_after(timeout_seconds):
+            with trio.move_on_after(timeout_s):
                 await enough.wait()
         return seen
 
@@ -124,7 +124,7 @@ def find(topic: str, key: str, most: int, as_json: bool) -> None:
 
 
 def message_line(message: ReceivedMessage, as_json: bool) -> str:
-    """A line: its body, or a JSON object."""
+    """Format a message as its body, or as a JSON object."""
     body = message.body.decode("utf-8", "backslashreplace")
     if not as_json:
         return body
@@ -184,7 +184,7 @@ def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
 
 
 def _time(at_ms: int) -> str:
-    """A time for people, or "-" when the client did not say one that a calendar has."""
+    """Format a time; "-" if the client gave none, or one that no calendar has."""
     if not at_ms:
         return "-"
     try:

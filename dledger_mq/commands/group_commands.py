@@ -1,4 +1,4 @@
-"""`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
+"""`dledger-mq group ...`: show consumer groups, reset them, and set how they read."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
 
@@ -22,7 +22,7 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 _AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# From this number of digits on, a number is a time in milliseconds: since September 2001.
+# A number with this many digits is a time in milliseconds since 1970.
 _MILLISECOND_DIGITS: Final = 13
 
 FORMS: Final = "2026-03-01T12:30 (local time), 2026-03-01T12:30+00:00, 90m (ago; s, m, h, d) or ms"
@@ -124,7 +124,7 @@ def consume(group: str, client_id: str, offset_message_id: str, as_json: bool) -
     found = ask(lambda admin: admin.group(group).consume_directly(client_id, offset_message_id))
     row = {
         "result": found.result,
-        "ms": found.milliseconds,
+        "ms": found.took_ms,
         "remark": found.remark,
     }
     print_rows(("result", "ms", "remark"), [row], as_json)
@@ -168,7 +168,7 @@ def waiting(group: str, topic: str, as_json: bool) -> None:
             "first": written_time(span.first_timestamp),
             "last": written_time(span.last_timestamp),
             "consumed": written_time(span.consumed_timestamp),
-            "waits ms": span.waiting_milliseconds,
+            "waits ms": span.waiting_ms,
         }
         for span in found
     ]
@@ -225,7 +225,7 @@ def reset(
     at_ms = 0
     if time is not None:
         try:
-            at_ms = read_time(time, now_milliseconds())
+            at_ms = read_time(time, now_ms())
         except ValueError as error:
             raise click.UsageError(f"--to-time: {error}") from None
 
@@ -260,14 +260,13 @@ def clone(group: str, target: str, topic: str) -> None:
 
 
 def _queue(topic: str, name: str) -> MessageQueue:
-    """The queue that an option names."""
     broker_name, separator, number = name.rpartition(":")
     if not separator or not broker_name or not number.isdecimal() or len(number) > 9:
         raise click.UsageError(f"--queue {name}: give the broker's name and a number, broker-a:0")
     return MessageQueue(topic, broker_name, int(number))
 
 
-# Brokers take no more; more than there are members means all of them.
+# The most that brokers accept; a number above the number of members means all of them.
 _MAX_SHARES: Final = 1_000_000
 
 
@@ -323,11 +322,11 @@ def mode(
     print_rows(("group", "topic", "mode", "shares"), rows, as_json)
 
 
-def read_time(text: str, now_milliseconds: int) -> int:
-    """A time in milliseconds since 1970. Raises ValueError with the forms it may have."""
+def read_time(text: str, now_ms: int) -> int:
+    """Return a time in milliseconds since 1970. Raises ValueError, which lists the forms."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(0, now_milliseconds - int(ago[1]) * _UNIT_MS[ago[2]])
+        return max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
     if text.isdecimal() and len(text) == _MILLISECOND_DIGITS:
         return int(text)
     try:
@@ -336,8 +335,8 @@ def read_time(text: str, now_milliseconds: int) -> int:
         raise ValueError(f"{text!r:.60} is no time: give {FORMS}") from None
 
 
-def written_time(milliseconds: int) -> str:
-    """A time for people, in local time; a dash for none."""
-    if milliseconds <= 0:
+def written_time(time_ms: int) -> str:
+    """Format a time as local time; "-" for 0."""
+    if time_ms <= 0:
         return "-"
-    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "seconds")
+    return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "seconds")

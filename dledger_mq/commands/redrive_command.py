@@ -1,14 +1,15 @@
-"""`dledger-mq redrive`: dead letters are delivered once more."""
+"""`dledger-mq redrive`: redeliver dead letters."""
 
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
 
 from dledger.command_line.options import flag, json_option, option
-from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, counts_of
+from dledger_mq.admin.dead_letters import LAST_MS, Redriven
 from dledger_mq.commands.command_line import ask, nameserver_option
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
@@ -50,15 +51,15 @@ def redrive(
             group,
             to_topic=target == "topic",
             ids=ids,
-            begin_ms=0 if since is None else _milliseconds(since),
-            end_ms=LAST_MILLISECOND if until is None else _milliseconds(until),
+            begin_ms=0 if since is None else _in_ms(since),
+            end_ms=LAST_MS if until is None else _in_ms(until),
             most=most,
             dry_run=dry_run,
-            on_progress=_show if sys.stderr.isatty() else _ignore,
+            on_progress=_show,
         )
     )
     if as_json:
-        click.echo(json.dumps(counts_of(total)))
+        click.echo(json.dumps(asdict(total)))
         return
     would = "would be" if dry_run else "were"
     click.echo(
@@ -72,13 +73,11 @@ def redrive(
         )
 
 
-def _milliseconds(time: datetime) -> int:
+def _in_ms(time: datetime) -> int:
     return round(time.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def _show(progress: Redriven) -> None:
-    click.echo(f"{progress.redriven} delivered, {progress.left} to look at\r", nl=False, err=True)
-
-
-def _ignore(_progress: Redriven) -> None:
-    """Progress is not shown in a pipe."""
+    if sys.stderr.isatty():
+        counts = f"{progress.redriven} delivered, {progress.left} to look at"
+        click.echo(f"{counts}\r", nl=False, err=True)

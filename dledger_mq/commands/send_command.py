@@ -19,17 +19,17 @@ from dledger_mq.producing.producer import Producer
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import by_key
 
-# Messages between two steps of the progress bar; enough to keep the pipeline busy.
+# Messages for each step of the progress bar; enough to keep the pipeline busy.
 _STEP = 2000
 
-# A step takes the lines that have arrived, up to these limits: 10,000 lines of 100 bytes.
+# A step of lines from standard input takes all that have arrived, up to these limits.
 _STEP_LINES = 10_000
 _STEP_BYTES = 1024 * 1024
 
 # One read: the capacity of a pipe.
 _READ_BYTES = 64 * 1024
 
-# A line without an end is kept up to this length: what a broker takes at most.
+# The longest line: a broker accepts no larger message.
 _MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
@@ -42,7 +42,7 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @option("--order-by", "order_key", "Send all to one queue, chosen by this text.")
 @option("--count", "Send so many, repeating BODY or made up ones.", type=click.IntRange(1))
 @option("--size", "Bytes of made up bodies.", type=click.IntRange(1, 4 * 1024 * 1024), default=100)
-@option("--timeout", "timeout_seconds", "Seconds for each message.", default=3.0)
+@option("--timeout", "timeout_s", "Seconds for each message.", default=3.0)
 @flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def send(
@@ -54,7 +54,7 @@ def send(
     order_key: str | None,
     count: int | None,
     size: int,
-    timeout_seconds: float,
+    timeout_s: float,
     trace: bool,
 ) -> None:
     """Send each BODY to TOPIC; without one, each line of standard input, as it comes."""
@@ -68,9 +68,7 @@ def send(
     async def task() -> int:
         sent = 0
         async with (
-            Producer(
-                group, nameservers=nameservers, timeout_seconds=timeout_seconds, trace=trace
-            ) as producer,
+            Producer(group, nameservers=nameservers, timeout_s=timeout_s, trace=trace) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):
             with counted("sending", total) as advance:
@@ -106,10 +104,10 @@ def _repeated(given: Sequence[bytes], count: int, size: int) -> Iterator[bytes]:
 async def _input(topic: str) -> AsyncGenerator[list[bytes], None]:
     """Yield the lines of standard input in steps, each as soon as it has arrived.
 
-    Skips empty lines. Raises InvalidMessage for a line that is longer than a broker takes.
+    Empty lines are skipped. Raises InvalidMessage for a line that is longer than brokers accept.
     """
     descriptor = sys.stdin.fileno()
-    begun = bytearray()  # a line whose end was not read yet
+    begun = bytearray()  # a line whose end has not arrived
     # A read cannot be cancelled: Ctrl-C leaves the thread behind.
     while data := await trio.to_thread.run_sync(_arrived, descriptor, abandon_on_cancel=True):
         ended, newline, rest = data.rpartition(b"\n")
@@ -127,7 +125,7 @@ async def _input(topic: str) -> AsyncGenerator[list[bytes], None]:
 
 
 def _arrived(descriptor: int) -> bytes:
-    """Wait for input, and read what has arrived; nothing at its end."""
+    """Wait for input, and return all that has arrived; b"" at its end."""
     pieces = [os.read(descriptor, _READ_BYTES)]
     size = len(pieces[0])
     while pieces[-1] and size < _STEP_BYTES and select.select([descriptor], [], [], 0)[0]:
@@ -137,7 +135,6 @@ def _arrived(descriptor: int) -> bytes:
 
 
 def _print(results: Sequence[SendResult]) -> None:
-    """One line a message."""
     for result in results:
         doubt = " (possibly stored twice)" if result.possibly_duplicated else ""
         queue = result.queue

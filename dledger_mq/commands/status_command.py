@@ -1,4 +1,4 @@
-"""`dledger-mq status`, `stats` and `settings`: the brokers, their roles, figures and settings."""
+"""`dledger-mq status`, `stats` and `settings`: the brokers' roles, figures and settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import trio
 from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import EXISTING_FOLDER, json_option, option
 from dledger.command_line.rows import new_table, table_console
-from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
+from dledger_mq.admin.admin import FIGURES_TIMEOUT_S, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
 from dledger_mq.commands.command_line import (
     ask,
@@ -27,11 +27,11 @@ from dledger_mq.errors import GroupDirectoryError, no_broker_leads
 from remoting.bodies.table import decode_table
 from remoting.wire.command import Command
 
-# Where a broker says which messages it could not deliver.
+# Where a broker reports the messages that it could not deliver.
 UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
 
-# What the table shows, in its order: the title, and the broker's name of the figure. A broker that
-# does not give one gets a dash.
+# The columns of the table, in order: the title, and the broker's name of the figure. A figure that
+# a broker does not have is shown as a dash.
 _COLUMNS: Final = {
     "role": "dledgerRole",
     "term": "dledgerTerm",
@@ -60,17 +60,17 @@ def status(path: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
-    # The problems need a line each, or there would be no room for them on a narrow screen.
+    # Problems get a line each: a narrow screen has no room for them in the table.
     columns = ("node", "address", *_COLUMNS)
-    told = []
+    cells = []
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
-        told.append(
+        cells.append(
             (row["node"], row["address"], *(shown.get(name, "-") for name in _COLUMNS.values()))
         )
     if rows:
-        table = new_table(columns, told, words=columns, box="SIMPLE_HEAD", padding=0)
+        table = new_table(columns, cells, words=columns, box="SIMPLE_HEAD", padding=0)
         table_console().print(table)
     for row in rows:
         if row["problem"]:
@@ -87,7 +87,6 @@ def status(path: Path | None, as_json: bool) -> None:
 
 
 def _undelivered(figures: object) -> str:
-    """What to say of messages that could not be delivered; "" if there are none."""
     count = figures.get("dledgerUndelivered", "0") if isinstance(figures, dict) else "0"
     if count == "0":
         return ""
@@ -95,17 +94,16 @@ def _undelivered(figures: object) -> str:
 
 
 def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """What the members tell of themselves and of one another: once each."""
-    told = [
+    """Return the alarms that members have about themselves and one another, each of them once."""
+    alarms = [
         figures.get("dledgerAlarms", "")
         for row in rows
         if isinstance(figures := row["figures"], dict)
     ]
-    return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
+    return list(dict.fromkeys(text for texts in alarms for text in texts.splitlines()))
 
 
 async def _of_cluster(admin: Admin) -> list[dict[str, object]]:
-    """What the name servers know."""
     return [
         {
             "node": f"{one.broker_name}:{one.broker_id}",
@@ -119,11 +117,7 @@ async def _of_cluster(admin: Admin) -> list[dict[str, object]]:
 
 
 async def _of_directory(path: Path) -> list[dict[str, object]]:
-    """Every node of a directory, asked one by one.
-
-    Raises:
-        GroupDirectoryError: it has no group.
-    """
+    """Return a row for each node of a directory. Raises GroupDirectoryError: it has no group."""
     directory = GroupDirectory(path)
     plan = directory.read_plan()
     if plan is None:
@@ -133,23 +127,26 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
         leaders = {broker.leader for broker in await admin.brokers()}
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],
-            FIGURES_TIMEOUT_SECONDS,
+            FIGURES_TIMEOUT_S,
         )
     rows: list[dict[str, object]] = []
     for node, outcome in zip(plan.nodes, outcomes, strict=True):
-        is_answer = isinstance(outcome, Command) and outcome.code == 0
+        figures: dict[str, str] = {}
+        problem: str | None = ""
+        if not isinstance(outcome, Command):
+            problem = str(outcome)
+        elif outcome.code:
+            problem = outcome.remark
+        else:
+            figures = decode_table(outcome.body)
         rows.append(
             {
                 "node": node.name,
                 "address": node.client_address,
                 "pid": pids.get(node.name),
                 "leads": node.client_address in leaders,
-                "figures": decode_table(outcome.body)
-                if isinstance(outcome, Command) and is_answer
-                else {},
-                "problem": ""
-                if is_answer
-                else (outcome.remark if isinstance(outcome, Command) else str(outcome)),
+                "figures": figures,
+                "problem": problem,
             }
         )
     return rows

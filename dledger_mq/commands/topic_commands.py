@@ -1,4 +1,4 @@
-"""`dledger-mq topic ...`: make, list, remove and look at topics."""
+"""`dledger-mq topic ...`: create, list, delete and show topics."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`dledger-mq up`: whole groups on this machine."""
+"""`dledger-mq up`: run groups of brokers on this machine."""
 
 import math
 import signal
@@ -21,7 +21,7 @@ from dledger_mq.clusters.group_directory import (
     GroupPlan,
 )
 from dledger_mq.clusters.local_cluster import LocalCluster
-from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
+from dledger_mq.clusters.local_leaders import DOUBT_S, members_in_doubt, serving_leaders
 from dledger_mq.clusters.new_groups import CLUSTER, new_groups
 from dledger_mq.commands.command_line import DEFAULT_NAMESERVER
 from dledger_mq.connection.client import Client
@@ -29,7 +29,7 @@ from dledger_mq.errors import GroupDirectoryError, MessagingError
 from remoting.wire.errors import RemotingError
 
 # How often the name server is asked for the leader.
-_LOOK_SECONDS: Final = 0.2
+_LOOK_S: Final = 0.2
 
 
 @click.command("up")
@@ -49,7 +49,7 @@ _LOOK_SECONDS: Final = 0.2
 @option("--nameserver", f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.")
 @option(
     "--restart-after",
-    "restart_after_seconds",
+    "restart_after_s",
     "Start what died again after so long; by default it stays dead.",
     type=click.FloatRange(0),
     metavar="SECONDS",
@@ -59,7 +59,7 @@ def up(
     group_count: int | None,
     path: Path,
     nameserver: str | None,
-    restart_after_seconds: float | None,
+    restart_after_s: float | None,
 ) -> None:
     """Run a name server and groups of brokers until Ctrl-C.
 
@@ -71,7 +71,7 @@ def up(
         directory.lock()
         try:
             plan = _plan(directory, node_count, group_count, nameserver)
-            await _run(LocalCluster(directory, plan, say, restart_after_seconds), plan)
+            await _run(LocalCluster(directory, plan, say, restart_after_s), plan)
         finally:
             directory.unlock()
 
@@ -84,10 +84,10 @@ def _plan(
     group_count: int | None,
     nameserver: str | None,
 ) -> ClusterPlan:
-    """The directory's groups, or new ones.
+    """Return the plan of the directory, or a new one.
 
     Raises:
-        GroupDirectoryError: the directory has other groups, or cannot be read.
+        GroupDirectoryError: its plan cannot be read, or contradicts the options.
     """
     plan = directory.read_plan()
     if plan is None:
@@ -107,7 +107,7 @@ def _plan(
 
 
 async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
-    """Start everything, and end it at a signal."""
+    """Start all processes; end them at a signal."""
     with ending_signals() as signals:
         async with trio.open_nursery() as nursery:
 
@@ -125,21 +125,21 @@ async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
 
 
 async def _say_ready(plan: ClusterPlan) -> None:
-    """Say so once the name server names a leader of each group, it answers a request, and all
-    members count, so that any of them may be lost.
+    """Report a leader once the name server names it, it answers a request, and all members of its
+    group count, so that any of them may be lost.
     """
     waiting = {group.name: group for group in plan.groups}
     patience_over_at = math.inf
     async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
         while waiting:
-            await trio.sleep(_LOOK_SECONDS)
+            await trio.sleep(_LOOK_S)
             try:
                 leaders = await serving_leaders(client, admin, plan)
             except (MessagingError, RemotingError):
                 # The name server does not answer yet; the processes' own lines show the progress.
                 continue
             if len(leaders) == len(plan.groups):
-                patience_over_at = min(patience_over_at, trio.current_time() + DOUBT_SECONDS)
+                patience_over_at = min(patience_over_at, trio.current_time() + DOUBT_S)
             in_doubt = await members_in_doubt(client, plan)
             for name, node in leaders.items():
                 if name not in waiting:

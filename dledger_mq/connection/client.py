@@ -1,4 +1,4 @@
-"""One client: its name, its connections, its routes, and the heartbeats that keep it known."""
+"""A client: its identity, connections and routes, and the heartbeats that keep it registered."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import trio
 
+from dledger.renamed import renamed_arguments
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
 from dledger_mq.connection.identity import Identity, check_client_id
@@ -36,13 +37,13 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's heartbeatBrokerInterval; brokers forget a client after 120 s of silence.
-HEARTBEAT_SECONDS: Final = 30.0
+HEARTBEAT_S: Final = 30.0
 
 # For heartbeats, commits and leaving: RocketMQ's client gives them this long.
-HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
+HOUSEKEEPING_TIMEOUT_S: Final = 3.0
 
-# Leaving a group is a courtesy: the broker also sees the connection close.
-LEAVE_TIMEOUT_SECONDS: Final = 1.0
+# Unregistering is a courtesy: the broker also sees the connection close.
+LEAVE_TIMEOUT_S: Final = 1.0
 
 Outcome: TypeAlias = "Command | RemotingError"
 Asked: TypeAlias = Callable[[Connection, Command], None]
@@ -54,11 +55,11 @@ class ConsumerEntry:
     """A consumer of this client.
 
     Attributes:
-        data: what heartbeats say of it.
+        data: its part of heartbeats.
         on_members_changed: called when a broker says that the group's members changed.
-        running_info: tells what the consumer is doing.
-        asked_to_consume: has it consume a message for an operator, given the request, and what
-            sends the answer.
+        running_info: returns the consumer's own report.
+        asked_to_consume: consumes the message of a request (309), and passes the answer to its
+            second argument.
     """
 
     data: ConsumerData
@@ -68,18 +69,18 @@ class ConsumerEntry:
 
 
 class Client:
-    """What producers and consumers share: use one for all of a process.
+    """The identity, connections and routes that producers and consumers share: one for a process.
 
     A producer or consumer that is given name servers instead opens a client of its own.
 
     Args:
         nameservers: "host:port" each, or one text with semicolons between them.
-        client_id: by which brokers know it; None for one that no other client has. Members of a
-            group share its queues by their ids, so no two may have the same.
+        client_id: the id that brokers know it by; None for one that no other client has. Members of
+            a group share its queues by their ids, so no two may have the same.
 
     Attributes:
-        replies: the questions that wait for replies.
-        side_work: does what would hold the loop.
+        replies: the requests that wait for a consumer's reply.
+        side_work: runs long computations in threads.
         lifetime: of its block.
         listener_watch: watches the calls of users' functions.
 
@@ -106,7 +107,7 @@ class Client:
         self.side_work = SideWork()
         self.listener_watch = ListenerWatch()
         self._consumers: dict[str, ConsumerEntry] = {}
-        self._met: set[str] = set()  # masters that this client was connected with
+        self._met: set[str] = set()  # masters that this client has been connected to
         self._heartbeat_wanted = WakeUp()
 
     async def __aenter__(self) -> "Client":
@@ -131,7 +132,6 @@ class Client:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close every connection."""
         self.lifetime.close()
         if self._remoting is not None:
             self._remoting.close()
@@ -139,7 +139,7 @@ class Client:
         self._remoting = None
 
     def check_open(self) -> None:
-        """Check that the client can be used, here.
+        """Check that the client is open, in this trio loop.
 
         Raises:
             ClientClosed: its block has not begun, or has ended.
@@ -149,47 +149,29 @@ class Client:
 
     @property
     def remoting(self) -> RemotingClient:
-        """The connections.
-
-        Raises:
-            ClientClosed: the client is not open.
-            OtherLoop: it was opened in another trio loop.
-        """
+        """The connections. Raises ClientClosed, OtherLoop."""
         self.lifetime.check_loop()
         return self._opened(self._remoting)
 
     @property
     def routes(self) -> Routes:
-        """The routes.
-
-        Raises:
-            ClientClosed: the client was never opened.
-            OtherLoop: it was opened in another trio loop.
-        """
+        """The routes, also after the end of the block. Raises ClientClosed, OtherLoop."""
         self.lifetime.check_loop()
         return self._opened(self._routes)
 
     @property
     def silence(self) -> SilenceWatch:
-        """The watch over brokers that hold pulls.
-
-        Raises:
-            ClientClosed: the client was never opened.
-        """
+        """The watch over brokers that hold pulls. Raises ClientClosed if it was never opened."""
         return self._opened(self._silence)
 
     @property
     def identity(self) -> Identity:
-        """The name.
-
-        Raises:
-            ClientClosed: the client was never opened.
-        """
+        """The name of the client. Raises ClientClosed if it was never opened."""
         return self._opened(self._identity)
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this client."""
+        """The id that brokers know this client by."""
         return self.identity.client_id
 
     def add_producer(self, group: str, asked: Asked | None = None) -> None:
@@ -197,12 +179,12 @@ class Client:
 
         Args:
             group: the group.
-            asked: called when a broker asks how a transaction of the group has ended.
+            asked: called when a broker asks for the state of a transaction of the group.
         """
         self._producers.setdefault(group, []).append(asked)
 
     async def remove_producer(self, group: str, asked: Asked | None = None) -> None:
-        """Leave a producer group; brokers are told when no other producer here is in it."""
+        """Leave a producer group; the brokers are told if no other producer here is in it."""
         self._producers[group].remove(asked)
         if not self._producers[group]:
             del self._producers[group]
@@ -219,15 +201,15 @@ class Client:
         self._consumers[entry.data.group] = entry
 
     async def remove_consumer(self, group: str) -> None:
-        """Leave a consumer group, and tell the brokers, who tell the other members."""
+        """Leave a consumer group; the brokers tell the other members."""
         del self._consumers[group]
         await self._leave(requests.unregister(self.client_id, consumer_group=group))
 
     async def send_heartbeats(self, addresses: Sequence[str] | None = None) -> None:
-        """Tell brokers of this client's groups now; failures are logged, brokers come back.
+        """Register this client's groups with brokers now; failures are logged.
 
         Args:
-            addresses: the brokers to tell; all known masters when None.
+            addresses: the brokers; all known masters when None.
         """
         if not self._producers and not self._consumers:
             return
@@ -246,16 +228,17 @@ class Client:
             elif outcome.code:
                 _log.info("heartbeat to %s refused: %d %s", address, outcome.code, outcome.remark)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def request_all(
         self,
         wanted: Sequence[tuple[str, Command]],
-        timeout_seconds: float = HOUSEKEEPING_TIMEOUT_SECONDS,
+        timeout_s: float = HOUSEKEEPING_TIMEOUT_S,
     ) -> list[Outcome]:
-        """Send several requests at once and wait for all outcomes, in the order of the requests.
+        """Send requests at once; wait for all outcomes, in the order of the requests.
 
         Args:
-            wanted: address and request each.
-            timeout_seconds: how long each may take.
+            wanted: the address and the request of each.
+            timeout_s: how long each may take.
         """
         outcomes: dict[int, Outcome] = {}
         done = trio.Event()
@@ -267,24 +250,19 @@ class Client:
 
         for number, (address, command) in enumerate(wanted):
             settled = partial(settle, number)
-            self.remoting.request_nowait(address, command, settled, timeout_seconds)
+            self.remoting.request_nowait(address, command, settled, timeout_s)
         if wanted:
             await done.wait()
         return [outcomes[number] for number in range(len(wanted))]
 
     def _opened(self, part: _Part | None) -> _Part:
-        """Return a part of the client. Raises ClientClosed if the client is not open."""
+        """Raises ClientClosed."""
         if part is None:
             raise self.lifetime.closed()
         return part
 
     def _answer(self, connection: Connection, command: Command) -> Command | None:
-        """Answer a request of a broker.
-
-        40 says that the members of a group changed; 39 asks how a transaction has ended; 326 brings
-        a reply; 221 and 307 ask how far a consumer is, and what it is doing; 309 has it consume a
-        message.
-        """
+        """Answer a request of a broker; None if the answer follows later."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             entry = self._consumers.get(command.fields.get("consumerGroup", ""))
             if entry is not None:
@@ -297,32 +275,34 @@ class Client:
             self._asked(connection, command)
             return None
         if command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
-            return self._told(
+            return self._report(
                 command,
                 command.fields.get("group", ""),
                 lambda info: encode_offsets(info, command.fields.get("topic", "")),
             )
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-            return self._told(command, command.fields.get("consumerGroup", ""), encode_running_info)
+            return self._report(
+                command, command.fields.get("consumerGroup", ""), encode_running_info
+            )
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
-            entry = self._consumers.get(group := command.fields.get("consumerGroup", ""))
+            group = command.fields.get("consumerGroup", "")
+            entry = self._consumers.get(group)
             if entry is None:
                 return _no_consumer(command, group)
             entry.asked_to_consume(command, connection.send)
             return None
         return unsupported(command)
 
-    def _told(
+    def _report(
         self, command: Command, group: str, encode: Callable[[RunningInfo], bytes]
     ) -> Command:
-        """What a consumer of this client says of itself."""
         entry = self._consumers.get(group)
         if entry is None:
             return _no_consumer(command, group)
         return command.reply(body=encode(entry.running_info()))
 
     def _asked(self, connection: Connection, command: Command) -> None:
-        """Pass a question on to a producer of the group that has a check."""
+        """Pass a broker's question to a producer of the group that has a transaction check."""
         try:
             group = decode_record(command.body)[0].property_map().get(PRODUCER_GROUP, "")
         except MessageMalformed as error:
@@ -334,29 +314,27 @@ class Client:
                 return
 
     def _route_changed(self, _route: ClientRoute) -> None:
-        """There may be a broker that does not know this client yet."""
+        """Send heartbeats: there may be a broker that does not know this client yet."""
         self._heartbeat_wanted.set()
 
     def _connected(self, address: str) -> None:
-        """A broker forgets a client with its connection, and is told of it by the next one."""
+        """Send heartbeats after a reconnection: a broker forgets a client with its connection."""
         if address in self._met:
             self._heartbeat_wanted.set()
         self._met = (self._met | {address}) & self.routes.masters()
 
     async def _keep_known(self) -> None:
-        """Send heartbeats every 30 s, when a route changes, and after a connection was lost."""
         while True:
-            with trio.move_on_after(HEARTBEAT_SECONDS):
+            with trio.move_on_after(HEARTBEAT_S):
                 await self._heartbeat_wanted.wait()
             await self.send_heartbeats()
 
     async def _leave(self, command: Command) -> None:
-        """Tell the brokers that know this client that it leaves a group."""
         connected = [one for one in self.routes.masters() if self.remoting.is_connected(one)]
-        with trio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True):
+        with trio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
             await self.request_all(
                 [(address, Command(command.code, dict(command.fields))) for address in connected],
-                LEAVE_TIMEOUT_SECONDS,
+                LEAVE_TIMEOUT_S,
             )
 
 

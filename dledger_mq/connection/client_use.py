@@ -1,4 +1,4 @@
-"""The block of a producer, consumer or administrator, and the client that it uses in it."""
+"""The block of a producer, consumer or administrator, and the client it uses."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -11,23 +11,10 @@ from dledger_mq.errors import InvalidNameServers
 
 
 class ClientUse:
-    """The use of a client, which is opened with its user, or was opened before and is shared.
+    """Uses a client that is opened together with its user, or shared and already open.
 
-    Args:
-        what: the user, for errors: "producer".
-        name: of its class.
-        form: what opens it in `dledger_mq.blocking` and `for_asyncio`.
-        nameservers: for a client of the user's own; see `Client`.
-        client: the client to share instead, or None.
-        group: the user's group; an administrator has none.
-
-    Attributes:
-        client: the client.
-        group: the user's group.
-        lifetime: of the user's block.
-
-    Raises:
-        InvalidNameServers: there is no name server and no client, or there are both.
+    `what`, `name` and `form` are for errors, see `Lifetime`. `nameservers` are for a client of the
+    user's own. Raises InvalidNameServers: there is no name server and no client, or there are both.
     """
 
     def __init__(
@@ -52,12 +39,8 @@ class ClientUse:
     ) -> None:
         """Begin the block: open the user's own client, or check the shared one.
 
-        Args:
-            work: what the user does during its block, which ends before the client.
-
-        Raises:
-            OpenedTwice: there was a block before.
-            ClientClosed: the shared client is not open.
+        `work` is the user's own context, which ends before the client. Raises OpenedTwice,
+        ClientClosed.
         """
         self.lifetime.open()
         async with AsyncExitStack() as stack:
@@ -75,5 +58,4 @@ class ClientUse:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the block, as `__aexit__` is told to."""
         await self._stack.__aexit__(kind, error, trace)

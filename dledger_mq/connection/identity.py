@@ -1,24 +1,23 @@
-"""The identity of a client, as brokers and operators see it."""
+"""The identity of a client, for brokers and operators."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from dledger_mq.errors import InvalidClientId
 
-# Brokers keep it in the log with what the client has locked.
+# Brokers keep the id in the log with the client's locks.
 _MAX_CHARACTERS: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client's name.
+    """A client's identity.
 
     Attributes:
-        host: the numeric address of this machine toward its name servers.
-        process_id: this process.
-        instance: a number that no other client has: 64 bits by chance. Containers may have one
-            address and the same process ids, so these two do not tell clients apart.
-        given: the id that the program has given it, or None.
+        host: this machine's numeric address toward the name servers.
+        instance: 64 random bits. Containers may have equal addresses and process ids, so host and
+            process id do not tell clients apart.
+        given: the id that the program has chosen, or None.
     """
 
     host: str
@@ -28,13 +27,12 @@ class Identity:
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know the client: the given one, or "host@process#instance"."""
         if self.given is not None:
             return self.given
         return f"{self.host}@{self.process_id}#{self.instance:016x}"
 
 
 def check_client_id(client_id: str) -> None:
-    """Raises InvalidClientId: brokers and operators could not do with it."""
+    """Raises InvalidClientId: it is empty, too long or not printable."""
     if not 0 < len(client_id) <= _MAX_CHARACTERS or not client_id.isprintable():
         raise InvalidClientId(client_id)

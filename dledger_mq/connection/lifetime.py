@@ -1,4 +1,4 @@
-"""The one `async with` block of a producer, consumer or client, and its tasks."""
+"""The `async with` block of a producer, consumer or client, and its tasks."""
 
 import functools
 import logging
@@ -16,17 +16,18 @@ _log = logging.getLogger(__name__)
 
 
 class Lifetime:
-    """Whether an object is open; it can be opened once. It may also end by an error of its tasks.
+    """Whether an object is open. It can be opened once, and may end early by an error of its tasks.
 
     Args:
         what: the object, for errors: "producer".
-        name: of its class.
-        form: what opens it in `dledger_mq.blocking` and `for_asyncio`, or what to do instead.
+        name: the name of its class.
+        form: the function that opens it in `dledger_mq.blocking` and `for_asyncio`, or other
+            advice.
         group: its group, for the log.
-        client: of the client that it uses, whose end is its own.
+        client: of the client that it uses. The end of the client is its own end.
 
     Attributes:
-        failure: what has ended the object, or its client; None for the end of the block.
+        failure: the error that ended the object or its client; None at the end of the block.
     """
 
     def __init__(
@@ -51,12 +52,7 @@ class Lifetime:
         self._users: set[Lifetime] = set()  # open objects whose client this is
 
     def open(self) -> None:
-        """The block begins.
-
-        Raises:
-            NotInTrio: no trio loop runs here.
-            OpenedTwice: there was a block before.
-        """
+        """Begin the block. Raises OpenedTwice; NotInTrio: no trio loop runs here."""
         require_trio(self._name, "dledger_mq", self._form)
         if self._was_opened:
             raise OpenedTwice(self._what)
@@ -67,7 +63,7 @@ class Lifetime:
             self.failure = self._client.failure
 
     def close(self) -> None:
-        """The block has ended, or could not begin."""
+        """End the block, also one that could not begin."""
         self._is_open = False
         if self._home is not None:
             self._home.end()
@@ -76,7 +72,7 @@ class Lifetime:
             self._client._users.discard(self)
 
     def fail(self, error: BaseException) -> None:
-        """A task has raised something. Unless it was only cancelled, that ends the object."""
+        """End the object by an error of a task, unless the task was only cancelled."""
         cause = _without_cancellations(error)
         if cause is None or self.failure is not None:
             return
@@ -85,12 +81,7 @@ class Lifetime:
         self._end_waits()
 
     def check(self) -> None:
-        """Check that the block is running, in this loop.
-
-        Raises:
-            ClientClosed: it has not begun, or has ended.
-            OtherLoop: it runs in another trio loop.
-        """
+        """Raises ClientClosed: the block is not running; OtherLoop: it runs in another loop."""
         self.check_open()
         self.check_loop()
 
@@ -100,12 +91,12 @@ class Lifetime:
             raise self.closed()
 
     def check_loop(self) -> None:
-        """Check that this is the loop of the block, if there was one. Raises OtherLoop."""
+        """Check that this is the loop of the block, if it was opened. Raises OtherLoop."""
         if self._home is not None:
             self._home.check()
 
     def closed(self) -> ClientClosed:
-        """The error of calls outside the block; its cause is what has ended the object, if any."""
+        """Return the error of calls outside the block; its cause is `failure`."""
         failure = self.failure
         error = ClientClosed(self._what, "" if failure is None else repr(failure)[:300])
         error.__cause__ = failure
@@ -136,9 +127,9 @@ Result = TypeVar("Result")
 def during_block(
     method: Callable[Concatenate[Owner, Parameters], Awaitable[Result]],
 ) -> Callable[Concatenate[Owner, Parameters], Coroutine[Any, Any, Result]]:
-    """A method that can be called during the block alone; the object's end interrupts it.
+    """Make a method that runs during the block only, and that the object's end interrupts.
 
-    It raises ClientClosed, whose cause is the error that has ended the object, if one did, and
+    It raises ClientClosed, whose cause is the error that ended the object, if one did, and
     OtherLoop in another trio loop.
     """
 
@@ -160,7 +151,7 @@ def during_block(
 
 
 def _without_cancellations(error: BaseException) -> BaseException | None:
-    """The errors of a group that are no cancellations; a lone one comes without its group."""
+    """Return an error without cancellations, and without the group around a single error."""
     if isinstance(error, trio.Cancelled):
         return None
     if not isinstance(error, BaseExceptionGroup):
@@ -178,14 +169,14 @@ class Background:
     """A nursery whose tasks end with the block, and that leaves the block's own error as it is.
 
     A plain nursery would wrap an error of the block into an exception group, and the caller could
-    not write `except Rejected` around a producer. An error of a task still comes as a group; it
-    cancels the block, and before that the lifetime is told: everyone who waits for the object, also
-    in other tasks and threads, learns of it at once.
+    not write `except Rejected` around a producer. An error of a task still comes as a group and
+    cancels the block; before that it ends the lifetime, so that calls that wait for the object in
+    other tasks and threads learn of it at once.
 
     Args:
-        lifetime: of the object whose tasks these are; None: its end is told otherwise.
-        until_the_end: the tasks go on when the block is cancelled, until the block has ended. What
-            ends the block may need them: a last commit needs the connections.
+        lifetime: of the object whose tasks these are; None: errors end no lifetime.
+        until_the_end: the tasks run on when the block is cancelled, until the block has ended: a
+            last commit needs the connections.
     """
 
     def __init__(self, lifetime: Lifetime | None, *, until_the_end: bool = False) -> None:
@@ -195,7 +186,6 @@ class Background:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> "Background":
-        """Open the nursery."""
         self._nursery = await self._manager.__aenter__()
         if self._until_the_end:
             with trio.CancelScope(shield=True):
@@ -206,9 +196,9 @@ class Background:
         await self.end()
 
     async def end(self) -> None:
-        """Cancel the tasks and wait for their end; before the end of the block, too.
+        """Cancel the tasks and wait for them, perhaps before the end of the block.
 
-        A task that cannot be interrupted, as one that waits for a thread, is waited for.
+        A task that cannot be interrupted, such as one that waits for a thread, is waited for.
         """
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
@@ -218,7 +208,7 @@ class Background:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The nursery. Call it while the block is open."""
+        """The nursery, while the block is open."""
         assert self._nursery is not None
         return self._nursery
 
@@ -228,7 +218,7 @@ class Background:
         /,
         *arguments: *Arguments,
     ) -> None:
-        """Run a task soon, unless the block has ended."""
+        """Start a task, unless the block has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(self._run, task, arguments)
 
@@ -244,7 +234,7 @@ class Background:
 
 
 async def _shielded(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Hold a nursery that a cancellation from outside does not reach."""
+    """Hold open a nursery that a cancellation from outside does not reach."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             task_status.started(nursery)

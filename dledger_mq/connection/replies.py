@@ -1,6 +1,6 @@
-"""Questions and replies: RocketMQ's request-reply.
+"""RocketMQ's request-reply.
 
-A question is a message like others, with the asker's name and a number. The consumer that gets it
+A question is a message with the asker's client id and a correlation id. The consumer that gets it
 sends a reply, which the broker pushes to the asker (326).
 """
 
@@ -28,17 +28,17 @@ _REPLY: Final = "reply"
 _ECHOED: Final = (CORRELATION_ID, REPLY_TO_CLIENT, REPLY_TIME_TO_LIVE)
 
 
-def question(client_id: str, number: str, timeout_seconds: float) -> dict[str, str]:
-    """The properties that make a message a question; `number` is like no other."""
+def question(client_id: str, number: str, timeout_s: float) -> dict[str, str]:
+    """Return the properties that make a message a question; `number` is unique."""
     return {
         CORRELATION_ID: number,
         REPLY_TO_CLIENT: client_id,
-        REPLY_TIME_TO_LIVE: str(round(timeout_seconds * 1000)),
+        REPLY_TIME_TO_LIVE: str(round(timeout_s * 1000)),
     }
 
 
 def reply_to(asked: ReceivedMessage, reply: bytes) -> tuple[MessageQueue, Command]:
-    """The request that brings a reply to the asker, and the queue whose broker takes it.
+    """Return the request that carries a reply, and the queue whose broker takes it.
 
     Raises:
         InvalidMessage: the message is no question.
@@ -51,27 +51,24 @@ def reply_to(asked: ReceivedMessage, reply: bytes) -> tuple[MessageQueue, Comman
         )
     topic = pairs[CLUSTER] + REPLY_TOPIC_SUFFIX
     properties = {name: pairs[name] for name in _ECHOED if name in pairs}
-    # The broker that stored the question is one that knows the asker.
+    # The broker that stored the question knows the asker.
     queue = MessageQueue(topic, asked.queue.broker_name, 0)
     return queue, requests.reply(queue, reply, {**properties, MESSAGE_TYPE: _REPLY})
 
 
 class AwaitedReplies:
-    """The questions of one client that wait for replies."""
-
     def __init__(self) -> None:
         self._waiting: dict[str, Callable[[ReceivedMessage], None]] = {}
 
     def expect(self, correlation_id: str, then: Callable[[ReceivedMessage], None]) -> None:
-        """Call `then` with the reply to a question, once."""
+        """Call `then` once, with the reply to a question."""
         self._waiting[correlation_id] = then
 
     def forget(self, correlation_id: str) -> None:
-        """Expect a reply no longer."""
         self._waiting.pop(correlation_id, None)
 
     def pushed(self, command: Command) -> None:
-        """A broker pushes a reply; one that nobody waits for is dropped.
+        """Handle a reply that a broker pushes; one that nothing waits for is dropped.
 
         Raises:
             FieldMissing, MessageMalformed: it cannot be read.

@@ -1,4 +1,4 @@
-"""The requests this client makes, as commands. Names of fields are the wire's."""
+"""The requests of this client. The names of the fields are RocketMQ's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ PULL_HAS_SUBSCRIPTION: Final = 4
 def command(
     code: RequestCode, body: bytes = b"", flag: int = 0, /, **fields: str | int | bool
 ) -> Command:
-    """A request whose fields are written as the wire has them: text, digits, true or false."""
+    """Make a request whose fields are written as on the wire: text, digits, true or false."""
     written = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in fields.items()
@@ -38,22 +38,14 @@ def send(
     *,
     system_flag: int,
     flag: int,
-    born_milliseconds: int,
+    born_ms: int,
     batch: bool = False,
     oneway: bool = False,
 ) -> Command:
-    """A send in its second version (310), or a batch of messages (320).
+    """Make a send (310), or a send of a batch (320).
 
-    Args:
-        group: the producer group.
-        queue: where to.
-        body: as it is stored: compressed when `system_flag` says so; of a batch, its records.
-        properties: the run of properties as text.
-        system_flag: see `remoting.message`.
-        flag: the user's number.
-        born_milliseconds: when the message was made, since 1970.
-        batch: the body holds several messages.
-        oneway: no reply is wanted.
+    `body` is as stored: compressed if `system_flag` says so (see `remoting.message`), or the
+    records of a batch. `flag` is the user's number.
     """
     return Command(
         RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
@@ -64,7 +56,7 @@ def send(
             "d": str(DEFAULT_QUEUE_COUNT),
             "e": str(queue.queue_id),
             "f": str(system_flag),
-            "g": str(born_milliseconds),
+            "g": str(born_ms),
             "h": str(flag),
             "i": properties,
             "j": "0",
@@ -83,20 +75,11 @@ def pull(
     wanted: SubscriptionData,
     *,
     most: int,
-    hold_milliseconds: int,
+    hold_ms: int,
 ) -> Command:
-    """A pull (11).
-
-    Args:
-        group: the consumer group.
-        queue: where from.
-        offset: the first index wanted.
-        wanted: the subscription; the broker filters by its tags.
-        most: how many messages at most.
-        hold_milliseconds: how long the broker may hold the request when there is nothing; 0: not.
-    """
+    """Make a pull (11). The broker may hold it for `hold_ms` if there is no message."""
     flags = PULL_HAS_SUBSCRIPTION
-    if hold_milliseconds:
+    if hold_ms:
         flags |= PULL_MAY_BE_HELD
     return command(
         RequestCode.PULL_MESSAGE,
@@ -107,7 +90,7 @@ def pull(
         maxMsgNums=most,
         sysFlag=flags,
         commitOffset=-1,
-        suspendTimeoutMillis=hold_milliseconds,
+        suspendTimeoutMillis=hold_ms,
         subscription=wanted.expression,
         subVersion=wanted.version,
         expressionType=wanted.expression_type,
@@ -115,22 +98,19 @@ def pull(
 
 
 def route(topic: str) -> Command:
-    """Ask a name server for a topic's route (105)."""
     return command(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
 
 
 def cluster_info() -> Command:
-    """Ask a name server for all brokers (106)."""
     return Command(RequestCode.GET_BROKER_CLUSTER_INFO)
 
 
 def topic_list() -> Command:
-    """Ask a name server for the names of all topics (206)."""
     return Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 
 
 def query_offset(group: str, queue: MessageQueue) -> Command:
-    """Ask for a group's committed offset (14); a group without one is answered 22, not 0."""
+    """Ask for a group's committed offset; the answer is 22, not 0, if it never committed one."""
     return command(
         RequestCode.QUERY_CONSUMER_OFFSET,
         consumerGroup=group,
@@ -141,7 +121,6 @@ def query_offset(group: str, queue: MessageQueue) -> Command:
 
 
 def update_offset(group: str, queue: MessageQueue, offset: int) -> Command:
-    """Commit a group's offset (15): the next index to consume."""
     return command(
         RequestCode.UPDATE_CONSUMER_OFFSET,
         consumerGroup=group,
@@ -152,40 +131,36 @@ def update_offset(group: str, queue: MessageQueue, offset: int) -> Command:
 
 
 def max_offset(queue: MessageQueue) -> Command:
-    """Ask for the index the next message of a queue will get (30)."""
+    """Ask for the queue offset of the next message to be stored."""
     return _queue_question(RequestCode.GET_MAX_OFFSET, queue)
 
 
 def min_offset(queue: MessageQueue) -> Command:
-    """Ask for the first index a queue still holds (31)."""
+    """Ask for the first queue offset that a queue still holds."""
     return _queue_question(RequestCode.GET_MIN_OFFSET, queue)
 
 
-def search_offset(queue: MessageQueue, timestamp_milliseconds: int) -> Command:
-    """Ask for the first index stored at a time or later (29)."""
+def search_offset(queue: MessageQueue, timestamp_ms: int) -> Command:
+    """Ask for the first queue offset stored at a time or later."""
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-    return _queue_question(code, queue, timestamp=timestamp_milliseconds)
+    return _queue_question(code, queue, timestamp=timestamp_ms)
 
 
 def heartbeat(content: Heartbeat) -> Command:
-    """Tell a broker which groups this client belongs to (34)."""
     return Command(RequestCode.HEART_BEAT, body=encode_heartbeat(content))
 
 
 def unregister(client_id: str, *, producer_group: str = "", consumer_group: str = "") -> Command:
-    """Tell a broker that this client leaves a group (35)."""
     groups = {"producerGroup": producer_group, "consumerGroup": consumer_group}
     given = {name: group for name, group in groups.items() if group}
     return command(RequestCode.UNREGISTER_CLIENT, clientID=client_id, **given)
 
 
 def consumer_list(group: str) -> Command:
-    """Ask a broker for the ids of a group's members (38)."""
     return command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=group)
 
 
 def recall(topic: str, handle: str) -> Command:
-    """Take back a delayed message (370)."""
     return command(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle)
 
 
@@ -198,15 +173,9 @@ def end_transaction(
     how: int,
     is_answer: bool = False,
 ) -> Command:
-    """Say how a transaction ends (37).
+    """End a transaction; `how` is one of the transaction flags of `remoting.message.record`.
 
-    Args:
-        group: the producer group.
-        half_offset: the offset that the broker gave the half message.
-        physical_offset: the half message's place in the broker's log.
-        message_id: its id.
-        how: one of the transaction flags of `remoting.message.record`.
-        is_answer: whether the broker has asked; it wants no reply then.
+    `is_answer`: the broker has asked, and wants no reply.
     """
     return command(
         RequestCode.END_TRANSACTION,
@@ -223,15 +192,15 @@ def end_transaction(
 
 
 def check_condition(client_id: str, group: str, wanted: SubscriptionData) -> Command:
-    """Ask a broker whether it can filter by a condition (46)."""
+    """Ask a broker whether it can filter by a condition."""
     body = {"clientId": client_id, "group": group, "subscriptionData": wanted.to_json()}
     return Command(RequestCode.CHECK_CLIENT_CONFIG, body=compact_json(body).encode())
 
 
 def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:
-    """Bring a reply to the client that has asked (325)."""
+    """Send a reply to the client that has asked a question."""
     run = properties_text(encode_properties(properties))
-    sent = send("", queue, body, run, system_flag=0, flag=0, born_milliseconds=0)
+    sent = send("", queue, body, run, system_flag=0, flag=0, born_ms=0)
     return Command(RequestCode.SEND_REPLY_MESSAGE_V2, sent.fields, body)
 
 
@@ -244,15 +213,10 @@ def send_back(
     most_times: int,
     delay_level: int = 0,
 ) -> Command:
-    """Give a message back that could not be consumed (36): it comes again, or goes to %DLQ%.
+    """Send a message back that could not be consumed: it is redelivered, or goes to %DLQ%.
 
-    Args:
-        group: the consumer group.
-        physical_offset: the message's place in the broker's log.
-        origin_message_id: its id.
-        origin_topic: the topic it was sent to.
-        most_times: after so many repeats it goes to the dead-letter topic.
-        delay_level: when it comes again; 0 lets the broker choose, -1 is never.
+    After `most_times` redeliveries it goes to %DLQ%. `delay_level` 0: the broker chooses; -1: never
+    redelivered.
     """
     return command(
         RequestCode.CONSUMER_SEND_MSG_BACK,
@@ -267,21 +231,19 @@ def send_back(
 
 
 def lock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Command:
-    """Ask for queues to read alone and in order (41)."""
+    """Ask for locks on queues, to consume them alone and in order."""
     return Command(
         RequestCode.LOCK_BATCH_MQ, body=encode_queue_lock(QueueLock(group, client_id, queues))
     )
 
 
 def unlock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Command:
-    """Give locked queues up (42)."""
     return Command(
         RequestCode.UNLOCK_BATCH_MQ, body=encode_queue_lock(QueueLock(group, client_id, queues))
     )
 
 
 def create_topic(config: TopicConfig, message_type: str | None = None) -> Command:
-    """Make a topic, or change its settings (17); and its type of messages, if one is given."""
     attributes = {"attributes": f"+message.type={message_type}"} if message_type else {}
     return command(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -298,17 +260,15 @@ def create_topic(config: TopicConfig, message_type: str | None = None) -> Comman
 
 
 def delete_topic_in_broker(topic: str) -> Command:
-    """Remove a topic with its messages (215)."""
     return command(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
 
 
 def delete_topic_in_nameserver(topic: str) -> Command:
-    """Remove a topic's routes (216)."""
     return command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic=topic)
 
 
 def messages_by_key(topic: str, key: str, begin_ms: int, end_ms: int, most: int) -> Command:
-    """Find the newest messages with a key that were stored within some time (12)."""
+    """Ask for the newest messages with a key that were stored in a span of time."""
     return command(
         RequestCode.QUERY_MESSAGE,
         topic=topic,
@@ -331,7 +291,7 @@ def redrive(
     ids: Sequence[str],
     is_dry: bool,
 ) -> Command:
-    """Deliver dead letters of a queue once more (31001, known to our brokers only)."""
+    """Redeliver dead letters of a queue; only brokers of this project know this request (31001)."""
     return command(
         RequestCode.REDRIVE_DEAD_LETTERS,
         compact_json({"msgIds": list(ids)}).encode() if ids else b"",
@@ -347,82 +307,71 @@ def redrive(
 
 
 def runtime_info() -> Command:
-    """Ask a broker for its figures (28)."""
     return Command(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
 def broker_settings() -> Command:
-    """Ask a broker for its settings (26)."""
     return Command(RequestCode.GET_BROKER_CONFIG)
 
 
 def change_settings(values: Mapping[str, str]) -> Command:
-    """Change settings of a broker and its group (25)."""
+    """Change settings of a broker and all of its group."""
     return Command(RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(values))
 
 
 def consume_stats(group: str, topic: str = "") -> Command:
-    """Ask how far a group is (208), in one topic or in all."""
+    """Ask how far a group has consumed a topic, or all its topics."""
     return command(RequestCode.GET_CONSUME_STATS, consumerGroup=group, topic=topic)
 
 
 def consumer_connections(group: str) -> Command:
-    """Ask for the members of a group (203)."""
     return command(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup=group)
 
 
 def running_info(group: str, client_id: str) -> Command:
-    """Have a broker ask a member what it is doing (307)."""
+    """Have a broker ask a member for its report."""
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
     return command(code, consumerGroup=group, clientId=client_id, jstackEnable=False)
 
 
 def consume_directly(group: str, client_id: str, offset_message_id: str) -> Command:
-    """Have a broker ask a member to consume a message (309)."""
     code = RequestCode.CONSUME_MESSAGE_DIRECTLY
     return command(code, consumerGroup=group, clientId=client_id, msgId=offset_message_id)
 
 
 def consume_status(group: str, topic: str) -> Command:
-    """Have a broker ask the members of a group how far they are (223)."""
+    """Have a broker ask the members of a group for their offsets."""
     code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
     return command(code, group=group, topic=topic, clientAddr="")
 
 
 def time_spans(group: str, topic: str) -> Command:
-    """Ask when the messages of a topic were stored, and which a group has consumed (303)."""
+    """Ask when the messages of a topic were stored, and how far a group has consumed them."""
     return command(RequestCode.QUERY_CONSUME_TIME_SPAN, group=group, topic=topic)
 
 
 def groups_of_topic(topic: str) -> Command:
-    """Ask for the groups that consume a topic (300)."""
     return command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic=topic)
 
 
 def reset_offsets(
     group: str,
     topic: str,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
     *,
     is_forced: bool,
     queue_id: int = -1,
     offset: int = -1,
 ) -> Command:
-    """Move a group in a topic (222).
+    """Reset the offsets of a group in a topic to a time; -1 is the end.
 
-    Args:
-        group: the consumer group.
-        topic: the topic.
-        timestamp_milliseconds: to this time, since 1970; -1 is the end.
-        is_forced: also forward.
-        queue_id: only this queue; -1 is all.
-        offset: to this offset of the one queue.
+    `is_forced`: also forward. With a `queue_id`, reset only this queue, and to `offset`.
     """
     return command(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         group=group,
         topic=topic,
-        timestamp=timestamp_milliseconds,
+        timestamp=timestamp_ms,
         isForce=is_forced,
         queueId=queue_id,
         offset=offset,
@@ -430,13 +379,12 @@ def reset_offsets(
 
 
 def clone_offsets(source: str, target: str, topic: str = "") -> Command:
-    """Let a group go on where another one is (314)."""
+    """Set the offsets of the group `target` to those of `source`."""
     code = RequestCode.CLONE_GROUP_OFFSET
     return command(code, srcGroup=source, destGroup=target, topic=topic, offline=False)
 
 
 def broker_statistics(name: str, key: str) -> Command:
-    """Ask a broker for what it has counted (315)."""
     return command(RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
 
 

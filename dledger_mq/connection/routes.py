@@ -1,4 +1,4 @@
-"""The routes a client knows: asked for when needed, every 10 s, and at once after a failure."""
+"""The routes that a client knows: learnt when needed, every 10 s, and at once after a failure."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -27,31 +27,29 @@ from remoting.wire.errors import BodyMalformed, RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ polls each 30 s, and its consumers wait as long when a leader freezes instead of dying.
-# A name server answers from memory.
-REFRESH_SECONDS: Final = 10.0
+# RocketMQ polls every 30 s, and its consumers wait as long when a leader freezes instead of dying.
+# Name servers answer from memory.
+REFRESH_S: Final = 10.0
 
-# A name server answers from memory; one that takes longer is left for the next.
-NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
+# After this time without an answer the next name server is asked.
+NAMESERVER_TIMEOUT_S: Final = 1.0
 
-# A topic that was there so short a time ago is not gone, as far as a client can tell: its group
-# may be between two leaders, which takes a second, or may be started again. RocketMQ's clients go
-# on with the route that they know.
-GONE_SECONDS: Final = 30.0
+# A topic that was routed within this time may still exist: its group may be electing a leader,
+# which takes a second, or restarting. RocketMQ's clients go on with the route that they know.
+GONE_S: Final = 30.0
 
-# Topics one client follows. Each costs a request every 10 s.
+# The most topics that one client follows. Each costs a request every 10 s.
 MAX_TOPICS: Final = 4096
 
-# Told a topic's new route when it differs from the one before.
+# Called with the new route of a topic when it differs from the one before.
 RouteWatcher: TypeAlias = Callable[[ClientRoute], None]
 
 
 def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
-    """The addresses, each "host:port".
+    """Split and check the addresses of name servers, each "host:port".
 
     Args:
-        given: several addresses, or one text with semicolons between them, which is how RocketMQ
-            writes them (NAMESRV_ADDR).
+        given: addresses, or one text with semicolons between them, as RocketMQ writes NAMESRV_ADDR.
 
     Raises:
         InvalidNameServers: there is none, or one is no address.
@@ -62,7 +60,7 @@ def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
         if not isinstance(part, str):
             raise InvalidNameServers(f"{part!r:.80} is not a text: write host:port")
         if isinstance(given, str) and not part.strip():
-            continue  # "a:1;b:2;" has two
+            continue  # "a:1;b:2;" has two addresses
         try:
             parse_address(part)
         except AddressMalformed as error:
@@ -75,13 +73,7 @@ def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Question:
-    """A question for a route. Ended without a route and an error, it was given up.
-
-    Attributes:
-        done: it has ended.
-        route: the answer.
-        error: what was raised instead.
-    """
+    """A request for a route. One that is done without route and error was cancelled."""
 
     done: trio.Event = field(default_factory=trio.Event)
     route: ClientRoute | None = None
@@ -89,12 +81,7 @@ class _Question:
 
 
 class Routes:
-    """Routes by topic.
-
-    Args:
-        remoting: what requests go over.
-        nameservers: "host:port" each; the first that answers is asked until it fails.
-    """
+    """Routes by topic. The first name server that answers is asked until it fails."""
 
     def __init__(self, remoting: RemotingClient, nameservers: Sequence[str]) -> None:
         self._remoting = remoting
@@ -107,50 +94,41 @@ class Routes:
 
     @property
     def nameservers(self) -> tuple[str, ...]:
-        """The name servers, the one that is asked first in front."""
+        """The name servers, beginning with the one that is asked first."""
         return tuple(self._nameservers)
 
     def watch(self, watcher: RouteWatcher) -> None:
-        """Have `watcher` told of every route that changes. It must not block."""
+        """Call `watcher` with every route that changes. It must not block."""
         self._watchers.append(watcher)
 
     def unwatch(self, watcher: RouteWatcher) -> None:
-        """Undo `watch`."""
         self._watchers.remove(watcher)
 
     def known(self, topic: str) -> ClientRoute | None:
-        """The route as it was last learnt, without asking."""
+        """Return the route as it was last learnt, without asking."""
         return self._routes.get(topic)
 
     def masters(self) -> set[str]:
-        """The addresses of all masters of all known routes."""
         return {address for route in self._routes.values() for address in route.masters.values()}
 
     async def find(self, topic: str, *, may_create: bool = False) -> ClientRoute:
-        """The route as it is known, or asked for when it is not.
+        """Return the known route of a topic, or ask for it.
 
-        Args:
-            topic: the topic.
-            may_create: for a topic that does not exist, give the queues it would get when a
-                message is sent to it.
+        With `may_create`, a topic that does not exist has the queues that it would get by a
+        message.
 
         Raises:
-            RouteNotFound: no name server knows the topic (NoBrokerLeads: nor any other, for want
-                of a leader).
-            NameServersUnreachable: none of them answers.
+            RouteNotFound: no name server knows the topic (NoBrokerLeads: nor any other, for want of
+                a leader).
+            NameServersUnreachable: no name server answers.
             RequestRefused: one answered with an unexpected code.
         """
         return self._routes.get(topic) or await self.refresh(topic, may_create=may_create)
 
     async def refresh(self, topic: str, *, may_create: bool = False) -> ClientRoute:
-        """Ask for the route now. Callers that ask while a request is on its way share its answer.
+        """Ask for a route now. Concurrent calls for one topic share one request.
 
-        Args:
-            topic: the topic.
-            may_create: see `find`; once true, later refreshes of the topic do so too.
-
-        Raises:
-            RouteNotFound, NameServersUnreachable, RequestRefused: see `find`.
+        `may_create` holds for later refreshes of the topic, too. Raises: see `find`.
         """
         if may_create:
             self._creatable.add(topic)
@@ -175,24 +153,20 @@ class Routes:
         return asking.route
 
     async def ask_nameserver(self, command: Command, what: str) -> Command:
-        """Send a request to the name servers in turn until one answers.
-
-        Args:
-            command: the request.
-            what: what is asked for, for errors: "list topics".
+        """Send a request to the name servers in turn until one answers; `what` names it in errors.
 
         Raises:
-            NameServersUnreachable: none answers (NoNameServers: nor ever will).
+            NameServersUnreachable: none answers (NoNameServers: none of them is a name server).
             RequestRefused: one answered with an error code other than "topic does not exist".
         """
         reason, others = "none is given", 0
         for address in list(self._nameservers):
             try:
-                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
+                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_S)
             except RemotingError as error:
                 reason = str(getattr(error, "reason", error))
                 others += isinstance(error, ConnectionClosed) and error.is_another_protocol
-                # The next question begins with the one that answers.
+                # Later requests begin with the name server that answers.
                 self._nameservers.remove(address)
                 self._nameservers.append(address)
                 continue
@@ -204,9 +178,8 @@ class Routes:
         raise NameServersUnreachable(self.nameservers, reason)
 
     async def keep_fresh(self) -> None:
-        """Ask for every known route again each 10 s, for ever."""
         while True:
-            await trio.sleep(REFRESH_SECONDS)
+            await trio.sleep(REFRESH_S)
             for topic in list(self._routes):
                 try:
                     await self.refresh(topic)
@@ -214,7 +187,7 @@ class Routes:
                     _log.warning("route of %s not refreshed: %s", topic, error)
 
     async def _ask(self, topic: str) -> ClientRoute:
-        """Ask for the topic, then for the template of new topics if that is allowed."""
+        """Ask for a topic, then for the template of new topics if `may_create` allows it."""
         found = await self._ask_one(topic)
         if found is None and topic in self._creatable and not self._was_there_lately(topic):
             template = await self._ask_one(AUTO_CREATE_TOPIC)
@@ -234,15 +207,15 @@ class Routes:
 
     def _was_there_lately(self, topic: str) -> bool:
         found_at = self._found_at.get(topic)
-        return found_at is not None and trio.current_time() < found_at + GONE_SECONDS
+        return found_at is not None and trio.current_time() < found_at + GONE_S
 
     async def _why_not_found(self, topic: str) -> RouteNotFound:
-        """Whether the topic is unknown, or every topic, since no group of brokers has a leader."""
+        """Return NoBrokerLeads if no topic is routed since no group has a leader."""
         try:
             reply = await self.ask_nameserver(requests.cluster_info(), "tell the cluster")
             brokers = decode_cluster_info(reply.body).brokers
         except (NameServersUnreachable, RequestRefused, BodyMalformed):
-            return RouteNotFound(topic, self.nameservers)  # it does not say why
+            return RouteNotFound(topic, self.nameservers)  # the reason is unknown
         if any(broker.master is not None for broker in brokers.values()):
             return RouteNotFound(topic, self.nameservers)
         return NoBrokerLeads(topic, self.nameservers, tuple(sorted(brokers)))
@@ -257,11 +230,10 @@ class Routes:
             raise NameServersUnreachable(self.nameservers, str(error)) from None
 
     def _store(self, route: ClientRoute) -> None:
-        """Keep a route; tell the watchers when it is new."""
         if self._routes.get(route.topic) == route:
             return
         if route.topic not in self._routes and len(self._routes) >= MAX_TOPICS:
-            # The one that was learnt first; if it is still in use it is asked for again.
+            # Drop the route that was learnt first; if it is in use it is asked for again.
             first = next(iter(self._routes))
             del self._routes[first]
             self._found_at.pop(first, None)
@@ -270,10 +242,10 @@ class Routes:
             watcher(route)
 
     def _forget_masters(self, topic: str) -> None:
-        """The topic is not known now.
+        """Forget where to send messages of a topic that no name server knows now.
 
-        Its queues are kept for consumers: while a group elects a leader a name server may know
-        none of its topics, and that must not take every queue away from its consumer.
+        Its queues are kept for consumers: while a group elects a leader a name server may know none
+        of its topics, and that must not take every queue away from its consumer.
         """
         route = self._routes.get(topic)
         if route is not None and not route.provisional:

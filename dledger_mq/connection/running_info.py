@@ -1,4 +1,4 @@
-"""What a consumer says of itself when a broker asks (221, 307), as RocketMQ's tools read it."""
+"""A consumer's own report for brokers (221, 307), in the form that RocketMQ's tools read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,30 +10,30 @@ from remoting.wire.loose_json import compact_json
 
 
 class ConsumeStatus(NamedTuple):
-    """What became of a topic's messages.
+    """The counts of one topic.
 
     Attributes:
         consumed_per_second: over the last minute.
-        failed_per_second: the same of those that the listener failed with.
-        milliseconds: that a call of the listener took, on average over the last minute.
+        failed_per_second: messages that the listener failed with, over the last minute.
+        call_ms: the average duration of the listener's calls over the last minute.
         failed_in_hour: messages that the listener failed with in the last hour.
     """
 
     consumed_per_second: float
     failed_per_second: float
-    milliseconds: float
+    call_ms: float
     failed_in_hour: int
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """How a consumer is in one queue.
+    """A consumer's state in one queue.
 
     Attributes:
-        commit_offset: its next index to consume.
-        next_offset: its next index to pull.
+        commit_offset: the next queue offset to consume.
+        next_offset: the next queue offset to pull.
         cached_messages: pulled and not consumed.
-        cached_bytes: their bodies and properties.
+        cached_bytes: of their bodies and properties.
         is_locked: whether an ordered consumer holds the queue.
     """
 
@@ -46,29 +46,26 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """A consumer.
+    """A consumer's state.
 
     Attributes:
-        nameservers: it finds brokers with these.
         is_ordered: whether it keeps the order of each queue.
-        concurrency: how many messages it works on at once.
-        started_milliseconds: when it was opened, since 1970.
-        subscriptions: what it wants.
-        queues: what it reads.
-        statuses: what became of the messages, by topic.
+        concurrency: the most messages that it consumes at once.
+        started_ms: when it was opened, since 1970.
+        statuses: by topic.
     """
 
     nameservers: tuple[str, ...]
     is_ordered: bool
     concurrency: int
-    started_milliseconds: int
+    started_ms: int
     subscriptions: tuple[SubscriptionData, ...]
     queues: Mapping[MessageQueue, QueueInfo]
     statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
 
 
 def encode_offsets(info: RunningInfo, topic: str) -> bytes:
-    """The next index to consume of each queue of a topic (221), or of all without one."""
+    """Encode the next offset to consume of each queue of a topic (221); of all topics for ""."""
     pairs = [
         (queue, one.commit_offset)
         for queue, one in sorted(info.queues.items())
@@ -78,10 +75,10 @@ def encode_offsets(info: RunningInfo, topic: str) -> bytes:
 
 
 def encode_running_info(info: RunningInfo) -> bytes:
-    """RocketMQ's ConsumerRunningInfo (307), without the stacks of threads."""
+    """Encode RocketMQ's ConsumerRunningInfo (307), without the stacks of threads."""
     properties = {
         "PROP_CONSUMEORDERLY": "true" if info.is_ordered else "false",
-        "PROP_CONSUMER_START_TIMESTAMP": str(info.started_milliseconds),
+        "PROP_CONSUMER_START_TIMESTAMP": str(info.started_ms),
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
         "PROP_NAMESERVER_ADDR": ";".join(info.nameservers),
         "PROP_THREADPOOL_CORE_SIZE": str(info.concurrency),
@@ -92,7 +89,7 @@ def encode_running_info(info: RunningInfo) -> bytes:
             "consumeFailedMsgs": one.failed_in_hour,
             "consumeFailedTPS": round(one.failed_per_second, 3),
             "consumeOKTPS": round(one.consumed_per_second, 3),
-            "consumeRT": round(one.milliseconds, 3),
+            "consumeRT": round(one.call_ms, 3),
             "pullRT": 0.0,  # a pull that waits for a message would say nothing of the network
             "pullTPS": round(one.consumed_per_second + one.failed_per_second, 3),
         }

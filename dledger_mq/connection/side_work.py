@@ -1,4 +1,4 @@
-"""Work that grows with users' messages: done beside the loop, which belongs to the network."""
+"""Computations that grow with users' messages: done in threads, so that the loop stays free."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar, TypeVarTuple, Unpack
@@ -12,13 +12,13 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 Read_co = TypeVar("Read_co", covariant=True)
 
-# Threads of one client at a time. zlib lets others run meanwhile, and a machine with more than two
-# processors still has some left for the application's own work.
+# Threads of one client. zlib releases the GIL, and a machine with more than two processors still
+# has some left for the application's own work.
 MOST_THREADS: Final = 2
 
 
 class SideWork:
-    """The threads of one client, each of which does one piece of work after the other."""
+    """Runs computations of one client in a few threads."""
 
     def __init__(self) -> None:
         self._places = trio.CapacityLimiter(MOST_THREADS)
@@ -26,24 +26,22 @@ class SideWork:
     async def run(
         self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
     ) -> Result:
-        """Wait for a thread, and until the work is done there. Cancelling does not interrupt it."""
+        """Run `work` in a thread, once one is free. Cancelling does not interrupt it."""
         async with self._places:
             return await in_a_thread(work, *arguments)
 
 
 class Reading(Protocol[Read_co]):
-    """Reads an answer."""
+    """Decodes an answer. Raises BodyCompressed if a body is compressed and `inflates` is false."""
 
-    def __call__(self, *, inflates: bool) -> Read_co:
-        """Raises BodyCompressed if a body is compressed, and is not to be inflated."""
-        ...
+    def __call__(self, *, inflates: bool) -> Read_co: ...
 
 
 async def read_beside(side_work: SideWork, read: Reading[Read_co]) -> Read_co:
-    """Read an answer here; in a thread if it holds compressed bodies.
+    """Decode an answer here, or in a thread if it holds compressed bodies.
 
-    Few bytes may be inflated to many: 32 messages of 4 KiB to 128 MiB, which takes half a second.
-    To hand over to a thread takes 0.1 ms, less than to inflate what producers compress.
+    A few bytes may inflate to many: 32 messages of 4 KiB to 128 MiB, which takes half a second. A
+    thread costs 0.1 ms, less than inflating the bodies that producers compress.
     """
     try:
         return read(inflates=False)

@@ -1,8 +1,8 @@
-"""Notices silent brokers that hold pulls, and asks the other members for the leader.
+"""Notices brokers that hold pulls and are silent, and looks for another leader.
 
 A broker may hold a pull for 15 s, so a pull alone does not tell a queue without messages from a
-broker that is frozen or cut off: neither answers, neither closes its connection. A question that is
-answered at once does.
+broker that is frozen or cut off: neither answers, neither closes its connection. A probe that a
+broker answers at once does.
 """
 
 import logging
@@ -25,37 +25,32 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# A broker that holds pulls is asked this often: one small request a second for each client and
+# How often a broker that holds pulls is probed: one small request a second for each client and
 # leader. It answers in milliseconds; the shortest election takes half a second.
-ASK_SECONDS: Final = 1.0
-# After this long without an answer the name servers are asked for another leader, as often.
-SILENCE_SECONDS: Final = 0.5
+ASK_S: Final = 1.0
+# After this time without an answer the name servers are asked for another leader.
+SILENCE_S: Final = 0.5
 
 
 @dataclass(slots=True)
-class _Question:
-    asked_at: float
+class _Probe:
+    sent_at: float
     is_answered: bool = False
     is_good: bool = False
 
 
 class SilenceWatch:
-    """Asks brokers that hold pulls whether they are there; refreshes routes when one is not.
-
-    Args:
-        remoting: asks the brokers.
-        routes: tells their watchers when another broker leads.
-    """
+    """Probes brokers that hold pulls, and refreshes the routes of a broker that does not answer."""
 
     def __init__(self, remoting: RemotingClient, routes: Routes) -> None:
         self._remoting = remoting
         self._routes = routes
         self._held: dict[str, Counter[MessageQueue]] = {}  # pulls by the broker that holds them
-        self._questions: dict[str, _Question] = {}
+        self._probes: dict[str, _Probe] = {}
 
     @contextmanager
     def held_by(self, address: str, queue: MessageQueue) -> Iterator[None]:
-        """A pull of this queue waits at that broker during the block."""
+        """Probe a broker during the block, in which it holds a pull of a queue."""
         pulls = self._held.setdefault(address, Counter())
         pulls[queue] += 1
         try:
@@ -68,11 +63,10 @@ class SilenceWatch:
                 del self._held[address]
 
     async def run(self) -> None:
-        """Watch for ever."""
         while True:
-            await trio.sleep(SILENCE_SECONDS / 2)
-            for address in self._questions.keys() - self._held.keys():
-                del self._questions[address]
+            await trio.sleep(SILENCE_S / 2)
+            for address in self._probes.keys() - self._held.keys():
+                del self._probes[address]
             now = trio.current_time()
             silent = [address for address in self._held if self._is_silent(address, now)]
             topics = {queue.topic for address in silent for queue in self._held[address]}
@@ -80,26 +74,23 @@ class SilenceWatch:
                 await self._refresh(topic)
 
     def _is_silent(self, address: str, now: float) -> bool:
-        """Whether a broker owes an answer, or gave a bad one; asks it when that is due."""
-        question = self._questions.get(address)
-        is_due = question is None or (
-            question.is_answered and now >= question.asked_at + ASK_SECONDS
-        )
-        if is_due:
-            self._ask(address, now)
-        if question is None:
+        """Return whether a broker's answer is overdue or an error; probe it when that is due."""
+        probe = self._probes.get(address)
+        if probe is None or (probe.is_answered and now >= probe.sent_at + ASK_S):
+            self._probe(address, now)
+        if probe is None:
             return False
-        if question.is_answered:
-            return not question.is_good
-        return now >= question.asked_at + SILENCE_SECONDS
+        if probe.is_answered:
+            return not probe.is_good
+        return now >= probe.sent_at + SILENCE_S
 
-    def _ask(self, address: str, now: float) -> None:
-        question = self._questions[address] = _Question(now)
+    def _probe(self, address: str, now: float) -> None:
+        probe = self._probes[address] = _Probe(now)
         queue = next(iter(self._held[address]))
 
         def settle(outcome: Command | RemotingError) -> None:
-            question.is_answered = True
-            question.is_good = isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS
+            probe.is_answered = True
+            probe.is_good = isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS
 
         self._remoting.request_nowait(address, requests.max_offset(queue), settle)
 

@@ -1,1 +1,1 @@
-"""Consumers that pull: what they subscribe to, read, call the listener with, and commit."""
+"""Consumers that pull: subscriptions, reading, calls of the listener, commits."""

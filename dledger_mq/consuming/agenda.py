@@ -1,4 +1,4 @@
-"""What is to be done at which time."""
+"""Items that are due at certain times."""
 
 import heapq
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 class Agenda(Generic[Item]):
-    """Items by the time they are due, on trio's clock; those of one time keep their order."""
+    """Items by the time they are due, on trio's clock; items of one time keep their order."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Item]] = []
@@ -20,18 +20,17 @@ class Agenda(Generic[Item]):
 
     @property
     def next_time(self) -> float:
-        """When the first item is due; infinite when there is none."""
+        """When the first item is due; infinite if there is none."""
         return self._entries[0][0] if self._entries else float("inf")
 
     def add(self, time: float, item: Item) -> None:
-        """Note an item that is due at `time`."""
         if time < self.next_time:
             self._sooner.set()
         self._count += 1
         heapq.heappush(self._entries, (time, self._count, item))
 
     async def due(self) -> list[Item]:
-        """Wait until something is due or comes first; remove and return what is due. One task."""
+        """Wait for the first item to be due; remove and return due items. One task may wait."""
         with trio.move_on_at(self.next_time):
             await self._sooner.wait()
         return self.take_due(trio.current_time())

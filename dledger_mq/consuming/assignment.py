@@ -1,4 +1,4 @@
-"""Asking the brokers for the members of a group, and computing one's own share of its queues."""
+"""A member's share of the queues of its group."""
 
 import logging
 from collections.abc import Collection
@@ -16,18 +16,17 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# A leader answers from memory. One that takes longer may be frozen: ask a name server for another.
-MEMBERS_TIMEOUT_SECONDS: Final = 1.0
+# Leaders answer from memory. One that takes longer may be frozen: ask a name server for another.
+MEMBERS_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a member reads of a topic.
+    """The queues of a topic that a member reads.
 
     Attributes:
-        queues: the queues of this member.
         all_queues: every readable queue of the topic.
-        members: the ids of the group's members; none for a consumer that shares with no other.
+        members: the ids of the group's members; empty for a consumer that shares with no other.
     """
 
     queues: Collection[MessageQueue]
@@ -36,10 +35,8 @@ class Share:
 
 
 async def whole_topic(client: Client, topic: str) -> Share | None:
-    """Every readable queue of a topic, or None while it does not exist.
-
-    Raises:
-        RouteNotFound, NameServersUnreachable, RequestRefused: its route is not known now.
+    """Return every readable queue of a topic, or None while it does not exist. Raises: see
+    `Routes.find`.
     """
     route = await _route(client, topic)
     return None if route is None else Share(route.read_queues, route.read_queues)
@@ -49,15 +46,8 @@ async def own_share(client: Client, group: str, topic: str) -> Share | None:
     """Return the queues of a topic that this client should read, or None if that is unknown now.
 
     A broker that has just become the leader does not know this client. The client registers with
-    it, and asks again; its first answer would take every queue away from all members.
-
-    Args:
-        client: the member.
-        group: the consumer group.
-        topic: the topic.
-
-    Raises:
-        RouteNotFound, NameServersUnreachable, RequestRefused: its route is not known now.
+    it, and asks again; its first answer would take every queue away from all members. Raises: see
+    `Routes.find`.
     """
     route = await _route(client, topic)
     if route is None:
@@ -75,7 +65,7 @@ async def own_share(client: Client, group: str, topic: str) -> Share | None:
 
 
 async def _route(client: Client, topic: str) -> ClientRoute | None:
-    """The route, asked for when it may have changed; None for one that is only provisional."""
+    """Return the route, which is asked for when it may have changed; None if it is provisional."""
     route = client.routes.known(topic)
     if route is None or not route.masters or route.provisional:
         route = await client.routes.refresh(topic)
@@ -83,10 +73,10 @@ async def _route(client: Client, topic: str) -> ClientRoute | None:
 
 
 async def _members(client: Client, address: str, group: str) -> list[str] | None:
-    """The ids of a group's members as one broker knows them; None when it does not tell."""
+    """Return the ids of the group's members that one broker knows; None if it does not answer."""
     try:
         reply = await client.remoting.request(
-            address, requests.consumer_list(group), MEMBERS_TIMEOUT_SECONDS
+            address, requests.consumer_list(group), MEMBERS_TIMEOUT_S
         )
         if reply.code == ResponseCode.SUCCESS:
             return decode_consumer_list(reply.body)

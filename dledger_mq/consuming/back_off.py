@@ -1,43 +1,42 @@
-"""How long a listener is left alone after failures: with a queue, and with a message sent back."""
+"""How long to wait after a listener failed: before its next call, and before a redelivery."""
 
 from typing import Final
 
 from dledger_mq.received_message import ReceivedMessage
 from remoting.message.properties import REAL_TOPIC
 
-# Fewer failures in a row may be the fault of single messages. They cost the queue no pause: each
+# Fewer failures in a row may be caused by single messages. They do not pause the queue: each
 # message is sent back by itself.
 FAILURES_BEFORE_PAUSE: Final = 3
 
 # A listener that fails for every message has lost something it needs, such as its database. Each
-# pause is twice as long as the one before.
-FIRST_PAUSE_SECONDS: Final = 0.5
+# pause doubles the one before.
+FIRST_PAUSE_S: Final = 0.5
 
-# RocketMQ's second delay level. Two calls a minute and queue burden nothing, and consumption goes
-# on at most this long after the end of an outage.
-LONGEST_PAUSE_SECONDS: Final = 30.0
+# RocketMQ's second delay level. Two calls a minute for each queue cost little, and consumption
+# resumes within this time after the end of an outage.
+LONGEST_PAUSE_S: Final = 30.0
 
-# Earlier brokers of this project deliver a message at once after it was sent back, so the consumer
-# waits instead: 1 s the first time, then each time twice as long.
-FIRST_DELAY_SECONDS: Final = 1.0
+# Earlier brokers of this project redeliver a message at once after it was sent back, so the
+# consumer waits instead: 1 s the first time, and twice as long each time after.
+FIRST_DELAY_S: Final = 1.0
 
 # While messages wait, they count as cached and the committed offset stays behind them. Waiting as
 # long as RocketMQ's brokers do (up to two hours) would stop the queue. With 16 repeats this makes
 # about six minutes until the dead-letter topic.
-LONGEST_DELAY_SECONDS: Final = 30.0
+LONGEST_DELAY_S: Final = 30.0
 
-# 0.5 s doubled this often is longer than the longest pause and delay, so larger powers are not
-# needed.
+# 0.5 s doubled this often exceeds the longest pause and delay.
 _MOST_DOUBLINGS: Final = 6
 
 
 class BackOff:
     """Decides when the listener may be called with messages of one queue.
 
-    It closes after `FAILURES_BEFORE_PAUSE` failures in a row, when one message after the other
-    failed: a single message that fails again and again says nothing about others. Then there is one
-    call after each pause, and pauses grow, until a call succeeds. A call that began before the last
-    pause says nothing about the time after it, so its end is passed over.
+    It pauses after `FAILURES_BEFORE_PAUSE` failures in a row with different messages: one message
+    that fails again and again says nothing about others. Then there is one call after each pause,
+    and pauses grow, until a call succeeds. The end of a call that began before the last pause is
+    ignored: it says nothing about the time since.
     """
 
     def __init__(self) -> None:
@@ -49,31 +48,22 @@ class BackOff:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the listener failed again and again, and has not succeeded since."""
+        """Whether calls are paused: the listener failed repeatedly, and has not succeeded since."""
         return self._pauses > 0
 
     def allows(self, now: float, running: int) -> bool:
-        """Whether a call may begin.
-
-        Args:
-            now: seconds, on the clock of all other arguments.
-            running: calls with messages of this queue that have not ended.
-        """
+        """Return whether a call may begin, while `running` calls with this queue's messages run."""
         return not self._pauses or (now >= self._resumes_at and not running)
 
     def succeeded(self, began: float) -> None:
-        """A call that began at `began` succeeded."""
         if began > self._paused_at:
             self._failures = self._pauses = 0
             self._last_failed = ""
 
     def failed(self, began: float, now: float, message_id: str) -> float:
-        """A call failed; returns the seconds of the pause that begins, or 0.
+        """Record a failed call; return the seconds of the pause that begins, or 0.
 
-        Args:
-            began: when the call began.
-            now: when it failed.
-            message_id: the id of its first message.
+        `message_id` is the id of the first message of the call.
         """
         if began <= self._paused_at:
             return 0.0
@@ -83,28 +73,25 @@ class BackOff:
         if self._failures < FAILURES_BEFORE_PAUSE:
             return 0.0
         doublings = min(self._pauses, _MOST_DOUBLINGS)
-        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+        back_off_s = min(FIRST_PAUSE_S * 2.0**doublings, LONGEST_PAUSE_S)
         self._pauses += 1
         self._paused_at = now
-        self._resumes_at = now + pause
-        return pause
+        self._resumes_at = now + back_off_s
+        return back_off_s
 
 
-def redelivery_delay_seconds(message: ReceivedMessage) -> float:
-    """How long a message that has just come from a retry topic waits for the listener.
+def redelivery_delay_s(message: ReceivedMessage) -> float:
+    """Return how long a message of a retry topic must wait before the listener gets it.
 
-    A broker that delayed it names the topic in which it did; such a message need not wait again.
-    Source: RocketMQ's ScheduleMessageService, which leaves REAL_TOPIC in the delivered message.
-
-    Args:
-        message: from the group's retry topic.
+    A broker that delayed it has put REAL_TOPIC into it; such a message need not wait again. Source:
+    RocketMQ's ScheduleMessageService.
     """
     if REAL_TOPIC in message.properties:
         return 0.0
-    return delay_seconds(message.reconsume_times)
+    return delay_s(message.reconsume_times)
 
 
-def delay_seconds(failures: int) -> float:
-    """The delay after so many failures of one message, at least one."""
+def delay_s(failures: int) -> float:
+    """Return the delay after this many failures of one message, at least 1."""
     doublings = min(max(failures, 1) - 1, _MOST_DOUBLINGS)
-    return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)
+    return min(FIRST_DELAY_S * 2.0**doublings, LONGEST_DELAY_S)

@@ -1,4 +1,4 @@
-"""Messages of one queue between the pull that brought them and the listener's success."""
+"""Messages of one queue, from the pull that fetched them to the listener's success."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -10,23 +10,21 @@ from dledger_mq.received_message import ReceivedMessage
 MAX_CACHED_MESSAGES: Final = 1000
 MAX_CACHED_BYTES: Final = 100 * 1024 * 1024
 
-# Of all queues of a consumer. A queue's own limit alone would let a listener that is stuck fill
-# 100 MiB for each of its queues. This is room for two full queues; a consumer that keeps up holds
-# far less. RocketMQ has a limit for each topic, pullThresholdSizeForTopic.
+# The limit of all queues of a consumer: two full queues. With a queue's own limit alone, a listener
+# that is stuck would fill 100 MiB for each of its queues. RocketMQ has a limit for each topic,
+# pullThresholdSizeForTopic.
 MAX_TOTAL_CACHED_BYTES: Final = 200 * 1024 * 1024
 
-# RocketMQ's consumeConcurrentlyMaxSpan: a message that is not done holds the group's progress, and
-# what was consumed after it is consumed again after a crash; this bounds how much.
+# RocketMQ's consumeConcurrentlyMaxSpan. A message that is not done holds the group's progress:
+# after a crash the messages behind it are consumed again. This bounds their number.
 MAX_SPAN: Final = 2000
 
 
 class CachedBytes:
-    """A sum over queues, with a limit above which queues stop pulling.
+    """The bytes of all queues of a consumer, with a limit above which queues stop pulling.
 
-    Args:
-        max_bytes: the limit. A queue that holds nothing may always pull, so that one queue whose
-            listener is stuck does not stop the others; each queue may exceed the limit by the
-            answer to one pull.
+    A queue that holds nothing may always pull, so that one queue whose listener is stuck does not
+    stop the others. So each queue may exceed the limit by the answer to one pull.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -36,15 +34,13 @@ class CachedBytes:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached."""
         return self._bytes >= self._max_bytes
 
     def add(self, size: int) -> None:
-        """A queue holds `size` bytes more."""
         self._bytes += size
 
     def remove(self, size: int) -> None:
-        """A queue holds `size` bytes less; those that wait for this are told."""
+        """Subtract bytes; make the calls of `when_room` if there is room now."""
         self._bytes -= size
         if self._on_room and not self.is_full:
             waiting, self._on_room = self._on_room, set()
@@ -52,21 +48,18 @@ class CachedBytes:
                 tell()
 
     def when_room(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once, when the limit is no longer reached, however often it is named."""
+        """Call `tell` once when there is room, however often it is given."""
         self._on_room.add(tell)
 
 
 class CachedQueue:
-    """What was pulled of a queue and is not done.
+    """The messages of a queue that were pulled and are not done.
 
     The offset to commit is that of the oldest message that is not done, so that a crash repeats
     messages but loses none. Source: RocketMQ's ProcessQueue.
 
-    Args:
-        next_offset: where pulling goes on.
-        max_messages: above this, no more is pulled.
-        max_bytes: as `max_messages`, for bodies and properties.
-        total: the bytes of all queues; only this one's when None.
+    Pulling stops at `max_messages`, or at `max_bytes` of bodies and properties. `total` counts the
+    bytes of all queues; only this one's when None.
     """
 
     def __init__(
@@ -91,17 +84,16 @@ class CachedQueue:
 
     @property
     def waiting(self) -> int:
-        """How many messages no listener has."""
+        """The number of messages that no listener has."""
         return len(self._waiting)
 
     @property
     def held_bytes(self) -> int:
-        """The bodies and properties of the messages that are not done."""
+        """The bytes of bodies and properties of the messages that are not done."""
         return self._bytes
 
     @property
     def full(self) -> bool:
-        """Whether pulling must wait until messages are done."""
         return (
             len(self._not_done) >= self._max_messages
             or self._bytes >= self._max_bytes
@@ -111,7 +103,7 @@ class CachedQueue:
 
     @property
     def commit_offset(self) -> int:
-        """The first index that is not done."""
+        """The first queue offset that is not done."""
         while self._order and self._order[0] not in self._not_done:
             self._order.popleft()
         return self._order[0] if self._order else self.next_offset
@@ -119,10 +111,10 @@ class CachedQueue:
     def add(
         self, messages: Iterable[ReceivedMessage], next_offset: int, *, held: bool = False
     ) -> None:
-        """Keep what a pull brought.
+        """Add the messages of a pull.
 
         Args:
-            messages: in the order of their offsets; one that is here already is passed over.
+            messages: in the order of their offsets; those that are here already are ignored.
             next_offset: where pulling goes on.
             held: no listener may take them before `give_back`.
         """
@@ -139,11 +131,11 @@ class CachedQueue:
         self.next_offset = max(next_offset, self.next_offset)
 
     def take(self, most: int) -> list[ReceivedMessage]:
-        """Up to `most` messages for a listener, oldest first."""
+        """Take up to `most` messages for a listener, oldest first."""
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     def done(self, messages: Sequence[ReceivedMessage]) -> None:
-        """These need not come again. What `reset` forgot is passed over."""
+        """Record that messages are done; those that `reset` has dropped are ignored."""
         size = 0
         for message in messages:
             offset = message.queue_offset
@@ -156,23 +148,23 @@ class CachedQueue:
             self._change_bytes(-size)
 
     def count_failure(self, message: ReceivedMessage) -> int:
-        """The listener failed with this message; how often that has happened here."""
+        """Count a failure of the listener with a message; return the count."""
         count = self._failures.get(message.queue_offset, 0) + 1
         if self._not_done.get(message.queue_offset) is message:
             self._failures[message.queue_offset] = count
         return count
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let these be taken again, after all others: one that always fails must not be next."""
+        """Let messages be taken again, after all others: one that always fails must not be next."""
         self._waiting.extend(one for one in messages if self._not_done.get(one.queue_offset) is one)
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let these be taken again, before all others: their order is kept."""
+        """Let messages be taken again, before all others, in their order."""
         still_here = [one for one in messages if self._not_done.get(one.queue_offset) is one]
         self._waiting.extendleft(reversed(still_here))
 
     def reset(self, next_offset: int) -> None:
-        """Forget everything and go on at `next_offset`."""
+        """Drop all messages, and go on at `next_offset`."""
         self._waiting.clear()
         self._order.clear()
         self._not_done.clear()

@@ -1,4 +1,4 @@
-"""Asking brokers whether they can filter by a consumer's conditions, before it starts."""
+"""Asks brokers whether they can filter by a consumer's conditions, before it starts."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,8 +12,8 @@ from remoting.bodies.heartbeat import SubscriptionData
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
-# A topic that does not exist yet, or a group without a leader, is no reason not to start.
-_TIMEOUT_SECONDS: Final = 3.0
+# A consumer starts without an answer if its topic does not exist yet, or no broker leads.
+_TIMEOUT_S: Final = 3.0
 
 _REFUSALS: Final = frozenset({ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR})
 
@@ -21,7 +21,7 @@ _REFUSALS: Final = frozenset({ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCo
 async def check_conditions(
     client: Client, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> None:
-    """Ask about each condition, if its topic's broker can be asked now.
+    """Check each condition if a broker of its topic can be asked now.
 
     Raises:
         InvalidCondition: a broker cannot filter by it.
@@ -39,10 +39,10 @@ async def check_conditions(
                 route.read_queues[0],
                 command,
                 "check a condition",
-                timeout_seconds=_TIMEOUT_SECONDS,
+                timeout_s=_TIMEOUT_S,
             )
         except RequestRefused as refused:
             if refused.code in _REFUSALS:
                 raise InvalidCondition(wanted.topic, refused.remark) from refused
         except (MessagingError, RemotingError):
-            continue  # its pulls will be refused, if it is wrong
+            continue  # if the condition is wrong, its pulls are refused

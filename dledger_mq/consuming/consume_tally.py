@@ -1,6 +1,6 @@
-"""How much a consumer consumes, topic by topic, over the last minute and hour.
+"""Counts what a consumer consumes, by topic, over the last minute and hour.
 
-Source: RocketMQ's ConsumerStatsManager. What a broker asks for with 307 has it.
+Source: RocketMQ's ConsumerStatsManager. The answer to request 307 has the counts.
 """
 
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Final
 
 from dledger_mq.connection.running_info import ConsumeStatus
 
-# Steps of the two windows, in seconds: the last minute and the last hour.
+# Steps in seconds of the two windows, the last minute and the last hour.
 _MINUTE_STEP: Final = 10
 _HOUR_STEP: Final = 600
 _STEPS: Final = 6
 
 
 class _Window:
-    """Sums over the last steps, the present one with them."""
+    """A sum over the last steps, the current one included."""
 
     __slots__ = ("_latest", "_step", "_sums")
 
@@ -40,35 +40,30 @@ class _Window:
 
 
 class _Topic:
-    __slots__ = ("calls", "consumed", "failed", "failed_in_hour", "seconds")
+    __slots__ = ("calls", "consumed", "failed", "failed_in_hour", "took_s")
 
     def __init__(self) -> None:
         self.consumed = _Window(_MINUTE_STEP)
         self.failed = _Window(_MINUTE_STEP)
         self.failed_in_hour = _Window(_HOUR_STEP)
         self.calls = _Window(_MINUTE_STEP)
-        self.seconds = _Window(_MINUTE_STEP)
+        self.took_s = _Window(_MINUTE_STEP)
 
 
 class ConsumeTally:
-    """Counts the calls of a listener. It has a row for each topic that is subscribed to.
-
-    Args:
-        clock: seconds on the monotonic clock.
-    """
+    """Counts the calls of a listener, by topic. `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._topics: dict[str, _Topic] = {}
 
-    def called(self, topic: str, messages: int, seconds: float, *, is_consumed: bool) -> None:
-        """A call with so many messages of a topic has taken so long."""
+    def called(self, topic: str, messages: int, took_s: float, *, is_consumed: bool) -> None:
         now = self._clock()
         counts = self._topics.get(topic)
         if counts is None:
             counts = self._topics[topic] = _Topic()
         counts.calls.add(now, 1)
-        counts.seconds.add(now, seconds)
+        counts.took_s.add(now, took_s)
         if is_consumed:
             counts.consumed.add(now, messages)
         else:
@@ -76,15 +71,14 @@ class ConsumeTally:
             counts.failed_in_hour.add(now, messages)
 
     def statuses(self) -> dict[str, ConsumeStatus]:
-        """The topics of which messages came."""
         now = self._clock()
-        # Whole steps, and the begin of the present one.
-        seconds = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
+        # All whole steps, and the part of the current one.
+        window_s = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
         return {
             topic: ConsumeStatus(
-                counts.consumed.sum(now) / seconds,
-                counts.failed.sum(now) / seconds,
-                1000 * counts.seconds.sum(now) / max(1.0, counts.calls.sum(now)),
+                counts.consumed.sum(now) / window_s,
+                counts.failed.sum(now) / window_s,
+                1000 * counts.took_s.sum(now) / max(1.0, counts.calls.sum(now)),
                 round(counts.failed_in_hour.sum(now)),
             )
             for topic, counts in sorted(self._topics.items())

@@ -1,6 +1,6 @@
-"""Calls of a listener with one message that an operator has chosen (309).
+"""Calls of a listener with one message that an administrator has chosen (309).
 
-Nothing is committed or given back: the message stays where it is. Source: RocketMQ's
+Nothing is committed or sent back: the message stays where it is. Source: RocketMQ's
 ConsumeMessageConcurrentlyService.consumeMessageDirectly.
 """
 
@@ -23,19 +23,16 @@ from remoting.wire.loose_json import compact_json
 
 _log = logging.getLogger(__name__)
 
-# Operators ask for one at a time. A listener that hangs must not gather calls.
+# Administrators ask for one at a time. Calls must not pile up behind a listener that hangs.
 MAX_CALLS: Final = 16
 
-# Of an error's text, in the answer.
+# The longest text of an error in the answer.
 _REMARK_CHARACTERS: Final = 300
 
 
 class DirectCalls:
-    """Runs a listener for operators, beside its other calls.
-
-    Args:
-        calls: of the listener.
-        is_ordered: whether the consumer keeps an order; these calls do not.
+    """Runs a listener for administrators, beside its other calls, and not in the order of the
+    queue.
     """
 
     def __init__(self, calls: ListenerCalls, *, is_ordered: bool) -> None:
@@ -45,11 +42,11 @@ class DirectCalls:
         self._running = 0
 
     def begin(self, nursery: StartsTasks) -> None:
-        """The consumer has started: calls run in its nursery."""
+        """Run calls in `nursery` from now on: the consumer has started."""
         self._nursery = nursery
 
     def asked(self, command: Command, send: Callable[[Command], None]) -> None:
-        """Call the listener with the message that a broker's request holds, then answer."""
+        """Call the listener with the message in a broker's request, then answer."""
         try:
             if self._nursery is None:
                 raise _Refused("the consumer is starting")
@@ -92,6 +89,4 @@ class DirectCalls:
 
 
 class _Refused(DeclaredError):
-    """The listener cannot be called now."""
-
     problem: str

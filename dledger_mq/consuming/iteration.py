@@ -1,4 +1,4 @@
-"""One `async for` loop over a consumer's messages: which one the loop has, what became of it."""
+"""One `async for` loop over a consumer's messages."""
 
 import trio
 
@@ -9,18 +9,12 @@ from dledger_mq.received_message import ReceivedMessage
 
 
 class Iteration:
-    """A loop, and the one message that it has.
+    """A loop, and the message that it has. Made by `async for message in consumer`.
 
-    The message is acknowledged when the loop asks for the next one. If the loop ends otherwise, by
-    `break` or by an error, Python does not tell which, so the message counts as not consumed: the
-    next loop first gives it back, and the end of the consumer leaves it to the next member.
-
-    Made by `async for message in consumer`.
-
-    Args:
-        listening: hands out the messages, one at a time.
-        before: the loop that this one replaces, or None.
-        lifetime: of the consumer.
+    The message is acknowledged when the loop asks for the next one. If the loop ends otherwise,
+    Python does not tell whether by `break` or by an error, so the message counts as not consumed:
+    the next loop, which replaces this one, first gives it back, and the end of the consumer leaves
+    it to the next member.
     """
 
     def __init__(
@@ -46,8 +40,7 @@ class Iteration:
     async def __anext__(self) -> ReceivedMessage:
         """Acknowledge the message of this loop, and wait for the next one.
 
-        If this is cancelled, no message is lost: the one before is acknowledged, and the loop has
-        none.
+        Cancelling loses no message: the one before is acknowledged, and the loop has none.
 
         Raises:
             NotIterable: another task waits in this loop, or a newer loop has begun.
@@ -74,16 +67,16 @@ class Iteration:
         raise StopAsyncIteration
 
     def acknowledge(self) -> None:
-        """The message of this loop, if it has one, is consumed."""
+        """Record that the message of this loop, if it has one, is consumed."""
         delivery, self._in_hand = self._in_hand, None
         if delivery is not None:
             self._listening.succeed(delivery)
             self._listening.release(delivery)
 
     async def give_back(self) -> None:
-        """The message of this loop, if it has one, is to come again later.
+        """Send the message of this loop back, if it has one.
 
-        If this is cancelled, the next message is waited for only after it was given back.
+        If this is cancelled, the next call of `__anext__` or `give_back` sends it back first.
         """
         if self._in_hand is not None:
             self._to_give_back, self._in_hand = self._in_hand, None
@@ -91,7 +84,7 @@ class Iteration:
         await self._finish_giving_back()
 
     def close(self) -> None:
-        """End the loop where it waits; a message that it has stays unsettled."""
+        """End the loop where it waits; its message stays unsettled."""
         self._is_over = True
         self._scope.cancel()
         for delivery in (self._in_hand, self._to_give_back):

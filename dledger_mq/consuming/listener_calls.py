@@ -1,4 +1,4 @@
-"""The calls of a consumer's listener, and what is told of them."""
+"""Calls a consumer's listener; counts, traces and measures the calls."""
 
 import logging
 
@@ -17,18 +17,8 @@ _log = logging.getLogger(__name__)
 class ListenerCalls:
     """The calls of one consumer's listener, or the turns of a loop over its messages.
 
-    Args:
-        group: the consumer group.
-        listener: the listener; None for a consumer that is iterated over.
-        watch: watches the calls.
-        slow_seconds: after so long a call is told in the log.
-        metrics: told what became of messages, or None.
-
-    Attributes:
-        group: the consumer group.
-        listener: the listener, or None.
-        tally: counts the calls.
-        trace: tells of each call, or None.
+    A call that takes longer than `slow_s` is logged. `tally` counts the calls, and `trace`
+    writes a record of each, unless it is None.
     """
 
     def __init__(
@@ -36,7 +26,7 @@ class ListenerCalls:
         group: str,
         listener: Listener | None,
         watch: ListenerWatch,
-        slow_seconds: float,
+        slow_s: float,
         metrics: ReportedMetrics | None = None,
     ) -> None:
         self.group = group
@@ -44,39 +34,37 @@ class ListenerCalls:
         self.tally = ConsumeTally(trio.current_time)
         self.trace: TraceWriter | None = None
         self._watch = watch
-        self._slow_seconds = slow_seconds
+        self._slow_s = slow_s
         self._metrics = metrics
 
     def begin(self, messages: list[ReceivedMessage]) -> str:
-        """Messages of one queue are handed out; returns what `end` is told, to find the call."""
+        """Record that messages of one queue are handed out; return the call's id for `end`."""
         return "" if self.trace is None else self.trace.call_began(messages)
 
     def end(
-        self, request: str, messages: list[ReceivedMessage], seconds: float, *, is_consumed: bool
+        self, request: str, messages: list[ReceivedMessage], took_s: float, *, is_consumed: bool
     ) -> None:
-        """Tell what became of them, so many seconds later."""
+        """Record the outcome of a call, `took_s` after its begin."""
         topic = messages[0].queue.topic
-        self.tally.called(topic, len(messages), seconds, is_consumed=is_consumed)
+        self.tally.called(topic, len(messages), took_s, is_consumed=is_consumed)
         if self.trace is not None:
-            self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
+            self.trace.call_ended(request, messages, took_s, is_consumed=is_consumed)
         if self._metrics is not None:
-            tell = self._metrics.consumed if is_consumed else self._metrics.failed
-            tell(self.group, messages, seconds)
+            record = self._metrics.consumed if is_consumed else self._metrics.failed
+            record(self.group, messages, took_s)
 
     async def call(self, messages: list[ReceivedMessage], began: float) -> bool:
-        """Call the listener; return whether it consumed the messages. Raises what it raises.
+        """Call the listener with messages of one queue; return whether it consumed them.
 
-        Args:
-            messages: of one queue.
-            began: when they were handed out, on trio's clock.
+        `began` is when they were handed out, on trio's clock. Raises what the listener raises.
         """
         assert self.listener is not None
         return says_consumed(
-            await self._watch.call(self.listener, messages, self.group, self._slow_seconds, began)
+            await self._watch.call(self.listener, messages, self.group, self._slow_s, began)
         )
 
     async def succeeds(self, messages: list[ReceivedMessage], began: float) -> bool:
-        """As `call`, but an error is logged, and says no."""
+        """Return whether a `call` succeeds; log its error."""
         try:
             return await self.call(messages, began)
         except Exception:

@@ -1,4 +1,4 @@
-"""Handing out messages: to a fixed number of tasks that run the listener, or to an iteration."""
+"""Hands out messages: to a fixed number of tasks that run the listener, or to an iteration."""
 
 from collections import Counter, deque
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import trio
 
-from dledger_mq.consuming.back_off import redelivery_delay_seconds
+from dledger_mq.consuming.back_off import redelivery_delay_s
 from dledger_mq.consuming.call_rules import CallRule, Postponed
 from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.queue_reader import QueueReader
@@ -18,13 +18,11 @@ class Delivery:
     """Messages that the user has, and that are not settled.
 
     Attributes:
-        reader: their queue.
-        messages: at least one.
         began: when they were taken, on trio's clock.
-        scope: what the listener's call runs in.
+        scope: the context of the listener's call.
         is_running: the user still works on them.
         is_held: the end of the consumer waits for their release.
-        trace_request: of `ListenerCalls.begin`.
+        trace_request: the id that `ListenerCalls.begin` returned.
     """
 
     reader: QueueReader
@@ -37,15 +35,10 @@ class Delivery:
 
 
 class Listening:
-    """Hands out the messages of a consumer's queues in turn, and learns what became of them.
+    """Hands out the messages of a consumer's queues in turn, and handles their outcomes.
 
-    Args:
-        calls: of the listener.
-        rule: when a queue's messages may be handed out, and what becomes of those that failed.
-        postponed: where messages wait that are not to be handed out yet.
-        batch_size: how many messages are taken at a time, at most.
-        most_of_a_topic: how many deliveries of one topic are out at a time, so that a topic whose
-            messages take long leaves some to the others; None: as many as there can be.
+    At most `most_of_a_topic` deliveries of one topic are out at a time, so that a topic whose
+    messages take long leaves some to the others; None for no limit.
     """
 
     def __init__(
@@ -63,7 +56,7 @@ class Listening:
         self._batch_size = batch_size
         self._most_of_a_topic = most_of_a_topic
         self._out: Counter[str] = Counter()  # deliveries by topic
-        self._full: dict[str, list[QueueReader]] = {}  # queues of topics that have as many
+        self._full: dict[str, list[QueueReader]] = {}  # queues of topics at that limit
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
@@ -71,36 +64,32 @@ class Listening:
         self._stopping = False
 
     def arrived(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
-        """Messages have come from a broker; those of a retry topic wait for their time."""
+        """Offer the messages of a pull; those of a retry topic wait for their time."""
         if not reader.holds_messages:
             self.offer(reader)
             return
         now = trio.current_time()
         for message in messages:
-            self._postponed.add(now + redelivery_delay_seconds(message), (reader, [message]))
+            self._postponed.add(now + redelivery_delay_s(message), (reader, [message]))
 
     def offer(self, reader: QueueReader) -> None:
-        """Messages wait in a queue."""
+        """Hand out the messages that wait in a queue."""
         if reader not in self._ready:
             self._ready.append(reader)
         self._idle.unpark(count=max(1, reader.cached.waiting // self._batch_size))
 
     async def offer_postponed(self) -> None:
-        """Offer messages and queues when their time has come, for ever."""
+        """Offer messages and queues once their time has come, for ever."""
         while True:
             for reader, messages in await self._postponed.due():
                 if not reader.dropped:
                     reader.cached.give_back(messages)
                     self.offer(reader)
 
-    async def stop(self, timeout_seconds: float) -> None:
-        """Hand out nothing more, and wait until what was taken is settled.
-
-        Args:
-            timeout_seconds: how long; listeners that run then are cancelled with the consumer.
-        """
+    async def stop(self, timeout_s: float) -> None:
+        """Hand out no more, and wait up to the timeout until all deliveries are released."""
         self._stopping = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._busy:
                 await self._quiet.park()
 
@@ -114,7 +103,7 @@ class Listening:
                     is_consumed = await self._calls.succeeds(delivery.messages, delivery.began)
                 if is_consumed:
                     self.succeed(delivery)
-                elif is_consumed is not None:  # else the call was cut off: its queue is lost
+                elif is_consumed is not None:  # else the call was cancelled: its queue is lost
                     await self.fail(delivery)
             finally:
                 self.release(delivery)
@@ -144,7 +133,7 @@ class Listening:
         """Settle: the messages were consumed."""
         reader = delivery.reader
         self._end_call(delivery)
-        self._tell_end(delivery, is_consumed=True)
+        self._record_end(delivery, is_consumed=True)
         if reader.dropped:
             return  # another member has them by now
         self._rule.succeeded(reader, delivery.began)
@@ -152,19 +141,19 @@ class Listening:
         self._go_on(reader)
 
     async def fail(self, delivery: Delivery) -> None:
-        """Settle: the messages were not consumed; they come again later, here or elsewhere."""
+        """Settle: the messages were not consumed, and are redelivered, here or elsewhere."""
         reader = delivery.reader
         if delivery.is_running:
-            self._tell_end(delivery, is_consumed=False)
+            self._record_end(delivery, is_consumed=False)
         self._end_call(delivery)
         if reader.dropped or reader.is_leaving:
-            # Another member reads the queue from the committed offset on, and gets these again.
+            # Another member reads the queue from the committed offset, and gets these again.
             return
         await self._rule.failed(reader, delivery.messages, delivery.began)
         self._go_on(reader)
 
     def release(self, delivery: Delivery) -> None:
-        """Nothing more will be heard of the delivery; what is not settled is not committed."""
+        """End the delivery; messages that are not settled are not committed."""
         self._end_call(delivery)
         if delivery.is_held:
             delivery.is_held = False
@@ -177,12 +166,11 @@ class Listening:
             if not self._busy:
                 self._quiet.unpark_all()
 
-    def _tell_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
-        seconds = trio.current_time() - delivery.began
-        self._calls.end(delivery.trace_request, delivery.messages, seconds, is_consumed=is_consumed)
+    def _record_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
+        took_s = trio.current_time() - delivery.began
+        self._calls.end(delivery.trace_request, delivery.messages, took_s, is_consumed=is_consumed)
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
-        """The next messages of a queue for the listener; none while its calls are paused."""
         if reader.dropped or reader.is_leaving:
             return []
         topic, most = reader.queue.topic, self._most_of_a_topic
@@ -190,7 +178,7 @@ class Listening:
             self._full.setdefault(topic, []).append(reader)
             return []
         if not self._rule.allows(reader, trio.current_time()):
-            return []  # it is offered again when its pause or its call ends
+            return []  # the queue is offered again when its pause or its call ends
         messages = reader.cached.take(self._batch_size)
         if reader.cached.waiting:
             self._ready.append(reader)
@@ -202,7 +190,7 @@ class Listening:
             delivery.reader.call_ended()
 
     def _go_on(self, reader: QueueReader) -> None:
-        """Hand out and pull what had to wait for a delivery to be settled."""
+        """Hand out and pull messages that had to wait until a delivery was settled."""
         if reader.cached.waiting:
-            self.offer(reader)  # it was passed over if this call was the only one allowed
+            self.offer(reader)  # it was skipped if only this call was allowed
         reader.has_room()

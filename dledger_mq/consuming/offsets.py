@@ -1,4 +1,4 @@
-"""Where a group's progress is kept: by the brokers, or in a file of a broadcasting consumer."""
+"""The progress of a group: kept by the brokers, or in a file of a broadcasting consumer."""
 
 import fcntl
 import json
@@ -23,50 +23,39 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
-# name server for another. The question may be repeated without harm.
-START_ATTEMPT_SECONDS: Final = 1.0
+# Leaders answer requests for offsets from memory. One that takes longer may be frozen: ask a name
+# server for another. These requests may be repeated.
+START_ATTEMPT_S: Final = 1.0
 
 _FORMAT: Final = "dledger-mq offsets 1"
 
 
 class Offsets(Protocol):
-    """A group's progress by queue."""
-
     async def load(self, queue: MessageQueue) -> int | None:
-        """The next index to consume, or None when nothing was ever committed."""
+        """Return the next offset to consume, or None if none was ever committed."""
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Keep the progress of queues; those for which it failed are not in the answer."""
+        """Commit offsets; return the queues for which it succeeded."""
 
     async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """The same before others read the queues: through an election, for some seconds."""
+        """Commit before others read the queues: through an election, for some seconds."""
 
 
 class BrokerOffsets:
-    """Progress kept by the brokers, shared by the members of a group.
-
-    Args:
-        client: whose connections to use.
-        group: the consumer group.
-    """
+    """Progress kept by the brokers, shared by the members of a group."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """Ask the queue's broker.
-
-        Raises:
-            MessagingError, RemotingError: see `call_master`.
-        """
+        """Raises MessagingError, RemotingError: see `call_master`."""
         reply = await call_master(
             self._client,
             queue,
             requests.query_offset(self._group, queue),
             "give a committed offset",
-            attempt_seconds=START_ATTEMPT_SECONDS,
+            attempt_s=START_ATTEMPT_S,
             accepted=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
         )
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
@@ -75,7 +64,7 @@ class BrokerOffsets:
         return offset if offset >= 0 else None
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Commit to each queue's broker, concurrently. The next commit repeats what failed."""
+        """Commit to the brokers of all queues at once. The next commit repeats what failed."""
         asked: list[MessageQueue] = []
         wanted: list[tuple[str, Command]] = []
         for queue, offset in offsets.items():
@@ -92,7 +81,7 @@ class BrokerOffsets:
         }
 
     async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Commit, and go on with what failed until a leader takes it, for 5 s at most."""
+        """Commit; repeat for 5 s what failed."""
         kept = await self.commit(offsets)
 
         async def go_on(queue: MessageQueue) -> None:
@@ -103,7 +92,7 @@ class BrokerOffsets:
                     queue,
                     command,
                     "commit an offset",
-                    attempt_seconds=START_ATTEMPT_SECONDS,
+                    attempt_s=START_ATTEMPT_S,
                 )
                 kept.add(queue)
             except (MessagingError, RemotingError) as error:
@@ -116,13 +105,9 @@ class BrokerOffsets:
 
 
 class FileOffsets:
-    """Progress of one broadcasting consumer, in a file of its own or in memory only.
+    """Progress of one broadcasting consumer, in a file of its own, or in memory if there is none.
 
-    Args:
-        path: the file, or None to forget everything at the end.
-
-    Raises:
-        OffsetFileUnreadable: there is a file that is not one of offsets.
+    Raises OffsetFileUnreadable: the file is not one of offsets.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -130,7 +115,6 @@ class FileOffsets:
         self._offsets = {} if path is None else read_offsets(path)
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """Look it up."""
         return self._offsets.get(queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
@@ -141,7 +125,6 @@ class FileOffsets:
         return set(offsets)
 
     async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """As `commit`."""
         return await self.commit(offsets)
 
 
@@ -150,23 +133,16 @@ async def starting_offset(
     offsets: Offsets,
     queue: MessageQueue,
     consume_from: ConsumeFrom,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
 ) -> int:
-    """Where a consumer begins to read a queue.
+    """Return where a consumer begins to read a queue.
 
-    A committed offset decides. Without one `consume_from` does, and for a retry topic always the
-    first message, since its messages are the group's own. Source: RocketMQ's RebalancePushImpl;
-    unlike a Java broker's answer to a young queue, LAST is never the beginning.
+    A committed offset decides. Without one `consume_from` does, except that a retry topic is read
+    from its first message, since its messages are the group's own. Source: RocketMQ's
+    RebalancePushImpl; unlike a Java broker's answer to a young queue, LAST is never the beginning.
 
-    Args:
-        client: whose connections to use.
-        offsets: the group's progress.
-        queue: the queue.
-        consume_from: where to begin without a committed offset.
-        timestamp_milliseconds: for TIMESTAMP: since 1970.
-
-    Raises:
-        MessagingError, RemotingError: see `call_master`.
+    `timestamp_ms` is for TIMESTAMP, since 1970. Raises MessagingError, RemotingError: see
+    `call_master`.
     """
     committed = await offsets.load(queue)
     if committed is not None:
@@ -176,18 +152,14 @@ async def starting_offset(
     elif consume_from is ConsumeFrom.LAST:
         command, what = requests.max_offset(queue), "give the last offset"
     else:
-        command = requests.search_offset(queue, timestamp_milliseconds)
+        command = requests.search_offset(queue, timestamp_ms)
         what = "find the offset of a time"
-    reply = await call_master(client, queue, command, what, attempt_seconds=START_ATTEMPT_SECONDS)
+    reply = await call_master(client, queue, command, what, attempt_s=START_ATTEMPT_S)
     return reply.integer("offset")
 
 
 def read_offsets(path: Path) -> dict[MessageQueue, int]:
-    """The offsets of a file; none when there is no file.
-
-    Raises:
-        OffsetFileUnreadable: it is not a file of offsets.
-    """
+    """Return the offsets of a file; none if there is no file. Raises OffsetFileUnreadable."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
@@ -203,14 +175,10 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[MessageQueue, int]) -> None:
-    """Replace the file by one with these offsets, whole or not at all.
+    """Replace the file atomically, and make its folder, as RocketMQ's clients do.
 
-    As RocketMQ's clients do, it makes the folder.
-
-    It is not synced: after a power cut messages are consumed again, as after a crash.
-
-    Raises:
-        OSError: the file cannot be written.
+    It is not synced: after a power cut messages are consumed again, as after a crash. Raises
+    OSError.
     """
     rows = [[one.topic, one.broker_name, one.queue_id, offsets[one]] for one in sorted(offsets)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -221,13 +189,13 @@ def write_offsets(path: Path, offsets: Mapping[MessageQueue, int]) -> None:
 
 @contextmanager
 def locked_offsets(path: Path) -> Iterator[None]:
-    """Have the file for oneself during the block, by a lock on one beside it.
+    """Lock a file of offsets during the block, by a lock on a file beside it.
 
-    The file itself is replaced at each commit, so a lock on it would be a lock on an old one. The
-    one beside it stays, as whoever waits for its lock could not see it go.
+    The file itself is replaced at each commit, so a lock on it would be a lock on an old file. The
+    lock file is never removed: a consumer that waits for its lock could not notice that.
 
     Raises:
-        OffsetFileLocked: another consumer has it, in this process or another one.
+        OffsetFileLocked: another consumer has locked it, in this process or another one.
         OffsetFileUnreadable: there can be no such file.
     """
     beside = path.with_name(path.name + ".lock")
@@ -236,7 +204,7 @@ def locked_offsets(path: Path) -> Iterator[None]:
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise OffsetFileUnreadable(str(path), f"{type(error).__name__}: {error}") from None
-    with _closing(descriptor):
+    with os.fdopen(descriptor, "r+b", buffering=0):  # its end gives up the lock
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -245,12 +213,3 @@ def locked_offsets(path: Path) -> Iterator[None]:
             reason = f"it cannot be locked: {error}"
             raise OffsetFileUnreadable(str(path), reason) from None
         yield
-
-
-@contextmanager
-def _closing(descriptor: int) -> Iterator[None]:
-    """Close a descriptor, and with it its lock, at the end of a block."""
-    try:
-        yield
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Keeps the queues of an ordered consumer locked at their leaders (41), and gives them up (42)."""
+"""Keeps the queues of an ordered consumer locked at their leaders (41), and unlocks them (42)."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.own_locks import OwnLocks
 from dledger_mq.errors import MessagingError
@@ -24,37 +24,32 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # A leader answers within milliseconds, once its followers have the entry. One that takes longer may
-# be frozen: ask a name server for another, in the next turn.
-LOCK_ATTEMPT_SECONDS: Final = 1.0
+# be frozen: ask a name server for another before the next request.
+LOCK_ATTEMPT_S: Final = 1.0
 
-# How long the end of a consumer waits for a leader to take the locks back. A leader that is frozen
-# costs one attempt, and the election of another about a second. The others of the group would wait
-# for the locks to expire, 60 s.
-LEAVE_SECONDS: Final = 5.0
+# How long the end of a consumer waits until a leader has released its locks. A frozen leader costs
+# one attempt, and an election about a second. Otherwise the other members wait 60 s for the locks
+# to expire.
+LEAVE_S: Final = 5.0
 
-# What one request names at most; brokers of this project take ten times as many.
+# The most queues in one request; brokers of this project accept ten times as many.
 _MOST_QUEUES: Final = 1000
 
 
 @dataclass(slots=True)
 class _BrokerLocks:
-    """The locks at one group of brokers, and their task's wake-up call."""
+    """The locks at one group of brokers; `changed` wakes the task that requests them."""
 
     locks: OwnLocks = field(default_factory=OwnLocks)
     changed: WakeUp = field(default_factory=WakeUp)
 
 
 class OrderedQueues:
-    """Holds queues for one consumer, so that no other member of its group reads them meanwhile.
+    """Locks queues for one consumer, so that no other member of its group reads them meanwhile.
 
-    Args:
-        client: whose connections and routes to use.
-        group: the consumer group.
-        nursery: runs one task for each group of brokers.
-        on_gained: called with a queue that is held from now on.
-        on_renewed: called when calls for a queue may begin again, or still.
-        on_lost: called with a queue that was held, and is not any more. It is asked for again
-            after `give_up` and `want`.
+    One task for each group of brokers keeps the locks. Called with a queue: `on_gained` when it is
+    newly locked; `on_renewed` when calls may begin again, or still; `on_lost` when its lock is
+    lost. Then it is requested again after `give_up` and `want`.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class OrderedQueues:
         nursery.start_soon(self._watch_losses)
 
     def want(self, queue: MessageQueue) -> None:
-        """Have a queue locked, now and from now on; nothing if it is wanted already."""
+        """Lock a queue now, and keep it locked."""
         broker = self._brokers.get(queue.broker_name)
         if broker is None:
             broker = self._brokers[queue.broker_name] = _BrokerLocks()
@@ -87,36 +82,36 @@ class OrderedQueues:
             broker.changed.set()
 
     def keep_only(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """Ask no more for queues of a topic that are not held, but for these."""
+        """Stop requesting queues of a topic that are not locked yet, other than these."""
         now = trio.current_time()
         for broker in self._brokers.values():
             for queue in broker.locks.missing:
                 if queue.topic == topic and queue not in queues:
                     broker.locks.give_up(queue, now)
                     broker.changed.set()
-        self._tell_if_all()
+        self._wake_if_all_held()
 
     def give_up(self, queue: MessageQueue) -> None:
-        """Let others have a queue: its messages are not worked on any more."""
+        """Unlock a queue: its messages are not worked on any more."""
         broker = self._brokers[queue.broker_name]
         broker.locks.give_up(queue, trio.current_time())
         broker.changed.set()
 
     def is_fresh(self, queue: MessageQueue) -> bool:
-        """Whether a call of the listener may begin."""
+        """Return whether a call of the listener may begin."""
         broker = self._brokers.get(queue.broker_name)
         return broker is not None and broker.locks.is_fresh(queue, trio.current_time())
 
     async def wait_held(self) -> None:
-        """Wait until every queue that is wanted is held."""
+        """Wait until every wanted queue is locked."""
         while any(broker.locks.missing for broker in self._brokers.values()):
             await self._held_all.park()
 
     async def unlock_all(self) -> None:
-        """Give back everything that this client may have, through an election if there is one.
+        """Unlock all queues that this client may have locked, through elections.
 
-        What no leader takes back in `LEAVE_SECONDS` stays locked, up to 60 s from when it was asked
-        for last. Several groups of brokers are asked at once.
+        Queues that no leader unlocks within `LEAVE_S` stay locked, up to 60 s from the last
+        request for them. Several groups of brokers are asked at once.
         """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
@@ -126,8 +121,8 @@ class OrderedQueues:
 
     async def _unlock_finally(self, queues: Sequence[MessageQueue]) -> None:
         try:
-            with trio.fail_after(LEAVE_SECONDS):
-                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_SECONDS)
+            with trio.fail_after(LEAVE_S):
+                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_S)
         except (trio.TooSlowError, MessagingError, RemotingError) as error:
             _log.warning(
                 "group %s leaves, and others wait up to 60 s for %d queues of %s: %s",
@@ -138,7 +133,7 @@ class OrderedQueues:
             )
 
     async def _keep(self, broker: _BrokerLocks) -> None:
-        """Ask one group of brokers for what is due, one request after the other, for ever."""
+        """Send the requests that are due at one group of brokers, one after the other, for ever."""
         locks, failures = broker.locks, 0
         while True:
             now = trio.current_time()
@@ -148,7 +143,7 @@ class OrderedQueues:
                     await broker.changed.wait()
                 continue
             problem: MessagingError | RemotingError | None = None
-            # By topic, so that one without a route keeps no other waiting.
+            # By topic, so that a topic without a route does not delay others.
             for queues in _pieces(unlock):
                 try:
                     await self._call(queues[0], self._unlock(queues), "unlock queues")
@@ -159,14 +154,14 @@ class OrderedQueues:
                 try:
                     await self._lock(locks, queues)
                 except (MessagingError, RemotingError) as error:
-                    locks.failed(queues, trio.current_time() + pause_seconds(failures + 1))
+                    locks.failed(queues, trio.current_time() + pause_s(failures + 1))
                     problem = error
             if problem is None:
                 failures = 0
             else:
                 failures += 1
                 _log.info("the locks of group %s are asked for again: %s", self._group, problem)
-                await trio.sleep(pause_seconds(failures))
+                await trio.sleep(pause_s(failures))
 
     async def _lock(self, locks: OwnLocks, queues: Sequence[MessageQueue]) -> None:
         asked_at = trio.current_time()
@@ -183,7 +178,7 @@ class OrderedQueues:
             self._on_renewed(queue)
         if answered.gained:
             self._losses_changed.set()
-            self._tell_if_all()
+            self._wake_if_all_held()
 
     async def _watch_losses(self) -> None:
         """Notice in time that a lock was not renewed, also while a request is under way."""
@@ -201,27 +196,27 @@ class OrderedQueues:
         queue: MessageQueue,
         command: Command,
         what: str,
-        timeout_seconds: float = LOCK_ATTEMPT_SECONDS,
+        timeout_s: float = LOCK_ATTEMPT_S,
     ) -> Command:
         return await call_master(
             self._client,
             queue,
             command,
             what,
-            timeout_seconds=timeout_seconds,
-            attempt_seconds=LOCK_ATTEMPT_SECONDS,
+            timeout_s=timeout_s,
+            attempt_s=LOCK_ATTEMPT_S,
         )
 
     def _unlock(self, queues: Sequence[MessageQueue]) -> Command:
         return requests.unlock_queues(self._group, self._client.client_id, list(queues))
 
-    def _tell_if_all(self) -> None:
+    def _wake_if_all_held(self) -> None:
         if not any(broker.locks.missing for broker in self._brokers.values()):
             self._held_all.unpark_all()
 
 
 def _pieces(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
-    """Cut queues into requests: each names queues of one topic."""
+    """Split queues into requests of one topic each."""
     pieces: list[list[MessageQueue]] = []
     for _topic, some in groupby(sorted(queues), key=lambda queue: queue.topic):
         of_topic = list(some)

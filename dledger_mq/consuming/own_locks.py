@@ -7,30 +7,30 @@ from typing import Final
 
 from remoting.bodies.message_queue import MessageQueue
 
-# RocketMQ's: a client asks again for what it holds, and begins nothing with a lock of that age.
-RENEW_SECONDS: Final = 20.0
-FRESH_SECONDS: Final = 30.0
+# RocketMQ's: the age at which a client renews a lock, and at which it begins no more calls with it.
+RENEW_S: Final = 20.0
+FRESH_S: Final = 30.0
 
-# Brokers let another client have a lock 60 s after its holder asked for it last. The rest is for a
-# listener to end that is cancelled, and for clocks that differ by a twelfth.
-LOST_SECONDS: Final = 55.0
+# Brokers give a lock to another client 60 s after its holder's last request. The difference is for
+# the end of a cancelled listener, and for clocks whose speeds differ by a twelfth.
+LOST_S: Final = 55.0
 
-# A queue that another member holds is asked for so often that it changes hands quickly, and no more
-# often than a handful of members cost the broker little: each question is an entry of its log.
-HELD_ELSEWHERE_SECONDS: Final = 0.5
+# How often a queue that another member has locked is requested. It changes hands quickly, and a
+# handful of members cost the broker little: each request is an entry of its log.
+HELD_ELSEWHERE_S: Final = 0.5
 
-# How long a lock is tried to be given back: an outage ends none, but a topic may be gone for good.
-_GIVE_BACK_SECONDS: Final = 600.0
+# How long unlocking is tried. Locks outlive an outage, but a topic may be gone for good.
+_GIVE_BACK_S: Final = 600.0
 
 
 @dataclass(slots=True)
 class _Lock:
-    """A queue that is wanted.
+    """A wanted queue.
 
     Attributes:
-        asked_at: when the request was sent by which the broker gave it last; None when it has not.
-        next_ask: when to ask for it.
-        is_lost: it was held and is not any more; what was begun with it may still have to end.
+        asked_at: when the last successful request was sent; None if the queue is not locked.
+        next_ask: when to send the next request.
+        is_lost: it was locked and is not any more; calls that began with the lock may still run.
     """
 
     asked_at: float | None = None
@@ -38,18 +38,17 @@ class _Lock:
     is_lost: bool = False
 
     def lose(self) -> None:
-        """It is another's, or may be."""
         self.asked_at, self.next_ask, self.is_lost = None, math.inf, True
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the broker's answer to a lock request has changed.
+    """The changes by a broker's answer to a lock request.
 
     Attributes:
-        gained: queues that this client holds now, and did not before.
-        renewed: queues that it still holds.
-        lost: queues that it held, and that another client may hold now.
+        gained: queues that are newly locked.
+        renewed: queues that are still locked.
+        lost: queues that were locked, and that another client may have locked now.
     """
 
     gained: list[MessageQueue]
@@ -58,64 +57,62 @@ class Answered:
 
 
 class OwnLocks:
-    """Which queues this client wants, and until when it surely holds each.
+    """The queues that this client wants, and until when it surely holds each lock.
 
-    A lock counts from the moment at which its request was sent: the broker's own time for it
-    begins later, so it ends later, too. Only one request is under way at a time, so that the broker
+    A lock counts from the moment at which its request was sent: the broker's own time for it begins
+    later, so it ends later, too. Only one request is under way at a time, so that the broker
     carries them out in their order. All times are seconds of one clock.
 
-    - For `FRESH_SECONDS` a lock is fresh: calls of the listener may begin.
-    - Until `LOST_SECONDS` the broker gives it to no other, so that calls may go on. If the broker
-      renews it by then, it was never another's.
-    - Then it is lost: what was read under it must be forgotten, and it is not asked for before it
-      was given up.
+    - For `FRESH_S` a lock is fresh: calls of the listener may begin.
+    - Until `LOST_S` the broker gives it to no other client, so that calls may go on. If the
+      broker renews it by then, no other client had it.
+    - Then it is lost: messages that were read under it must be dropped, and it is not requested
+    again
+      before it was given up.
     """
 
     def __init__(self) -> None:
         self._locks: dict[MessageQueue, _Lock] = {}
-        self._given_up: dict[MessageQueue, float] = {}  # and until when that is tried
+        self._given_up: dict[MessageQueue, float] = {}  # until when unlocking is tried
 
     @property
     def queues(self) -> Collection[MessageQueue]:
-        """Those that may be locked for this client, and those that it wants."""
+        """The queues that may be locked for this client, and those that it wants."""
         return self._locks.keys() | self._given_up.keys()
 
     @property
     def missing(self) -> list[MessageQueue]:
-        """Queues that are wanted and not held."""
         return [queue for queue, lock in self._locks.items() if lock.asked_at is None]
 
     def want(self, queue: MessageQueue) -> bool:
-        """Have a queue asked for; False if it is wanted already."""
+        """Want a queue; return False if it is wanted already."""
         if queue in self._locks:
             return False
         self._locks[queue] = _Lock()
         return True
 
     def give_up(self, queue: MessageQueue, now: float) -> None:
-        """Have a queue unlocked: nothing is done with its messages any more."""
+        """Want a queue unlocked: its messages are not worked on any more."""
         if self._locks.pop(queue, None) is not None:
-            # An answer may have been lost, so also what seems not to be held is given back.
-            self._given_up[queue] = now + _GIVE_BACK_SECONDS
+            # An answer may have been lost, so also unlock what does not seem to be locked.
+            self._given_up[queue] = now + _GIVE_BACK_S
 
     def is_fresh(self, queue: MessageQueue, now: float) -> bool:
-        """Whether a call of the listener may begin."""
+        """Return whether a call of the listener may begin."""
         asked_at = self._asked_at(queue)
-        return asked_at is not None and now < asked_at + FRESH_SECONDS
+        return asked_at is not None and now < asked_at + FRESH_S
 
     def to_unlock(self, now: float) -> list[MessageQueue]:
-        """Queues to give back now."""
         for queue in [queue for queue, until in self._given_up.items() if now >= until]:
             del self._given_up[queue]
         return list(self._given_up)
 
     def unlocked(self, queues: Collection[MessageQueue]) -> None:
-        """The broker has taken these back."""
         for queue in queues:
             self._given_up.pop(queue, None)
 
     def to_lock(self, now: float) -> list[MessageQueue]:
-        """Queues to ask for now, those that are held included; none of those to give back."""
+        """Return the queues to request or renew now."""
         return [
             queue
             for queue, lock in self._locks.items()
@@ -129,56 +126,51 @@ class OwnLocks:
         asked_at: float,
         now: float,
     ) -> Answered:
-        """The broker has answered a lock request.
-
-        Args:
-            asked: what was asked for.
-            given: what the broker says is this client's.
-            asked_at: when the request was sent first.
-            now: when the answer has come.
-        """
+        """Handle the answer to a lock request for `asked`, first sent at `asked_at`."""
         result = Answered([], [], self.take_lost(now))
         for queue in asked:
             lock = self._locks.get(queue)
             if lock is None or lock.is_lost or queue in self._given_up:
-                continue  # it is to be unlocked, and may then be asked for anew
+                continue  # it is to be unlocked, and may be requested after that
             if queue in given:
                 (result.gained if lock.asked_at is None else result.renewed).append(queue)
                 lock.asked_at = asked_at
-                lock.next_ask = asked_at + RENEW_SECONDS
+                lock.next_ask = asked_at + RENEW_S
                 continue
             if lock.asked_at is None:
-                lock.next_ask = now + HELD_ELSEWHERE_SECONDS
+                lock.next_ask = now + HELD_ELSEWHERE_S
             else:
                 lock.lose()
                 result.lost.append(queue)
         return result
 
     def failed(self, asked: Collection[MessageQueue], again_at: float) -> None:
-        """There was no answer to a lock request."""
+        """Try again at `again_at`: a lock request had no answer."""
         for queue in asked:
             if queue in self._locks and not self._locks[queue].is_lost:
                 self._locks[queue].next_ask = again_at
 
     def take_lost(self, now: float) -> list[MessageQueue]:
-        """Queues whose locks have just been lost, since no broker has renewed them for too long."""
+        """Return the queues whose locks have just been lost, since no broker renewed them in
+        time.
+        """
         lost = []
         for queue, lock in self._locks.items():
-            if lock.asked_at is not None and now >= lock.asked_at + LOST_SECONDS:
+            if lock.asked_at is not None and now >= lock.asked_at + LOST_S:
                 lock.lose()
                 lost.append(queue)
         return lost
 
     def next_request(self) -> float:
-        """When something is to be asked for or given back; infinite if nothing is."""
+        """Return when the next request is due; infinite if none is."""
         if self._given_up:
             return -math.inf
         return min((lock.next_ask for lock in self._locks.values()), default=math.inf)
 
     def next_loss(self) -> float:
-        """When the first lock is lost unless it is renewed; infinite if none is held."""
+        """Return when the first lock is lost unless it is renewed; infinite if there is none."""
         asked = [lock.asked_at for lock in self._locks.values() if lock.asked_at is not None]
-        return min(asked, default=math.inf) + LOST_SECONDS
+        return min(asked, default=math.inf) + LOST_S
 
     def _asked_at(self, queue: MessageQueue) -> float | None:
         lock = self._locks.get(queue)

@@ -1,9 +1,10 @@
-"""The pull consumer: reads the queues it names from the offsets it names."""
+"""The pull consumer, which reads the queues it names from the offsets it names."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from dledger.renamed import renamed_arguments
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
@@ -19,22 +20,23 @@ from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command
 
-# After the broker's hold is over, its answer still has to come.
-_GRACE_SECONDS: Final = 5.0
+# The time for the answer after the broker has held the request.
+_GRACE_S: Final = 5.0
 
 
 class PullConsumer:
     """Reads queues one pull at a time. It joins no group and shares its queues with no consumer.
 
     All calls follow elections and lost connections until their time is over. They raise
-    `RequestRefused` when a broker says no, and `RouteNotFound`, `NoMaster`,
+    `RequestRefused` when a broker refuses, and `RouteNotFound`, `NoMaster`,
     `NameServersUnreachable` or a `remoting.wire.errors.RemotingError` when the time is over.
 
     Args:
-        group: under which offsets are committed.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        group: the group of the committed offsets.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
-        metrics: told of each pull.
+        metrics: receives each pull.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class PullConsumer:
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._offsets = BrokerOffsets(self._client, group)
-        # Of the last pull: most often the next one wants the same.
+        # The subscription of the last pull, which most often is that of the next one, too.
         self._last_wanted: tuple[tuple[str, str | Sql], SubscriptionData] | None = None
 
     async def __aenter__(self) -> "PullConsumer":
@@ -67,14 +69,14 @@ class PullConsumer:
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        """Close the consumer's own client."""
         await self._use.close(*raised)
 
     @during_block
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of a topic, in their order."""
+        """Return the readable queues of a topic, in their order."""
         return list((await self._client.routes.find(topic)).read_queues)
 
+    @renamed_arguments(hold_seconds="hold_s")
     @during_block
     async def pull(
         self,
@@ -83,20 +85,20 @@ class PullConsumer:
         *,
         tags: str | Sql = ALL,
         most: int = PULL_BATCH,
-        hold_seconds: float = 0.0,
+        hold_s: float = 0.0,
     ) -> PullResult:
         """Read messages of a queue.
 
         Args:
             queue: the queue.
-            offset: the first index wanted; go on with the result's `next_offset`.
+            offset: the first queue offset wanted; go on with the result's `next_offset`.
             tags: ``*``, tags joined by ``||``, or a condition.
-            most: how many messages at most; RocketMQ's brokers give 32 at a time.
-            hold_seconds: how long the broker may wait for a message when there is none.
+            most: the most messages; RocketMQ's brokers return up to 32.
+            hold_s: how long the broker may wait for a message if there is none.
 
         Raises:
-            remoting.message.errors.MessageMalformed: the answer holds a damaged record, or a body
-                whose CRC is wrong. Ask for fewer messages to get those before it.
+            remoting.message.errors.MessageMalformed: the answer has a damaged record, or a body
+                with a wrong CRC. Ask for fewer messages to get those before it.
         """
         wanted = self._wanted(queue.topic, tags)
         command = requests.pull(
@@ -105,7 +107,7 @@ class PullConsumer:
             offset,
             wanted,
             most=most,
-            hold_milliseconds=round(hold_seconds * 1000),
+            hold_ms=round(hold_s * 1000),
         )
         reply = await call_master(
             self._client,
@@ -113,8 +115,8 @@ class PullConsumer:
             command,
             "pull",
             accepted=PULL_CODES,
-            timeout_seconds=hold_seconds + _GRACE_SECONDS,
-            attempt_seconds=hold_seconds + _GRACE_SECONDS,
+            timeout_s=hold_s + _GRACE_S,
+            attempt_s=hold_s + _GRACE_S,
         )
         result = await read_beside(
             self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
@@ -131,28 +133,29 @@ class PullConsumer:
 
     @during_block
     async def first_offset(self, queue: MessageQueue) -> int:
-        """The first index the queue still holds."""
+        """Return the first queue offset that the broker still holds."""
         return await self._number(queue, requests.min_offset(queue), "give the first offset")
 
     @during_block
     async def next_offset(self, queue: MessageQueue) -> int:
-        """The index the queue's next message will get."""
+        """Return the queue offset of the next message to be stored."""
         return await self._number(queue, requests.max_offset(queue), "give the last offset")
 
+    @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
-    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
-        """The first index stored at a time (milliseconds since 1970) or later."""
-        command = requests.search_offset(queue, timestamp_milliseconds)
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the first queue offset stored at a time or later, in milliseconds since 1970."""
+        command = requests.search_offset(queue, timestamp_ms)
         return await self._number(queue, command, "find the offset of a time")
 
     @during_block
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset, or None when nothing was ever committed."""
+        """Return the group's committed offset, or None if it never committed one."""
         return await self._offsets.load(queue)
 
     @during_block
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commit the group's progress: the next index to consume."""
+        """Commit the group's progress: the next offset to consume."""
         command = requests.update_offset(self.group, queue, offset)
         await call_master(self._client, queue, command, "commit an offset")
 

@@ -1,4 +1,4 @@
-"""What a broker answers to a pull."""
+"""The answer to a pull."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +13,7 @@ from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# RocketMQ's pullBatchSize, and what its brokers give at most by default.
+# RocketMQ's pullBatchSize, and the most messages that its brokers return by default.
 PULL_BATCH: Final = 32
 
 
@@ -35,10 +35,10 @@ class PullResult:
 
     Attributes:
         status: how it ended.
-        messages: what was found and matches.
+        messages: the messages that match the subscription.
         next_offset: where to go on.
-        min_offset: the first index the queue holds.
-        max_offset: the index its next message will get.
+        min_offset: the first queue offset that the broker holds.
+        max_offset: the queue offset of the next message to be stored.
         unreadable: records whose body cannot be inflated.
     """
 
@@ -56,16 +56,12 @@ class PullResult:
 def read_pull_reply(
     reply: Command, queue: MessageQueue, wanted: SubscriptionData, *, inflates: bool = True
 ) -> PullResult:
-    """Read the reply to a pull, whose code is one of `PULL_CODES`.
+    """Decode the reply to a pull, whose code is one of `PULL_CODES`.
 
-    Args:
-        reply: the reply.
-        queue: the queue that was asked.
-        wanted: the subscription; messages with other tags of the same hash are left out.
-        inflates: whether compressed bodies are inflated.
+    Messages with tags that have the hash of a wanted tag, and no wanted tag, are left out.
 
     Raises:
-        BodyCompressed: one is compressed, and is not to be inflated.
+        BodyCompressed: a body is compressed, and `inflates` is false.
         MessageMalformed: the body is no run of records, or the CRC of a message's body is wrong.
         FieldMissing: an offset is missing.
     """

@@ -1,4 +1,4 @@
-"""The push consumer: a member of a group that hands every message of its queues to its user."""
+"""The push consumer, a member of a group that gets every message of its queues."""
 
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -9,14 +9,15 @@ from typing import Any, Final
 
 import trio
 
+from dledger.renamed import renamed_fields
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.assignment import Share, own_share, whole_topic
 from dledger_mq.consuming.cached_queue import (
@@ -38,7 +39,7 @@ from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
-from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
+from dledger_mq.listener import SLOW_CALL_S, Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
@@ -47,34 +48,34 @@ from remoting.bodies.queue_shares import readers_of
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's rebalance interval; brokers also tell when members come or go.
-REBALANCE_SECONDS: Final = 20.0
+# RocketMQ's rebalance interval; brokers also notify when members come or go.
+REBALANCE_S: Final = 20.0
 
-# RocketMQ's persistConsumerOffsetInterval: a crash repeats at most what was consumed since.
-COMMIT_SECONDS: Final = 5.0
+# RocketMQ's persistConsumerOffsetInterval: a crash repeats only messages consumed since the commit.
+COMMIT_S: Final = 5.0
 
-# When a queue goes to another member: how long the listener's calls may take to end before their
-# messages are left to that member, and how long that member waits for the last commit. Both begin
-# with the broker's notice, so the difference is for the notice and the commit to arrive.
-LAST_CALLS_SECONDS: Final = 0.5
-HANDOVER_SECONDS: Final = 1.0
+# When a queue moves to another member: how long the old member waits for the listener's calls, and
+# how long the new member waits for the last commit. Both begin with the broker's notice, so the
+# difference is for the notice and the commit to arrive.
+LAST_CALLS_S: Final = 0.5
+HANDOVER_S: Final = 1.0
 
-# A cancelled block, or one that ends by an error, commits once more, but does not wait long: a
-# broker answers in milliseconds, and after a crash messages are repeated, too.
-LAST_COMMIT_SECONDS: Final = 1.0
+# A cancelled block, or one that ends by an error, commits once more, but does not wait long:
+# brokers answer in milliseconds, and after a crash messages are repeated, too.
+LAST_COMMIT_S: Final = 1.0
 
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
 
-# A topic leaves one part in so many of its consumer's calls to the others, one to each at most:
-# if its messages take long, it does not stop them, and it loses little when they are idle.
+# A topic leaves one in this many of the consumer's calls to other topics, at most one to each: if
+# its messages take long it does not stop them, and it loses little while they are idle.
 LEFT_TO_OTHERS: Final = 4
 
 # RocketMQ's range for suspendCurrentQueueTimeMillis.
-SUSPEND_MILLISECONDS: Final = (10, 30_000)
+SUSPEND_MS: Final = (10, 30_000)
 
-# RocketMQ starts a consumer of a TIMESTAMP half an hour back.
-DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
+# RocketMQ's default for TIMESTAMP: half an hour ago.
+DEFAULT_BACK_MS: Final = 30 * 60 * 1000
 
 _FROM_WHERE: Final = {
     ConsumeFrom.LAST: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
@@ -83,26 +84,30 @@ _FROM_WHERE: Final = {
 }
 
 
+@renamed_fields(
+    close_timeout_seconds="close_timeout_s",
+    slow_call_seconds="slow_call_s",
+    suspend_milliseconds="suspend_ms",
+)
 @dataclass(frozen=True, slots=True)
 class PushOptions:
-    """What can be tuned; the defaults are RocketMQ's.
+    """The options of a push consumer; the defaults are RocketMQ's.
 
     Attributes:
-        concurrency: how many listeners run at once. Of several topics, each leaves one of these
-            calls to each other one, up to a quarter of them.
-        batch_size: how many messages a listener gets at most.
+        concurrency: how many listeners run at once. With several topics, each leaves one of these
+            calls to each other topic, up to a quarter of them.
+        batch_size: the most messages that a listener gets.
         pull_batch: how many messages a pull asks for.
         max_cached_messages: of one queue: pulled and not done.
-        max_cached_bytes: as `max_cached_messages`, for bodies and properties.
-        max_total_cached_bytes: of all queues together, for bodies and properties. A queue that
-            holds nothing may pull all the same.
-        max_reconsume_times: after so many repeats a message goes to the dead-letter topic. None is
-            16, and for an ordered consumer no end: the queue waits for the message.
-        suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
+        max_cached_bytes: of one queue: of bodies and properties.
+        max_total_cached_bytes: of all queues together. A queue that holds nothing may still pull.
+        max_reconsume_times: after this many redeliveries a message goes to the dead-letter topic.
+            None is 16, and no limit for an ordered consumer: the queue waits for the message.
+        suspend_ms: of an ordered consumer: how long a queue waits when the listener
             failed, before it gets the same message again; 10 to 30,000.
-        close_timeout_seconds: how long the end of the block waits for listeners that run.
-        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
-            minute for each listener.
+        close_timeout_s: how long the end of the block waits for listeners that run.
+        slow_call_s: a call of the listener that takes longer is logged, once a minute for
+            each listener.
     """
 
     concurrency: int = 20
@@ -112,48 +117,49 @@ class PushOptions:
     max_cached_bytes: int = MAX_CACHED_BYTES
     max_total_cached_bytes: int = MAX_TOTAL_CACHED_BYTES
     max_reconsume_times: int | None = None
-    suspend_milliseconds: int = 1000
-    close_timeout_seconds: float = 5.0
-    slow_call_seconds: float = SLOW_CALL_SECONDS
+    suspend_ms: int = 1000
+    close_timeout_s: float = 5.0
+    slow_call_s: float = SLOW_CALL_S
 
     def __post_init__(self) -> None:
-        """Check what cannot be right. Raises InvalidOptions."""
-        least, most = SUSPEND_MILLISECONDS
-        if not least <= self.suspend_milliseconds <= most:
-            raise InvalidOptions("suspend_milliseconds", self.suspend_milliseconds, least, most)
+        """Raises InvalidOptions."""
+        least, most = SUSPEND_MS
+        if not least <= self.suspend_ms <= most:
+            raise InvalidOptions("suspend_ms", self.suspend_ms, least, most)
 
 
 class PushConsumer:
     """Consumes the topics of a group, sharing their queues with the group's other members.
 
-    With a listener, up to 20 calls of it run at once. Without one, `async for message in consumer`
-    gives one message after the other, each of them acknowledged when the next is asked for; see
+    With a listener, up to 20 of its calls run at once. Without one, `async for message in consumer`
+    yields one message after the other, each acknowledged when the next is asked for; see
     `acknowledge` and `give_back`. A message that a loop had when it ended by `break` or by an error
     is not acknowledged.
 
-    Every message is given out at least once: it may come again after a crash, a fail-over or a
+    Every message is delivered at least once: it may be redelivered after a crash, a fail-over or a
     change of members.
 
-    An ordered consumer locks its queues, so that no other member reads them meanwhile, and gives
-    out the messages of one queue one after the other: the next one after the listener's success.
+    An ordered consumer locks its queues, so that no other member reads them meanwhile, and delivers
+    the messages of one queue one after the other: the next one after the listener's success.
 
     Args:
         group: the consumer group; all members must subscribe to the same topics and tags.
-        topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
+        topics: a topic, several, or a mapping of topics to tags ("TagA || TagB") or conditions
             (`Sql`).
-        listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
-            None for a consumer that is iterated over.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        listener: gets messages of one queue; they are redelivered if it returns RETRY or raises an
+            error. None for a consumer that is iterated over.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
         ordered: whether the order in each queue is kept. All members of a group must agree.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
         consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
         offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
-        options: what can be tuned.
-        metrics: told of each pull, and of what became of messages.
-        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
-            of another topic to write it to. See `Admin.trace`.
+        options: numbers and limits.
+        metrics: receives each pull, and the outcome of messages.
+        trace: whether the consumption of messages is written to RocketMQ's trace topic, or the name
+            of another trace topic. See `Admin.trace`.
     """
 
     def __init__(
@@ -191,7 +197,7 @@ class PushConsumer:
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        self._opened_milliseconds = 0
+        self._opened_ms = 0
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
@@ -201,8 +207,8 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
-        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        watch, slow_s = self._client.listener_watch, self._options.slow_call_s
+        self._calls = ListenerCalls(group, listener, watch, slow_s, self._metrics)
         self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
@@ -226,8 +232,8 @@ class PushConsumer:
     async def __aexit__(self, *raised: Any) -> None:
         """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
 
-        What the listener has consumed by the end of its last call is committed: calls in threads
-        cannot be interrupted, and are waited for. Until then this member keeps its queues.
+        Messages that the listener has consumed by the end of its last call are committed. Calls in
+        threads cannot be interrupted, and are waited for; this member keeps its queues that long.
         """
         await self._use.close(*raised)
 
@@ -270,17 +276,17 @@ class PushConsumer:
             nursery.start_soon(listening.offer_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
-            seconds = LAST_COMMIT_SECONDS
+            leave_s = LAST_COMMIT_S
             try:
                 try:
                     yield
                 finally:
                     self._stop_reading()
-                await listening.stop(self._options.close_timeout_seconds)
-                seconds = COMMIT_SECONDS
+                await listening.stop(self._options.close_timeout_s)
+                leave_s = COMMIT_S
             finally:  # the block may be cancelled
                 await calls.end()
-                await self._leave(seconds)
+                await self._leave(leave_s)
 
     def _stop_reading(self) -> None:
         if self._iteration is not None:
@@ -289,9 +295,8 @@ class PushConsumer:
         for reader in self._readers.values():
             reader.stop_reading()
 
-    async def _leave(self, seconds: float) -> None:
-        """Commit, and leave the group, also in a cancelled block."""
-        with trio.move_on_after(seconds, shield=True):
+    async def _leave(self, leave_s: float) -> None:
+        with trio.move_on_after(leave_s, shield=True):
             await self._commit(list(self._readers.values()), is_last=True)
         for reader in self._readers.values():
             reader.drop()
@@ -302,10 +307,10 @@ class PushConsumer:
         self._listening = self._nursery = None
 
     def __aiter__(self) -> Iteration:
-        """Begin a loop over the messages; one that ran before gets no more of them.
+        """Begin a loop over the messages; an earlier loop gets no more of them.
 
         Messages of one queue come in their order, and queues take turns. A message that an earlier
-        loop had when it ended is given back first: it comes again later. The loop ends when the
+        loop had when it ended is sent back first, and redelivered later. The loop ends when the
         consumer's block does.
 
         Raises:
@@ -321,18 +326,18 @@ class PushConsumer:
         return self._iteration
 
     def acknowledge(self) -> None:
-        """The message that the loop has is consumed: call it before `break`, for example.
+        """Record that the loop's message is consumed: call it before `break`, for example.
 
-        It does nothing if the loop has none.
+        It does nothing if the loop has no message.
         """
         self._lifetime.check_loop()
         if self._iteration is not None:
             self._iteration.acknowledge()
 
     async def give_back(self) -> None:
-        """The message that the loop has is to come again later, as when a listener fails with it.
+        """Send the loop's message back for redelivery, as when a listener fails with it.
 
-        Waits until the broker has taken it back. It does nothing if the loop has none.
+        Waits until the broker has taken it. It does nothing if the loop has no message.
         """
         self._lifetime.check_loop()
         if self._iteration is not None:
@@ -341,7 +346,6 @@ class PushConsumer:
             await trio.lowlevel.checkpoint()
 
     def _call_rule(self, postponed: Postponed) -> CallRule:
-        """When the listener is called, and what becomes of messages that failed."""
         options = self._options
         most = options.max_reconsume_times
         giving_back = None
@@ -351,11 +355,11 @@ class PushConsumer:
             )
         if not self._is_ordered:
             return AtOnce(self.group, postponed, giving_back)
-        suspend_seconds = options.suspend_milliseconds / 1000
-        return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
+        suspend_s = options.suspend_ms / 1000
+        return InOrder(self.group, postponed, giving_back, suspend_s, most, self._may_call)
 
     def _most_of_a_topic(self) -> int | None:
-        """How many calls of the listener one topic may have; None: all."""
+        """Return how many calls of the listener one topic may have; None for no limit."""
         calls = self._options.concurrency
         others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
         left = min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
@@ -366,17 +370,17 @@ class PushConsumer:
 
     @property
     def _is_shared(self) -> bool:
-        """Whether members share the messages."""
         return self._model is MessageModel.CLUSTERING
 
     def _prepare(self) -> None:
-        """Find out what to read, and where progress is kept."""
-        now = self._opened_milliseconds = now_milliseconds()
+        """Find the subscriptions, and where progress is kept."""
+        now = self._opened_ms = now_ms()
         if self._consume_timestamp is None:
-            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
+            self._consume_timestamp = now - DEFAULT_BACK_MS
         self._wanted = group_subscriptions(self.group, self._topics, now)
         if not self._is_shared:
-            del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
+            # The retry topic comes last. Broadcasting consumers send nothing back to it.
+            del self._wanted[next(reversed(self._wanted))]
             self._offsets = FileOffsets(self._offset_file)
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
@@ -386,7 +390,7 @@ class PushConsumer:
         """Wait until this member has its share of the queues and knows where to begin in each.
 
         A consumer that begins with the last message gets every message sent after this. An ordered
-        consumer has a queue once the member before has given it up, or was silent for a minute.
+        consumer gets a queue once the member before has unlocked it, or was silent for a minute.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
@@ -398,12 +402,12 @@ class PushConsumer:
             await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
-        """The queues this member reads now."""
+        """Return the queues that this member reads now."""
         return sorted(self._readers)
 
     @during_block
     async def commit(self) -> None:
-        """Commit the progress of every queue now; it is also done every 5 s and at the end.
+        """Commit the progress of every queue now, as happens every 5 s and at the end.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
@@ -434,7 +438,7 @@ class PushConsumer:
             self._client.routes.nameservers,
             self._is_ordered,
             self._options.concurrency,
-            self._opened_milliseconds,
+            self._opened_ms,
             tuple(self._wanted.values()),
             queues,
             self._calls.tally.statuses(),
@@ -447,18 +451,17 @@ class PushConsumer:
                 reader.route_changed(route)
 
     async def _rebalance_forever(self) -> None:
-        """Look after the share every 20 s, and at once when something changed.
-
-        While a topic is missing it is looked for each second.
+        """Rebalance every 20 s, each second while a topic is missing, and after a change at
+        once.
         """
         while True:
             is_complete = await self._rebalance()
-            pause = REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS
-            with trio.move_on_after(pause):
+            pause_s = REBALANCE_S if is_complete else LONGEST_PAUSE_S
+            with trio.move_on_after(pause_s):
                 await self._rebalance_wanted.wait()
 
     async def _rebalance(self) -> bool:
-        """Bring the readers in line with the share; False when a share is not known."""
+        """Start and stop readers by the share; return False if a share is unknown."""
         is_complete = True
         lost: list[QueueReader] = []
         gained: dict[MessageQueue, float] = {}
@@ -481,11 +484,11 @@ class PushConsumer:
             for queue in share.queues:
                 if queue not in self._readers:
                     is_handed_over = before.get(queue, self_id) != self_id
-                    gained[queue] = HANDOVER_SECONDS if is_handed_over else 0.0
+                    gained[queue] = HANDOVER_S if is_handed_over else 0.0
         if self._locked is None:
             await self._give_up(lost)
-            for queue, handover_seconds in gained.items():
-                self._start_reading(queue, handover_seconds)
+            for queue, handover_s in gained.items():
+                self._start_reading(queue, handover_s)
         else:
             for reader in lost:
                 self._begin_leaving(reader)
@@ -496,10 +499,10 @@ class PushConsumer:
         return is_complete
 
     def _readers_before(self, topic: str, share: Share) -> Mapping[MessageQueue, str]:
-        """The members that read the queues until now, as far as this one can know.
+        """Return the members that read the queues until now, as far as this one can know.
 
         A consumer that has just joined assumes that all others were there. A member that is not
-        listed any more counts, too: a new leader may not have heard of it yet.
+        listed any more counts, too: a new leader may not know it yet.
         """
         present = [member for member in share.members if member != self._client.client_id]
         before = self._members.get(topic, present)
@@ -507,15 +510,15 @@ class PushConsumer:
         return readers_of(share.all_queues, before)
 
     async def _share(self, topic: str) -> Share | None:
-        """The queues of a topic to read, or None when that cannot be told now."""
+        """Return this member's share of a topic, or None if it is unknown now."""
         try:
             if self._is_shared:
                 share = await own_share(self._client, self.group, topic)
             else:
                 share = await whole_topic(self._client, topic)
         except MessagingError as error:
-            # A retry topic is made by the group's first heartbeat, and during an election a topic
-            # may be gone for a second: neither is worth a word.
+            # Not logged: a retry topic is made by the group's first heartbeat, and during an
+            # election a topic may be missing for a second.
             is_expected = topic.startswith(RETRY_TOPIC_PREFIX) or self._client.routes.known(topic)
             if not is_expected and self._problems.get(topic) != str(error):
                 self._problems[topic] = str(error)
@@ -525,20 +528,20 @@ class PushConsumer:
         return share
 
     async def _give_up(self, readers: Sequence[QueueReader]) -> None:
-        """Stop reading queues that are another member's now, and commit how far they were read.
+        """Stop reading queues that moved to another member, and commit their progress.
 
         The listener's calls get a moment to end, so that the other member does not repeat them.
         """
         if not readers:
             return
-        with trio.move_on_after(LAST_CALLS_SECONDS):
+        with trio.move_on_after(LAST_CALLS_S):
             async with trio.open_nursery() as nursery:
                 for reader in readers:
                     nursery.start_soon(reader.leave)
         await self._commit(readers)
         for reader in readers:
             reader.drop()
-            self._readers.pop(reader.queue, None)  # the end of the block may have taken it
+            self._readers.pop(reader.queue, None)  # the end of the block may have removed it
 
     def _begin_leaving(self, reader: QueueReader) -> None:
         reader.is_leaving = True
@@ -546,9 +549,9 @@ class PushConsumer:
             self._nursery.start_soon(self._leave_locked, reader)
 
     async def _leave_locked(self, reader: QueueReader) -> None:
-        """Give up a locked queue when the listener's call has ended, however long that takes.
+        """Unlock a queue when the listener's call has ended, however long that takes.
 
-        The commit comes before the lock's end, so the next member begins behind it.
+        The commit comes before the unlocking, so the next member begins behind it.
         """
         await reader.leave()
         if not reader.dropped:
@@ -558,10 +561,10 @@ class PushConsumer:
         self._readers.pop(reader.queue, None)
         if self._locked is not None:
             self._locked.give_up(reader.queue)
-        self._rebalance_wanted.set()  # it may have become this member's again
+        self._rebalance_wanted.set()  # the queue may be this member's again
 
     def _gained(self, queue: MessageQueue) -> None:
-        """A queue is locked: nobody else reads it, and the last commit is where to begin."""
+        """Read a queue that is locked now, from the last commit: no other member reads it."""
         self._start_reading(queue, 0.0)
 
     def _renewed(self, queue: MessageQueue) -> None:
@@ -570,7 +573,7 @@ class PushConsumer:
             self._listening.offer(reader)
 
     def _lost(self, queue: MessageQueue) -> None:
-        """A queue may be another member's: cut the listener off, and forget what was read."""
+        """Cancel the listener and drop what was read: the queue may be another member's."""
         reader = self._readers.get(queue)
         if reader is None:
             return  # the consumer ends
@@ -583,7 +586,7 @@ class PushConsumer:
         if self._locked is not None:
             await self._locked.unlock_all()
 
-    def _start_reading(self, queue: MessageQueue, handover_seconds: float) -> None:
+    def _start_reading(self, queue: MessageQueue, handover_s: float) -> None:
         if self._nursery is None or self._listening is None or self._consume_timestamp is None:
             return
         options = self._options
@@ -603,16 +606,15 @@ class PushConsumer:
         )
         self._readers[queue] = reader
         self._nursery.start_soon(
-            reader.run, self._consume_from, self._consume_timestamp, handover_seconds
+            reader.run, self._consume_from, self._consume_timestamp, handover_s
         )
 
     async def _commit_forever(self) -> None:
         while True:
-            await trio.sleep(COMMIT_SECONDS)
+            await trio.sleep(COMMIT_S)
             await self._commit(list(self._readers.values()))
 
     async def _commit(self, readers: Sequence[QueueReader], *, is_last: bool = False) -> None:
-        """Commit the progress of those queues where there is any."""
         wanted = {
             reader.queue: reader.cached.commit_offset
             for reader in readers

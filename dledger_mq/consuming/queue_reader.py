@@ -15,7 +15,7 @@ from dledger_mq.connection.calls import (
     call_master,
     is_news,
     master_of,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import read_beside
@@ -35,47 +35,35 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull when there is nothing.
-HOLD_MILLISECONDS: Final = 15_000
+# RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull while there is no message.
+HOLD_MS: Final = 15_000
 
-# RocketMQ gives a held pull 30 s in all.
-PULL_TIMEOUT_SECONDS: Final = 30.0
+# RocketMQ's timeout of a pull that may be held.
+PULL_TIMEOUT_S: Final = 30.0
 
-# After a damaged answer, messages are asked for one by one: those before the damage are handed on,
-# and no more than one message is sent in vain, again and again until the broker is repaired. The
-# pause grows so far; an operator need not read of it each time.
-LONGEST_DAMAGE_PAUSE_SECONDS: Final = 30.0
-_DAMAGE_TOLD_EVERY_SECONDS: Final = 60.0
+# After a damaged answer, messages are pulled one by one: those before the damaged one are
+# delivered, and only one message is sent in vain, until the broker is repaired. The pause between
+# these pulls grows up to this limit, and not each of them is logged.
+LONGEST_DAMAGE_PAUSE_S: Final = 30.0
+_DAMAGE_LOG_S: Final = 60.0
 
 
 class QueueReader:
-    """One queue that a consumer was given.
+    """Reads one queue of a consumer.
 
-    Args:
-        client: whose connections and routes to use.
-        group: the consumer group.
-        queue: the queue.
-        wanted: the subscription of its topic.
-        cached: where messages go.
-        offsets: the group's progress.
-        on_messages: called with the messages that have come; those of a retry topic are held until
-            `CachedQueue.give_back` (see `holds_retries`).
-        most: how many messages one pull asks for.
-        metrics: told of each pull, or None.
-        holds_retries: whether messages of a retry topic are held.
+    `on_messages` is called with new messages. Those of a retry topic are held until
+    `CachedQueue.give_back` if `holds_retries`. A pull asks for `most` messages.
 
     Attributes:
-        cached: what was pulled and is not done.
-        committed: the offset that was last committed, or None.
-        moves: how often the broker has moved it to another offset.
-        dropped: the queue is another member's now; what is in work must not be committed.
-        positioned: set once it is known where to begin.
-        back_off: when the listener may be called.
-        is_leaving: no call of the listener may begin, since the queue is about to be dropped.
-        holds_messages: they were sent back by the group, and wait for their time when they come.
-        running: calls of the listener with messages of this queue.
+        committed: the last committed offset, or None.
+        moves: how often the broker has moved the reader to another offset.
+        dropped: the queue is another member's; messages in work must not be committed.
+        positioned: set once the first offset is known.
+        is_leaving: the queue is about to be dropped, and no call of the listener may begin.
+        holds_messages: new messages are held: they were sent back, and wait for their time.
+        running: the number of the listener's calls with messages of this queue.
         resumes_at: of an ordered consumer: when the listener may be called again.
-        call_scope: of an ordered consumer: the call of the listener that runs, or the last one.
+        call_scope: of an ordered consumer: of the listener's current or last call.
     """
 
     def __init__(
@@ -115,22 +103,22 @@ class QueueReader:
         self._address = ""
         self._room = trio.lowlevel.ParkingLot()
         self._no_call = trio.lowlevel.ParkingLot()
-        self._tell_damage_at = -math.inf
+        self._log_damage_at = -math.inf
         self._damages = 0  # damaged answers in a row
 
     def stop_reading(self) -> None:
-        """Read nothing more; what is in work may still be done and committed."""
+        """Pull no more; messages in work may still be done and committed."""
         self._scope.cancel()
 
     async def leave(self) -> None:
-        """Read nothing more, begin no call of the listener, and wait for those that run."""
+        """Pull no more, begin no call of the listener, and wait for those that run."""
         self.is_leaving = True
         self._scope.cancel()
         while self.running:
             await self._no_call.park()
 
     def drop(self) -> None:
-        """Read nothing more; what is in work must not be committed."""
+        """Pull no more; messages in work must not be committed."""
         self.dropped = True
         self._scope.cancel()
         if self._metrics is not None:
@@ -138,24 +126,22 @@ class QueueReader:
         self.cached.reset(self.cached.next_offset)
 
     def call_began(self) -> None:
-        """The listener was called with messages of this queue."""
         self.running += 1
 
     def call_ended(self) -> None:
-        """A call of the listener ended."""
         self.running -= 1
         if not self.running:
             self._no_call.unpark_all()
 
     def has_room(self) -> None:
-        """Messages are done; go on pulling if that was waited for."""
+        """Resume pulling if there is room."""
         if not self.cached.full:
             self._room.unpark_all()
         elif self.cached.total.is_full:
             self.cached.total.when_room(self.has_room)
 
     def route_changed(self, route: ClientRoute) -> None:
-        """Leave a pull that is held by a broker that is not the master any more."""
+        """Abandon a pull that is held by a broker that is not the master any more."""
         master = route.masters.get(self.queue.broker_name)
         if route.topic == self.queue.topic and master and master != self._address:
             self._pull_scope.cancel()
@@ -163,24 +149,21 @@ class QueueReader:
     async def run(
         self,
         consume_from: ConsumeFrom,
-        timestamp_milliseconds: int,
-        handover_seconds: float = 0.0,
+        timestamp_ms: int,
+        handover_s: float = 0.0,
     ) -> None:
         """Read until `drop`.
 
-        Args:
-            consume_from: where to begin without a committed offset.
-            timestamp_milliseconds: for TIMESTAMP: since 1970.
-            handover_seconds: before the committed offset is asked for: time for the member that
-                read the queue until now to commit its last one.
+        `timestamp_ms` is for TIMESTAMP, since 1970. `handover_s` lets the member
+        that read the queue until now commit before the committed offset is asked for.
         """
         with self._scope:
-            await trio.sleep(handover_seconds)
-            await self._find_start(consume_from, timestamp_milliseconds)
+            await trio.sleep(handover_s)
+            await self._find_start(consume_from, timestamp_ms)
             failures = 0
             while True:
                 while self.cached.full:
-                    self.has_room()  # has it told when all queues together have room again
+                    self.has_room()  # called again when all queues together have room
                     await self._room.park()
                 try:
                     result = await self._pull(refresh=failures > 0)
@@ -192,12 +175,12 @@ class QueueReader:
                     continue
                 failures = self._damages = 0
 
-    async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+    async def _find_start(self, consume_from: ConsumeFrom, timestamp_ms: int) -> None:
         failures = 0
         while not self.positioned.is_set():
             try:
                 offset = await starting_offset(
-                    self._client, self._offsets, self.queue, consume_from, timestamp_milliseconds
+                    self._client, self._offsets, self.queue, consume_from, timestamp_ms
                 )
             except (MessagingError, RemotingError) as error:
                 failures += 1
@@ -207,7 +190,7 @@ class QueueReader:
             self.positioned.set()
 
     async def _pull(self, *, refresh: bool) -> PullResult | None:
-        """One pull; None when it was left because the route changed."""
+        """Pull once; return None if the pull was abandoned because the route changed."""
         self._address = await master_of(self._client, self.queue, refresh=refresh)
         command = requests.pull(
             self._group,
@@ -215,13 +198,11 @@ class QueueReader:
             self.cached.next_offset,
             self._wanted,
             most=1 if self._damages else self._most,
-            hold_milliseconds=HOLD_MILLISECONDS,
+            hold_ms=HOLD_MS,
         )
         watch = self._client.silence.held_by(self._address, self.queue)
         with watch, trio.CancelScope() as self._pull_scope:
-            reply = await self._client.remoting.request(
-                self._address, command, PULL_TIMEOUT_SECONDS
-            )
+            reply = await self._client.remoting.request(self._address, command, PULL_TIMEOUT_S)
             if reply.code not in PULL_CODES:
                 raise RequestRefused(self._address, "pull", reply.code, reply.remark)
             result = await read_beside(
@@ -240,11 +221,11 @@ class QueueReader:
         return None
 
     async def _keep(self, result: PullResult) -> None:
-        """Hand on what a pull brought."""
         if result.status is PullStatus.OFFSET_MOVED:
             if result.next_offset == self.cached.next_offset:
-                # The broker names the offset that was asked for: asking at once would only spin.
-                await trio.sleep(pause_seconds(1))
+                # The broker names the offset that was asked for: asking at once would be a busy
+                # loop.
+                await trio.sleep(pause_s(1))
             _log.warning(
                 "%s: offset %d is not there (the queue holds %d to %d); going on at %d",
                 self.queue,
@@ -254,18 +235,17 @@ class QueueReader:
                 result.next_offset,
             )
             self.cached.reset(result.next_offset)
-            # An operator may have moved the group: the broker has another offset then.
+            # If an administrator has reset the group, the broker has another committed offset.
             self.committed = None
             self.moves += 1
             return
         for record in result.unreadable:
-            await self._bury(record)
+            await self._send_to_dead_letters(record)
         self.cached.add(result.messages, result.next_offset, held=self.holds_messages)
         if result.messages:
             self._on_messages(self, result.messages)
 
-    async def _bury(self, record: MessageRecord) -> None:
-        """Have a message that cannot be inflated put into the group's dead-letter topic."""
+    async def _send_to_dead_letters(self, record: MessageRecord) -> None:
         _log.error("%s: body at offset %d is unreadable", self.queue, record.queue_offset)
         command = requests.send_back(
             self._group,
@@ -283,15 +263,14 @@ class QueueReader:
             _log.error("%s: offset %d is skipped: %s", self.queue, record.queue_offset, error)
 
     async def _pause(self, error: Exception, failures: int) -> None:
-        """Wait for a new leader or for better times."""
         if is_news(error, failures):
             level = logging.INFO
-            if isinstance(error, MessageMalformed) and trio.current_time() >= self._tell_damage_at:
-                self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS
+            if isinstance(error, MessageMalformed) and trio.current_time() >= self._log_damage_at:
+                self._log_damage_at = trio.current_time() + _DAMAGE_LOG_S
                 level = logging.WARNING
             _log.log(level, "%s not read, trying again: %s", self.queue, error)
-        pause = pause_seconds(failures)
+        wait_s = pause_s(failures)
         if isinstance(error, MessageMalformed):
             self._damages += 1
-            pause = min(pause * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_SECONDS)
-        await trio.sleep(pause)
+            wait_s = min(wait_s * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_S)
+        await trio.sleep(wait_s)

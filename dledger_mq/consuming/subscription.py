@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic."""
+"""What a consumer subscribes to in a topic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from remoting.message.tags import tags_code
 
 ALL: str = "*"
 
-# RocketMQ's name of this kind of expression.
+# RocketMQ's name for the type of expression that `Sql` is.
 SQL92: Final = "SQL92"
 
 
@@ -28,15 +28,10 @@ class Sql:
 
 
 def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> SubscriptionData:
-    """A subscription by tags, or by a condition.
+    """Make a subscription by tags joined by ``||``, ``*`` for all messages, or a condition.
 
-    Args:
-        topic: the topic.
-        expression: ``*`` for all messages, tags joined by ``||``, or a condition.
-        version: grows with each change of the group's subscriptions; milliseconds since 1970.
-
-    Raises:
-        InvalidMessage: the topic's name is not legal.
+    `version` is in milliseconds since 1970, and grows with each change of the group's
+    subscriptions. Raises InvalidMessage: the topic's name is not legal.
     """
     check_topic(topic)
     if isinstance(expression, Sql):
@@ -56,15 +51,9 @@ def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> S
 def group_subscriptions(
     group: str, topics: str | Sequence[str] | Mapping[str, str | Sql], version: int
 ) -> dict[str, SubscriptionData]:
-    """The subscriptions of a group by topic, its retry topic included.
+    """Return the subscriptions of a group by topic; its retry topic is the last one.
 
-    Args:
-        group: the consumer group.
-        topics: one topic, several, or tag expressions and conditions by topic.
-        version: see `subscription`.
-
-    Raises:
-        InvalidMessage: a name is not legal, or there is no topic.
+    Raises InvalidMessage: a name is not legal, or there is no topic.
     """
     wanted: Mapping[str, str | Sql]
     if isinstance(topics, str):
@@ -82,9 +71,9 @@ def group_subscriptions(
 
 
 def matches(wanted: SubscriptionData, message: ReceivedMessage) -> bool:
-    """Whether the message has one of the wanted tags.
+    """Return whether a message has one of the wanted tags.
 
-    Brokers compare hashes only, so two tags of one hash pass there; the client compares the tags.
-    Source: RocketMQ's consumers all do so.
+    Brokers compare hashes only, and may send messages with other tags of the same hash. As in
+    RocketMQ, the client compares the tags.
     """
     return not wanted.tags or message.tags in wanted.tags

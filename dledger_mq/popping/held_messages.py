@@ -1,4 +1,4 @@
-"""The messages that a consumer has popped, and that are not settled: how many, and until when."""
+"""The messages that a consumer has popped, and that are not settled."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,26 +22,19 @@ _log = logging.getLogger(__name__)
 
 _HIDDEN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE})
 
-# The shortest time that a broker takes: the message comes again at once.
-AT_ONCE_SECONDS: Final = 0.001
+# The shortest invisible time that brokers accept: the message is redelivered at once.
+AT_ONCE_S: Final = 0.001
 
-# What is given back at the end of the consumer.
-_LAST_TIMEOUT_SECONDS: Final = 1.0
+# For the messages that are given back at the end of the consumer.
+_LAST_TIMEOUT_S: Final = 1.0
 
 
 class HeldMessages:
-    """Keeps popped messages this consumer's while it has them, and gives back what failed.
+    """Keeps popped messages invisible to others while this consumer has them.
 
-    A message is renewed at half of its time. If that cannot be done before its time is over, it may
-    be another consumer's, and is given up.
-
-    Args:
-        client: whose connections to use.
-        group: the consumer group.
-        options: how many messages may be held, for how long each, and how often it is renewed.
-        nursery: where renewals run.
-        on_settled: told of each message that is settled, or whose time is over.
-        acknowledge: acknowledges a message that waited for the end of a renewal.
+    A message is renewed at half of its invisible time. If that does not succeed in time, it may be
+    another consumer's, and is given up. `on_settled` is called with each message that is settled,
+    or whose time is over. `acknowledge` takes messages that waited for the end of a renewal.
     """
 
     def __init__(
@@ -60,88 +53,85 @@ class HeldMessages:
         self._on_settled = on_settled
         self._acknowledge = acknowledge
         self._held: set[Popped] = set()
-        self._asking: dict[Popped, trio.Event] = {}  # whose time is being changed
-        self._promised = 0
+        self._asking: dict[Popped, trio.Event] = {}  # requests that change an invisible time
+        self._reserved = 0
         self._agenda: Agenda[Popped] = Agenda()
         self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
 
     def __len__(self) -> int:
         return len(self._held)
 
-    async def promise_room(self, most: int) -> int:
-        """Wait for room; return for how many messages there is, up to `most` (`keep_promise`)."""
-        while (room := self._options.max_held_messages - len(self._held) - self._promised) <= 0:
+    async def reserve_room(self, most: int) -> int:
+        """Wait for room; reserve it for up to `most` messages, and return for how many."""
+        while (room := self._options.max_held_messages - len(self._held) - self._reserved) <= 0:
             await self._room.park()
-        promised = min(room, most)
-        self._promised += promised
-        return promised
+        reserved = min(room, most)
+        self._reserved += reserved
+        return reserved
 
-    def keep_promise(self, promised: int) -> None:
-        """What room was promised for has come, or does not come."""
-        self._promised -= promised
+    def end_reservation(self, reserved: int) -> None:
+        """End a reservation: its messages were added, or do not come."""
+        self._reserved -= reserved
         self._room.unpark_all()
 
     def add(self, popped: Popped) -> None:
-        """A message has come."""
         self._held.add(popped)
-        self._look_again(popped)
+        self._schedule(popped)
 
     def settle(self, popped: Popped) -> None:
-        """A message is done with, one way or the other."""
+        """End holding a message: it is acknowledged, hidden or given up."""
         if not popped.is_settled:
             popped.is_settled = True
             self._held.discard(popped)
             self._room.unpark_all()
             self._on_settled(popped)
 
-    async def hide(self, popped: Popped, seconds: float) -> bool:
-        """Let a message come again after some time; it is settled here.
+    async def hide(self, popped: Popped, hide_s: float) -> bool:
+        """Change a message's invisible time, after which it is redelivered; settle it here.
 
-        Through elections, until its time is over: then it comes again all the same.
+        Tried through elections until its time is over, when it is redelivered anyway.
 
         Returns:
-            Whether a broker has it so; no if the message is not this consumer's any more.
+            Whether a broker has done so; False if the message is not this consumer's any more.
         """
-        is_hidden = await self._ask(popped, seconds)
+        is_hidden = await self._ask(popped, hide_s)
         self.settle(popped)
         return is_hidden
 
     async def give_back_all(self) -> None:
-        """Let the others of the group have all messages now, as far as brokers answer at once."""
+        """Make all messages visible to the other members now, if brokers answer at once."""
         wanted = [one for one in self._held if not one.wants_acknowledgement]
-        await self._client.request_all(self._givings_back(wanted), _LAST_TIMEOUT_SECONDS)
+        await self._client.request_all(self._givings_back(wanted), _LAST_TIMEOUT_S)
         for one in wanted:
             self.settle(one)
 
     def give_back_now(self, wanted: Sequence[Popped]) -> None:
-        """As `give_back_all`, for messages that come too late; nothing waits for the answers."""
+        """Make messages that come too late visible again; do not wait for the answers."""
         for address, command in self._givings_back(wanted):
             self._client.remoting.request_nowait(address, command, lambda _outcome: None)
         for one in wanted:
             self.settle(one)
 
     def _givings_back(self, wanted: Sequence[Popped]) -> list[tuple[str, Command]]:
-        """The requests, with the brokers as they are known."""
         found: list[tuple[str, Command]] = []
         for one in wanted:
             route = self._client.routes.known(one.message.queue.topic)
             address = route and route.masters.get(one.message.queue.broker_name)
             if address:
-                found.append((address, self._hiding(one, AT_ONCE_SECONDS)))
+                found.append((address, self._hiding(one, AT_ONCE_S)))
         return found
 
-    async def renew_for_ever(self) -> None:
-        """Renew messages when it is time."""
+    async def renew_forever(self) -> None:
         while True:
             for popped in await self._agenda.due():
                 if not popped.is_settled:
                     self._is_due(popped)
 
-    def _look_again(self, popped: Popped) -> None:
-        """When to renew a message: at half of its time, or at its end, if it is not renewed."""
+    def _schedule(self, popped: Popped) -> None:
+        """Check a message at half of its time, or at its end if it is not renewed."""
         now = trio.current_time()
         at = now + (popped.deadline - now) / 2
-        if at > popped.taken + self._options.longest_call_seconds or popped.wants_acknowledgement:
+        if at > popped.taken + self._options.longest_call_s or popped.wants_acknowledgement:
             at = popped.deadline
         self._agenda.add(at, popped)
 
@@ -150,18 +140,18 @@ class HeldMessages:
         if now >= popped.deadline:
             self._give_up(popped)
         elif (
-            now > popped.taken + self._options.longest_call_seconds
+            now > popped.taken + self._options.longest_call_s
             or popped.is_being_hidden
-            # A renewal that overtook the acknowledgement would make its handle one of the past.
+            # A renewal that overtook the acknowledgement would make its handle invalid.
             or popped.wants_acknowledgement
         ):
-            self._look_again(popped)
+            self._schedule(popped)
         else:
             self._nursery.start_soon(self._renew, popped)
 
     async def _renew(self, popped: Popped) -> None:
-        if await self._ask(popped, self._options.invisible_seconds) and not popped.is_settled:
-            self._look_again(popped)
+        if await self._ask(popped, self._options.invisible_s) and not popped.is_settled:
+            self._schedule(popped)
         else:
             self._give_up(popped)
 
@@ -175,14 +165,14 @@ class HeldMessages:
             )
         self.settle(popped)
 
-    async def _ask(self, popped: Popped, seconds: float) -> bool:
-        """Change a message's time; False when it is not this consumer's any more."""
+    async def _ask(self, popped: Popped, hide_s: float) -> bool:
+        """Change a message's invisible time; return False if it is not this consumer's any more."""
         while popped in self._asking:
             await self._asking[popped].wait()
         answered = self._asking[popped] = trio.Event()
         popped.is_being_hidden = True
         try:
-            return await self._ask_in_time(popped, seconds)
+            return await self._ask_in_time(popped, hide_s)
         finally:
             answered.set()
             del self._asking[popped]
@@ -190,17 +180,17 @@ class HeldMessages:
             if popped.wants_acknowledgement and not popped.is_settled:
                 self._acknowledge(popped)
 
-    async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+    async def _ask_in_time(self, popped: Popped, hide_s: float) -> bool:
         began = trio.current_time()
         queue = popped.message.queue
         try:
             reply = await call_master(
                 self._client,
                 queue,
-                self._hiding(popped, seconds),
+                self._hiding(popped, hide_s),
                 "change a message's invisible time",
                 accepted=_HIDDEN_OR_NOT,
-                timeout_seconds=popped.deadline - began,
+                timeout_s=popped.deadline - began,
             )
             if reply.code != ResponseCode.SUCCESS:
                 return False
@@ -210,8 +200,8 @@ class HeldMessages:
         except (MessagingError, RemotingError) as error:
             _log.info("message %s of %s: %s", popped.message.message_id, queue, error)
             return False
-        popped.deadline = began + seconds
+        popped.deadline = began + hide_s
         return True
 
-    def _hiding(self, popped: Popped, seconds: float) -> Command:
-        return pop_requests.hide(self._group, popped, max(round(seconds * 1000), 1))
+    def _hiding(self, popped: Popped, hide_s: float) -> Command:
+        return pop_requests.hide(self._group, popped, max(round(hide_s * 1000), 1))

@@ -1,4 +1,4 @@
-"""Acknowledges popped messages: one request a group of brokers at a time, of all that gathered."""
+"""Acknowledges popped messages, in batches: one request at a time for each group of brokers."""
 
 import logging
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError
 from dledger_mq.popping import pop_requests
@@ -19,21 +19,17 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# Of one request: a body of some 100 bytes a message, far below a broker's limits.
+# Messages of one request. Each takes some 100 bytes, far below a broker's limits.
 MOST_OF_A_REQUEST: Final = 1000
 
 _ACCEPTED: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE})
 
 
 class PopAcknowledging:
-    """Acknowledgements on their way, through elections, until the messages' time is over.
+    """Acknowledges messages, through elections, until their invisible time is over.
 
-    Args:
-        client: whose connections to use.
-        group: the consumer group.
-        nursery: where requests run.
-        on_acknowledged: told of each message that a broker has let go, and of each whose time was
-            over before.
+    `on_acknowledged` is called with each message that is acknowledged, or whose time was over
+    before.
     """
 
     def __init__(
@@ -51,7 +47,7 @@ class PopAcknowledging:
         self._quiet = trio.lowlevel.ParkingLot()
 
     def add(self, popped: Popped) -> None:
-        """Acknowledge a message; once its handle is known, if that is about to change."""
+        """Acknowledge a message; if its handle is about to change, once the new one is known."""
         popped.wants_acknowledgement = True
         if popped.is_being_hidden:
             return
@@ -64,23 +60,21 @@ class PopAcknowledging:
             self._nursery.start_soon(self._send, broker_name)
 
     async def drain(self) -> None:
-        """Wait until all that was added is acknowledged, or another consumer's."""
         while self._waiting:
             await self._quiet.park()
 
     async def _send(self, broker_name: str) -> None:
         waiting = self._waiting[broker_name]
-        await trio.lowlevel.checkpoint()  # what is consumed in this turn goes with the first
+        await trio.lowlevel.checkpoint()  # gather the messages that are consumed in this turn
         while waiting:
-            these = waiting[:MOST_OF_A_REQUEST]
+            batch = waiting[:MOST_OF_A_REQUEST]
             del waiting[:MOST_OF_A_REQUEST]
-            await self._acknowledge(these)
+            await self._acknowledge(batch)
         del self._waiting[broker_name]
         if not self._waiting:
             self._quiet.unpark_all()
 
     async def _acknowledge(self, these: list[Popped]) -> None:
-        """Acknowledge messages of one group of brokers."""
         failures = 0
         while these:
             problem: MessagingError | RemotingError
@@ -100,7 +94,7 @@ class PopAcknowledging:
                 break
             failures += 1
             _log.info("group %s: not acknowledged yet: %s", self._group, problem)
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
             now = trio.current_time()
             for popped in [one for one in these if one.deadline <= now]:
                 self._on_acknowledged(popped)
@@ -116,7 +110,7 @@ class PopAcknowledging:
         )
 
     def _acked(self, popped: Popped) -> AckedPop:
-        """A message of its own: those that were hidden since have left the others of their pop."""
+        """Acknowledge each message by itself: one that was hidden since has left its pop."""
         queue = popped.message.queue
         return AckedPop(
             self._group,

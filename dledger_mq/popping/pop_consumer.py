@@ -9,14 +9,14 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import RunningInfo
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_SECONDS
+from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_S
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.listener_calls import ListenerCalls
@@ -40,11 +40,11 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's rebalance interval; brokers also tell when members come or go.
-LOOK_SECONDS: Final = 20.0
+# RocketMQ's rebalance interval; brokers also notify when members come or go.
+REBALANCE_S: Final = 20.0
 
-# The last acknowledgements of a cancelled block, or of one that ends by an error.
-LAST_ACKNOWLEDGEMENTS_SECONDS: Final = 1.0
+# For the last acknowledgements of a block that is cancelled or ends by an error.
+LAST_ACKNOWLEDGEMENTS_S: Final = 1.0
 
 _ANY_QUEUE: Final = -1
 
@@ -52,28 +52,31 @@ _ANY_QUEUE: Final = -1
 class PopConsumer:
     """Consumes the topics of a group by pops (see docs/pop.md).
 
-    Each message is this consumer's for a time, which it renews while the listener has it. What the
-    listener consumed is acknowledged and never given again; what it failed with comes again later,
-    to any member. Members hold no queues, so there may be more of them than queues, and nothing
-    moves when they come or go. What a consumer that dies had comes again after its invisible time.
+    A popped message is invisible to other consumers for a time, which this consumer renews while
+    the listener has it. A message that the listener consumed is acknowledged and never redelivered;
+    one that it failed with is redelivered later, to any member. Members hold no queues, so there
+    may be more of them than queues, and no queue moves when they come or go. The messages of a
+    consumer that dies are redelivered after their invisible time.
 
     Args:
         group: the consumer group.
-        topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
+        topics: a topic, several, or a mapping of topics to tags ("TagA || TagB") or conditions
             (`Sql`).
-        listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        listener: gets messages of one queue; they are redelivered if it returns RETRY or raises an
+            error.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
         ordered: whether the messages of a queue are consumed one after the other. All members of a
             group must agree.
-        assigned: whether brokers say from which queues this member pops (as operators set it by
-            `Admin.set_request_mode`); else it pops from all queues.
+        assigned: whether brokers assign the queues that this member pops from (as administrators
+            set it by `Admin.set_request_mode`); else it pops from all queues.
         from_first: whether a group that never consumed begins with the first message there is; else
             with those that are sent from now on.
-        options: what can be tuned.
-        metrics: told of each pop, and of what became of messages.
-        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
-            of another topic to write it to. See `Admin.trace`.
+        options: numbers and limits.
+        metrics: receives each pop, and the outcome of messages.
+        trace: whether the consumption of messages is written to RocketMQ's trace topic, or the name
+            of another trace topic. See `Admin.trace`.
     """
 
     def __init__(
@@ -105,8 +108,8 @@ class PopConsumer:
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
-        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        watch, slow_s = self._client.listener_watch, self._options.slow_call_s
+        self._calls = ListenerCalls(group, listener, watch, slow_s, self._metrics)
         self._listening = PopListening(self._calls, self._options, is_ordered=ordered)
         self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._wanted: dict[str, SubscriptionData] = {}
@@ -115,10 +118,10 @@ class PopConsumer:
         self._nursery: Background | None = None
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
-        self._look_wanted = WakeUp()
-        self._looked = trio.Event()
+        self._rebalance_wanted = WakeUp()
+        self._queues_known = trio.Event()
         self._is_stopped = False
-        self._opened_milliseconds = 0
+        self._opened_ms = 0
 
     async def __aenter__(self) -> "PopConsumer":
         """Join the group, and begin to pop.
@@ -134,10 +137,11 @@ class PopConsumer:
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        """Stop popping, let listeners finish, acknowledge, give the rest back, leave the group.
+        """Stop popping, let listeners finish, acknowledge, give other messages back, leave the
+        group.
 
-        An error that ends the block does not wait for listeners, unless they run in threads, which
-        cannot be interrupted: what they have consumed is acknowledged, all else comes again.
+        If an error ends the block, listeners are cancelled, except in threads, which cannot be
+        interrupted. Messages that they have consumed are acknowledged, all others are redelivered.
         """
         await self._use.close(*raised)
 
@@ -145,12 +149,12 @@ class PopConsumer:
     async def _work(self) -> AsyncIterator[None]:
         client, lifetime = self._client, self._lifetime
         options, listening = self._options, self._listening
-        self._opened_milliseconds = now_milliseconds()
-        self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
+        self._opened_ms = now_ms()
+        self._wanted = group_subscriptions(self.group, self._topics, now_ms())
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
             ConsumerEntry(
-                self._data(), self._look_wanted.set, self._running_info, self._direct.asked
+                self._data(), self._rebalance_wanted.set, self._running_info, self._direct.asked
             )
         )
         async with AsyncExitStack() as stack:
@@ -173,21 +177,21 @@ class PopConsumer:
             client.routes.watch(self._route_changed)
             for _ in range(options.concurrency):
                 calls.start_soon(listening.work, held, acknowledging.add)
-            nursery.start_soon(held.renew_for_ever)
-            nursery.start_soon(self._look_for_ever)
-            seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
+            nursery.start_soon(held.renew_forever)
+            nursery.start_soon(self._rebalance_forever)
+            leave_s = LAST_ACKNOWLEDGEMENTS_S
             try:
                 try:
                     yield
                 finally:
                     self._stop_popping()
-                await listening.stop(options.close_timeout_seconds)
-                seconds = max(seconds, options.close_timeout_seconds)
+                await listening.stop(options.close_timeout_s)
+                leave_s = max(leave_s, options.close_timeout_s)
             finally:  # the block may be cancelled
                 await calls.end()
-                with trio.move_on_after(seconds, shield=True):
+                with trio.move_on_after(leave_s, shield=True):
                     await acknowledging.drain()
-                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
+                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_S, shield=True):
                     await held.give_back_all()
                 await self._leave()
 
@@ -196,7 +200,7 @@ class PopConsumer:
         self._client.routes.unwatch(self._route_changed)
         for reader in self._all_readers():
             reader.stop()
-        self._listening.give_no_more()
+        self._listening.stop_handing_out()
 
     async def _leave(self) -> None:
         if self._metrics is not None:
@@ -210,17 +214,17 @@ class PopConsumer:
 
     @during_block
     async def ready(self) -> None:
-        """Wait until brokers have answered: a new group is given every message sent after this.
+        """Wait until brokers have answered: a new group gets every message sent after this.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        await self._looked.wait()
+        await self._queues_known.wait()
         for reader in list(self._all_readers()):
             await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
-        """What this member pops from; the id -1 is any queue of a broker."""
+        """Return the queues that this member pops from; the id -1 is any queue of a broker."""
         return sorted(self._readers)
 
     def _data(self) -> ConsumerData:
@@ -239,12 +243,12 @@ class PopConsumer:
             self._held.settle(popped)
 
     def _running_info(self) -> RunningInfo:
-        """What it is doing; a consumer that pops has no progress of its own in any queue."""
+        # A consumer that pops has no progress of its own in any queue.
         return RunningInfo(
             self._client.routes.nameservers,
             self._is_ordered,
             self._options.concurrency,
-            self._opened_milliseconds,
+            self._opened_ms,
             tuple(self._wanted.values()),
             {},
         )
@@ -254,24 +258,26 @@ class PopConsumer:
 
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
-            self._look_wanted.set()
+            self._rebalance_wanted.set()
             for reader in self._all_readers():
                 reader.route_changed(route)
 
-    async def _look_for_ever(self) -> None:
-        """Look every 20 s from which queues to pop, and at once when something has changed."""
+    async def _rebalance_forever(self) -> None:
+        """Rebalance every 20 s, each second while a topic is missing, and after changes at once."""
         while True:
             is_complete = True
             for topic in self._wanted:
-                if not topic.startswith(RETRY_TOPIC_PREFIX):  # the topic's own pops bring those
-                    is_complete &= await self._look_at(topic)
+                if not topic.startswith(
+                    RETRY_TOPIC_PREFIX
+                ):  # pops of the topic return retries, too
+                    is_complete &= await self._rebalance(topic)
             if is_complete:
-                self._looked.set()
-            with trio.move_on_after(LOOK_SECONDS if is_complete else LONGEST_PAUSE_SECONDS):
-                await self._look_wanted.wait()
+                self._queues_known.set()
+            with trio.move_on_after(REBALANCE_S if is_complete else LONGEST_PAUSE_S):
+                await self._rebalance_wanted.wait()
 
-    async def _look_at(self, topic: str) -> bool:
-        """Pop from the right queues of a topic; False when they are not known now."""
+    async def _rebalance(self, topic: str) -> bool:
+        """Pop from the right queues of a topic; return False if they are not known now."""
         try:
             route = await self._client.routes.find(topic)
             if route.provisional or not route.read_queues:
@@ -290,17 +296,17 @@ class PopConsumer:
         return True
 
     async def _queues(self, route: ClientRoute) -> set[MessageQueue]:
-        """From which queues to pop. Raises RemotingError."""
+        """Return the queues to pop from. Raises RemotingError."""
         brokers = {queue.broker_name for queue in route.read_queues}
         if not self._is_assigned:
             return {MessageQueue(route.topic, name, _ANY_QUEUE) for name in brokers}
-        # Any broker tells those of all.
+        # Any broker knows the assignment of the queues of all brokers.
         for address in dict.fromkeys(route.masters.values()):
             await self._client.send_heartbeats([address])
             reply = await self._client.remoting.request(
                 address,
                 pop_requests.assigned_queues(self.group, route.topic, self._client.client_id),
-                MEMBERS_TIMEOUT_SECONDS,
+                MEMBERS_TIMEOUT_S,
             )
             if reply.code == ResponseCode.SUCCESS:
                 assigned = decode_assigned(reply.body)
@@ -331,12 +337,12 @@ class PopConsumer:
             self._nursery.start_soon(reader.run)
 
     def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something in the background; after the end of the block, nothing."""
+        """Run work in the background, unless the block has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(work)
 
     def _arrived(self, result: PopResult) -> None:
-        """Messages have come; perhaps too late."""
+        """Hand out the messages of a pop, or give them back if they come too late."""
         if self._held is None or self._acknowledging is None:
             return
         for popped in (*result.messages, *result.unwanted):

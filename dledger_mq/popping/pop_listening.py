@@ -1,4 +1,4 @@
-"""Handing popped messages to a fixed number of tasks that run the listener."""
+"""Hands popped messages to a fixed number of tasks that run the listener."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from dledger_mq.popping.popped import Popped
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Messages of one pop.
+    """The messages of one pop.
 
     Attributes:
-        waiting: those that the listener did not have yet.
-        running: those that it has; of an ordered consumer.
-        scope: what its call runs in.
+        waiting: messages that the listener has not had yet.
+        running: of an ordered consumer: messages that the listener has.
+        scope: of the listener's call.
     """
 
     waiting: deque[Popped]
@@ -30,14 +30,9 @@ class Lane:
 class PopListening:
     """Runs the listener with popped messages.
 
-    Messages of an ordered consumer's pop follow one another, each after the success of the one
-    before: the broker gives nothing else of their queue meanwhile. When one fails, or its time is
-    over, it and those behind it come again in their order.
-
-    Args:
-        calls: of the listener.
-        options: how many messages a call gets, and when messages that failed come again.
-        is_ordered: whether the order in each queue is kept.
+    The messages of an ordered consumer's pop follow one another, each after the success of the one
+    before: meanwhile the broker returns no other message of their queue. When one fails, or its
+    time is over, it and those behind it are redelivered in their order.
     """
 
     def __init__(self, calls: ListenerCalls, options: PopOptions, *, is_ordered: bool) -> None:
@@ -52,7 +47,6 @@ class PopListening:
         self._is_stopping = False
 
     def offer(self, messages: list[Popped]) -> None:
-        """Messages of one pop have come."""
         lane = Lane(deque(messages))
         if self._is_ordered:
             self._lanes |= dict.fromkeys(messages, lane)
@@ -60,20 +54,19 @@ class PopListening:
         self._idle.unpark(count=1 if self._is_ordered else len(messages))
 
     def settled(self, popped: Popped) -> None:
-        """A message is done, or its time is over."""
+        """Forget a message that is done, or whose time is over."""
         lane = self._lanes.pop(popped, None)
         if lane is not None and popped in lane.running and not popped.wants_acknowledgement:
-            lane.scope.cancel()  # it may be another consumer's by now
+            lane.scope.cancel()  # the message may be another consumer's by now
 
-    async def stop(self, timeout_seconds: float) -> None:
-        """Hand out nothing more, and wait until the listener's calls have ended."""
+    async def stop(self, timeout_s: float) -> None:
+        """Hand out no more, and wait up to the timeout until the listener's calls have ended."""
         self._is_stopping = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._busy:
                 await self._quiet.park()
 
-    def give_no_more(self) -> None:
-        """Hand out nothing more."""
+    def stop_handing_out(self) -> None:
         self._is_stopping = True
 
     async def work(self, held: HeldMessages, acknowledge: Callable[[Popped], None]) -> None:
@@ -87,12 +80,12 @@ class PopListening:
             messages = [one.message for one in these]
             request = self._calls.begin(messages)
             try:
-                # Only an ordered consumer's call is cut off: its messages may be given to another
-                # consumer, and must not be worked on twice at once.
+                # Only an ordered consumer's call is cancelled: another consumer may get its
+                # messages, and they must not be worked on twice at once.
                 with trio.CancelScope() as lane.scope:
                     is_consumed = await self._calls.succeeds(messages, began)
-                seconds = trio.current_time() - began
-                self._calls.end(request, messages, seconds, is_consumed=is_consumed)
+                took_s = trio.current_time() - began
+                self._calls.end(request, messages, took_s, is_consumed=is_consumed)
                 if is_consumed:
                     for one in these:
                         if not one.is_settled:
@@ -117,7 +110,7 @@ class PopListening:
             lane = self._ready.popleft()
             if self._is_ordered and any(one.is_settled for one in lane.waiting):
                 for one in lane.waiting:
-                    held.settle(one)  # the time of one is over: all come again, in their order
+                    held.settle(one)  # the time of one is over: all are redelivered, in order
                 continue
             these: list[Popped] = []
             while lane.waiting and len(these) < self._options.batch_size:
@@ -130,18 +123,17 @@ class PopListening:
                 return lane, these
 
     async def _give_back(self, lane: Lane, these: list[Popped], held: HeldMessages) -> None:
-        """Have messages come again later; of an ordered consumer, with those behind them."""
+        """Redeliver messages later; of an ordered consumer, with those behind them."""
         if not self._is_ordered:
-            retry_seconds = self._options.retry_seconds
-            seconds = [
-                retry_seconds[min(one.message.reconsume_times, len(retry_seconds) - 1)]
-                for one in these
+            retry_s = self._options.retry_s
+            pauses_s = [
+                retry_s[min(one.message.reconsume_times, len(retry_s) - 1)] for one in these
             ]
         else:
             these = [*these, *lane.waiting]
             lane.waiting.clear()
-            seconds = [self._options.suspend_seconds] * len(these)
+            pauses_s = [self._options.suspend_s] * len(these)
         async with trio.open_nursery() as nursery:
-            for one, pause in zip(these, seconds, strict=True):
+            for one, pause_s in zip(these, pauses_s, strict=True):
                 if not one.is_settled:
-                    nursery.start_soon(held.hide, one, pause)
+                    nursery.start_soon(held.hide, one, pause_s)

@@ -10,14 +10,14 @@ import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection.calls import (
-    LONGEST_PAUSE_SECONDS,
+    LONGEST_PAUSE_S,
     is_news,
     master_of,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import Reading, read_beside
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.popping import pop_requests
@@ -34,32 +34,20 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's popping clients have a broker hold a pop that finds nothing for 15 s.
-HOLD_MILLISECONDS: Final = 15_000
-POP_TIMEOUT_SECONDS: Final = 30.0
+# RocketMQ's value: how long a broker holds a pop that finds nothing.
+HOLD_MS: Final = 15_000
+POP_TIMEOUT_S: Final = 30.0
 
-# A broker that finds nothing without holding the request is asked no more often than this.
-_LEAST_PAUSE_SECONDS: Final = 0.1
+# The least time between pops of a broker that finds nothing and does not hold the request.
+_LEAST_PAUSE_S: Final = 0.1
 
 
 class PopReader:
-    """Pops.
+    """Pops from one queue, or from any queue of a broker if its id is -1.
 
-    Args:
-        client: whose connections and routes to use.
-        group: the consumer group.
-        queue: where from; the id -1 is any queue of the broker.
-        wanted: the subscription of its topic.
-        held: what this consumer has.
-        options: how much is asked for.
-        beside: runs what reads an answer with compressed bodies.
-        is_ordered: whether the order in each queue is kept.
-        from_first: where a group begins that never consumed.
-        on_messages: takes what came; also after `stop`, when an answer comes late.
-        metrics: told of what came, or None.
-
-    Attributes:
-        positioned: set once a broker has answered: the group has begun.
+    `beside` runs work in the background. `on_messages` is called with each result, also after
+    `stop`, when an answer comes late. `positioned` is set once a broker has answered: the group has
+    begun.
     """
 
     def __init__(
@@ -93,74 +81,72 @@ class PopReader:
         self._pop_scope = trio.CancelScope()
         self._address = ""
         self._attempt_id = ""
-        # What a silent broker is asked about must be a queue that there is.
+        # A probe of a silent broker must name a queue that exists.
         self._asked_about = MessageQueue(queue.topic, queue.broker_name, max(queue.queue_id, 0))
 
     def stop(self) -> None:
-        """Pop nothing more."""
         self._scope.cancel()
 
     def route_changed(self, route: ClientRoute) -> None:
-        """Leave a pop that is held by a broker that is not the master any more."""
+        """Abandon a pop that is held by a broker that is not the master any more."""
         master = route.masters.get(self.queue.broker_name)
         if route.topic == self.queue.topic and master and master != self._address:
             self._pop_scope.cancel()
 
     async def run(self) -> None:
-        """Pop until `stop`."""
         with self._scope:
             failures = 0
             while True:
-                promised = await self._held.promise_room(self._options.pop_batch)
+                reserved = await self._held.reserve_room(self._options.pop_batch)
                 try:
-                    await self._pop(promised, refresh=failures > 0)
+                    await self._pop(reserved, refresh=failures > 0)
                     failures = 0
                 except (MessagingError, RemotingError) as error:
                     failures += 1
                     await self._pause(error, failures)
                 finally:
-                    self._held.keep_promise(promised)
+                    self._held.end_reservation(reserved)
 
     async def _pop(self, most: int, *, refresh: bool) -> None:
         self._address = await master_of(self._client, self.queue, refresh=refresh)
         if self._is_ordered and not self._attempt_id:
             self._attempt_id = uuid.uuid4().hex
-        hold = HOLD_MILLISECONDS if self.positioned.is_set() else 0
+        hold = HOLD_MS if self.positioned.is_set() else 0
         asked = trio.current_time()
         command = pop_requests.pop(
             self._group,
             self.queue,
             self._wanted,
             most=most,
-            invisible_milliseconds=round(self._options.invisible_seconds * 1000),
-            hold_milliseconds=hold,
-            now_milliseconds=now_milliseconds(),
+            invisible_ms=round(self._options.invisible_s * 1000),
+            hold_ms=hold,
+            now_ms=now_ms(),
             from_first=self._from_first,
             attempt_id=self._attempt_id,
         )
         outcomes: list[Command | MessagingError | RemotingError] = []
         answered = trio.Event()
 
-        def tell(outcome: Command | MessagingError | RemotingError) -> None:
+        def report(outcome: Command | MessagingError | RemotingError) -> None:
             outcomes.append(outcome)
             answered.set()
 
         def settle(outcome: Command | RemotingError) -> None:
-            # A late answer holds messages, too, although the call that asked for it has ended.
+            # A late answer may hold messages, too, although the call of `_pop` has ended.
             if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
-                tell(outcome)
+                report(outcome)
                 return
             read = self._reading(outcome, asked)
             try:
                 self._hand_on(outcome, read(inflates=False))
             except BodyCompressed:
-                self._beside(partial(self._inflate, outcome, read, tell))
+                self._beside(partial(self._inflate, outcome, read, report))
             except (MessagingError, RemotingError) as error:
-                tell(error)
+                report(error)
             else:
-                tell(outcome)
+                report(outcome)
 
-        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_SECONDS)
+        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_S)
         watch = self._client.silence.held_by(self._address, self._asked_about)
         with watch, trio.CancelScope() as self._pop_scope:
             await answered.wait()
@@ -174,13 +160,13 @@ class PopReader:
         self._attempt_id = ""
         self.positioned.set()
         if outcome.code == ResponseCode.POLLING_FULL:
-            await trio.sleep(LONGEST_PAUSE_SECONDS)
+            await trio.sleep(LONGEST_PAUSE_S)
         elif outcome.code in NOTHING_CODES and hold:
-            took = trio.current_time() - asked
-            await trio.sleep(max(_LEAST_PAUSE_SECONDS - took, 0.0))
+            took_s = trio.current_time() - asked
+            await trio.sleep(max(_LEAST_PAUSE_S - took_s, 0.0))
 
     def _reading(self, reply: Command, asked: float) -> Reading[PopResult]:
-        """What reads a reply that has come just now."""
+        """Return what decodes a reply that has just come."""
         return partial(
             read_pop_reply,
             reply,
@@ -188,22 +174,22 @@ class PopReader:
             self._wanted,
             asked=asked,
             came=trio.current_time(),
-            now_milliseconds=now_milliseconds(),
+            now_ms=now_ms(),
         )
 
     async def _inflate(
         self,
         reply: Command,
         read: Reading[PopResult],
-        tell: Callable[[Command | MessagingError | RemotingError], None],
+        report: Callable[[Command | MessagingError | RemotingError], None],
     ) -> None:
-        """Hand on what came in a reply with compressed bodies; then tell, as `settle` does."""
+        """Decode a reply with compressed bodies and hand its messages on; then call `report`."""
         try:
             self._hand_on(reply, await read_beside(self._client.side_work, read))
         except (MessagingError, RemotingError) as error:
-            tell(error)
+            report(error)
         else:
-            tell(reply)
+            report(reply)
 
     def _hand_on(self, reply: Command, result: PopResult) -> None:
         if result.unreadable:
@@ -224,8 +210,7 @@ class PopReader:
         self._on_messages(result)
 
     async def _pause(self, error: MessagingError | RemotingError, failures: int) -> None:
-        """Wait for a new leader or for better times."""
         if is_news(error, failures):
             level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
             _log.log(level, "%s not popped from, trying again: %s", self.queue, error)
-        await trio.sleep(pause_seconds(failures))
+        await trio.sleep(pause_s(failures))

@@ -1,4 +1,4 @@
-"""The requests of consumers that pop, as commands. Names of fields are the wire's."""
+"""The requests of consumers that pop. The names of the fields are RocketMQ's."""
 
 from collections.abc import Iterable
 
@@ -18,24 +18,17 @@ def pop(
     wanted: SubscriptionData,
     *,
     most: int,
-    invisible_milliseconds: int,
-    hold_milliseconds: int,
-    now_milliseconds: int,
+    invisible_ms: int,
+    hold_ms: int,
+    now_ms: int,
     from_first: bool,
     attempt_id: str = "",
 ) -> Command:
-    """Ask for messages for a time (200050).
+    """Ask for messages, which are invisible to others for a time. A `queue` with the id -1 is any.
 
-    Args:
-        group: the consumer group.
-        queue: where from; the id -1 is any queue of the broker.
-        wanted: the subscription; the broker filters by it.
-        most: how many messages at most.
-        invisible_milliseconds: for how long nobody else is given them.
-        hold_milliseconds: how long the broker may hold the request when there is nothing.
-        now_milliseconds: the wall clock; RocketMQ's brokers count the hold from it.
-        from_first: whether a group that never consumed begins with the first message there is.
-        attempt_id: of a pop in order: the same when it is asked again for want of an answer.
+    RocketMQ's brokers count the hold from `now_ms`, the wall clock. `from_first`: a group
+    that never consumed begins with the first message there is. An ordered pop has an `attempt_id`,
+    the same when it is sent again because no answer came.
     """
     in_order = {"order": "true", "attemptId": attempt_id} if attempt_id else {}
     return command(
@@ -44,9 +37,9 @@ def pop(
         topic=queue.topic,
         queueId=queue.queue_id,
         maxMsgNums=most,
-        invisibleTime=invisible_milliseconds,
-        pollTime=hold_milliseconds,
-        bornTime=now_milliseconds,
+        invisibleTime=invisible_ms,
+        pollTime=hold_ms,
+        bornTime=now_ms,
         initMode="0" if from_first else "1",
         expType=wanted.expression_type,
         exp=wanted.expression,
@@ -55,33 +48,28 @@ def pop(
 
 
 def acknowledge(group: str, popped: Popped) -> Command:
-    """Acknowledge one message (200051)."""
     return _about_one(RequestCode.ACK_MESSAGE, group, popped)
 
 
 def acknowledge_many(broker_name: str, pops: Iterable[AckedPop]) -> Command:
-    """Acknowledge many messages of one broker (200151)."""
     return Command(RequestCode.BATCH_ACK_MESSAGE, body=encode_batch_ack(broker_name, pops))
 
 
-def hide(group: str, popped: Popped, invisible_milliseconds: int) -> Command:
-    """Have a message given again after another time than it was to be, from now on (200053)."""
+def hide(group: str, popped: Popped, invisible_ms: int) -> Command:
+    """Change a message's invisible time, which begins now."""
     code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-    return _about_one(code, group, popped, invisibleTime=invisible_milliseconds)
+    return _about_one(code, group, popped, invisibleTime=invisible_ms)
 
 
 def assigned_queues(group: str, topic: str, client_id: str) -> Command:
-    """Ask which queues of a topic a member reads (400)."""
     return Command(RequestCode.QUERY_ASSIGNMENT, body=encode_question(group, topic, client_id))
 
 
 def set_request_mode(mode: RequestMode) -> Command:
-    """Set how a group reads a topic (401)."""
     return Command(RequestCode.SET_MESSAGE_REQUEST_MODE, body=encode_mode(mode))
 
 
 def request_modes() -> Command:
-    """Ask for all request modes that were set (402)."""
     return Command(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
 
 

@@ -1,4 +1,4 @@
-"""Messages that a broker has given for a time, and what their consumer shows to acknowledge them.
+"""Popped messages, and the receipt handles that acknowledge them.
 
 Source: RocketMQ's MQClientAPIImpl.processPopResponse and ExtraInfoUtil.
 """
@@ -15,11 +15,12 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 
-# Answers without messages: none came in time (RocketMQ also says so by 19), or too many wait.
+# Answers without messages: none came in time (RocketMQ's brokers also answer 19, PULL_NOT_FOUND),
+# or too many pops wait (POLLING_FULL).
 NOTHING_CODES: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 POP_CODES: Final = NOTHING_CODES | {ResponseCode.SUCCESS, ResponseCode.POLLING_FULL}
 
-# Kinds of topics in receipt handles: the topic itself, and RocketMQ's two for what comes again.
+# Kinds of topics in receipt handles: the topic itself, and RocketMQ's two kinds of retry topics.
 _ITSELF: Final = "0"
 _RETRIES: Final = ("1", "2")
 
@@ -29,13 +30,12 @@ class Popped:
     """A message that is this consumer's for a time.
 
     Attributes:
-        message: the message.
-        first: the first offset of the pop.
-        popped_ms: when it was given, or hidden again, by the broker's clock.
-        invisible_ms: for how long.
-        check_point_queue: as the broker said it.
-        kind: of its topic, as the broker said it.
-        deadline: when it may be another consumer's, on trio's clock.
+        first: the first queue offset of the pop.
+        popped_ms: when it was popped, or hidden again, by the broker's clock.
+        invisible_ms: its invisible time.
+        check_point_queue: the revive queue that the broker named.
+        kind: the kind of topic that the broker named.
+        deadline: when it may become another consumer's, on trio's clock.
         taken: when it came, on trio's clock.
         is_settled: it was acknowledged or given back, or its time is over.
         is_being_hidden: a request that changes its time, and its handle, is on its way.
@@ -56,7 +56,7 @@ class Popped:
 
     @property
     def receipt_handle(self) -> str:
-        """What the broker wants to see: eight words."""
+        """The handle that acknowledges the message: eight words."""
         queue = self.message.queue
         return (
             f"{self.first} {self.popped_ms} {self.invisible_ms} {self.check_point_queue} "
@@ -66,13 +66,13 @@ class Popped:
 
 @dataclass(frozen=True, slots=True)
 class PopResult:
-    """What a pop brought.
+    """The answer to a pop.
 
     Attributes:
-        messages: those that match the subscription.
-        unwanted: those that do not: their tags have the hash of a wanted one.
-        unreadable: how many there are whose bodies are damaged, or cannot be inflated.
-        rest: messages of the queue behind these.
+        messages: the messages that match the subscription.
+        unwanted: the messages that do not, but whose tags have the hash of a wanted one.
+        unreadable: how many bodies are damaged, or cannot be inflated.
+        rest: how many messages of the queue follow these.
     """
 
     messages: list[Popped]
@@ -88,31 +88,25 @@ def read_pop_reply(
     *,
     asked: float,
     came: float,
-    now_milliseconds: int,
+    now_ms: int,
     inflates: bool = True,
 ) -> PopResult:
-    """Read a reply to a pop that has messages.
+    """Decode the reply to a pop that has messages.
 
-    Args:
-        reply: the reply.
-        queue: the queue that was asked; the id -1 is any of its broker.
-        wanted: the subscription.
-        asked: when the request was sent, on trio's clock.
-        came: when the reply came.
-        now_milliseconds: the wall clock then.
-        inflates: whether compressed bodies are inflated.
+    `asked` and `came` are the times of request and reply, on trio's clock; `now_ms` is
+    the wall clock at the reply.
 
     Raises:
-        BodyCompressed: one is compressed, and is not to be inflated.
+        BodyCompressed: a body is compressed, and `inflates` is false.
         MessageMalformed: the body is no run of records.
         FieldMissing: a field is missing.
-        BodyMalformed: it does not say where its messages begin.
+        BodyMalformed: the first offset of the messages is missing.
     """
     popped_ms, invisible_ms = reply.integer("popTime"), reply.integer("invisibleTime")
-    # The time runs since the broker gave them: by its wall clock, but not since before the request.
-    # Where clocks differ much, half of the time is left to ask the broker for more.
-    age = min(max((now_milliseconds - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
-    deadline = came + invisible_ms / 1000 - age
+    # The invisible time began when the broker answered: by its wall clock, but not before the
+    # request. If clocks differ much, half of the time is left, for a renewal.
+    age_s = min(max((now_ms - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
+    deadline = came + invisible_ms / 1000 - age_s
     firsts = _firsts(reply.fields.get("startOffsetInfo", ""))
     read_from = queue
     if queue.queue_id < 0 and len(firsts) == 1:
@@ -134,13 +128,12 @@ def read_pop_reply(
             deadline,
             came,
         )
-        is_wanted = not wanted.tags or matches(wanted, message)
-        (result.messages if is_wanted else result.unwanted).append(popped)
+        (result.messages if matches(wanted, message) else result.unwanted).append(popped)
     return result
 
 
 def _firsts(text: str) -> dict[tuple[str, int], int]:
-    """The first offset by kind of topic and queue: "0 3 17;1 0 4"."""
+    """Return the first offset by kind of topic and queue: "0 3 17;1 0 4"."""
     found: dict[tuple[str, int], int] = {}
     for part in text.split(";"):
         words = part.split(" ")
@@ -150,7 +143,7 @@ def _firsts(text: str) -> dict[tuple[str, int], int]:
 
 
 def _place(firsts: dict[tuple[str, int], int], message: ReceivedMessage) -> tuple[str, int | None]:
-    """The kind of a message's topic, and the first offset of its pop."""
+    """Return the kind of a message's topic, and the first offset of its pop."""
     queue = message.queue
     kinds = _RETRIES if queue.topic.startswith(RETRY_TOPIC_PREFIX) else (_ITSELF,)
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
+"""The producer, which sends each message until its outcome is known, or its time is over."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -7,6 +7,7 @@ from typing import Any, Final
 import trio
 
 from dledger.patient_limit import patient_limit
+from dledger.renamed import renamed_arguments
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
@@ -14,7 +15,7 @@ from dledger_mq.connection.client import Asked, Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.replies import question, reply_to
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import (
     InvalidMessage,
     NoMaster,
@@ -23,12 +24,11 @@ from dledger_mq.errors import (
     Rejected,
     RequestRefused,
     SendFailed,
-    SomeFailed,
     WindowFull,
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
-from dledger_mq.producing.outcomes import OneOutcome, Outcomes
+from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
     TransactionCheck,
@@ -52,14 +52,13 @@ from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
-SEND_TIMEOUT_SECONDS: Final = 3.0
+SEND_TIMEOUT_S: Final = 3.0
 
-# How long the end of the block waits for checks, as that of a consumer does for its listener.
-LAST_CHECKS_SECONDS: Final = 5.0
+# How long the end of the block waits for checks; a consumer waits as long for its listener.
+LAST_CHECKS_S: Final = 5.0
 
-# After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
+# `send_many` lets the writer run after this many messages, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
-
 
 _JOIN_WHAT_IS_READY: Final = Batching()
 
@@ -67,35 +66,38 @@ _JOIN_WHAT_IS_READY: Final = Batching()
 class Producer:
     """Sends messages.
 
-    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The
-    end of the block waits for the outcome of what is in flight; leaving it by an error does not.
+    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The end
+    of the block waits for the outcome of messages in flight; leaving it by an error does not.
 
     Args:
         group: the producer group.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
-        timeout_seconds: how long all attempts of one message may take. The time begins with the
+        timeout_s: how long all attempts of one message may take. The time begins with the
             first attempt: while the window is full, a message waits for its turn, as long as
-            answers come. If none comes for so long, it is `Rejected`.
+                answers come.
+            If none comes for so long, it is `Rejected`.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
         max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
-        max_in_flight: messages that wait for their answers.
-        max_in_flight_bytes: the bytes of these messages.
+        max_in_flight: the most messages that wait for their answers.
+        max_in_flight_bytes: the most bytes of these messages.
         batching: how single messages are joined to batches; None: each is a request of its own.
-        metrics: told the outcome of each message, except those of `send_oneway`.
-        trace: whether what `metrics` would be told is also written into RocketMQ's trace topic; or
-            the name of another topic to write it to. See `Admin.trace`.
-        check: says how a transaction of this group has ended, when a broker asks: also one of
-            another producer, which has died. A coroutine function.
+        metrics: receives the outcome of each message, except those of `send_oneway`.
+        trace: whether the same outcomes are also written to RocketMQ's trace topic, or the name of
+            another trace topic. See `Admin.trace`.
+        check: a coroutine function that returns the state of a transaction of this group when a
+            broker asks, also of a transaction of another producer, which has died.
     """
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def __init__(
         self,
         group: str,
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
-        timeout_seconds: float = SEND_TIMEOUT_SECONDS,
+        timeout_s: float = SEND_TIMEOUT_S,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT,
@@ -111,7 +113,7 @@ class Producer:
         self.group = group
         self._use = ClientUse("producer", "Producer", "open_producer", nameservers, client, group)
         self._client, self._lifetime = self._use.client, self._use.lifetime
-        self._timeout_seconds = timeout_seconds
+        self._timeout_s = timeout_s
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
         self._batching = batching
@@ -137,7 +139,7 @@ class Producer:
     async def __aexit__(self, *raised: Any) -> None:
         """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
 
-        A check that runs in a thread is waited for in any case, and its answer is sent.
+        A check that runs in a thread is always waited for, and its result is sent.
         """
         await self._use.close(*raised)
 
@@ -157,7 +159,7 @@ class Producer:
                 self._metrics,
                 None if self._trace is None else self._trace.sent,
             )
-            composer = Composer(client.identity, now_milliseconds, *self._body_limits)
+            composer = Composer(client.identity, now_ms, *self._body_limits)
             checks = None
             if self._check is not None:
                 checks = TransactionChecks(
@@ -176,7 +178,7 @@ class Producer:
                 yield
                 await pipeline.drain()
                 if checks is not None:
-                    await checks.finish(LAST_CHECKS_SECONDS)
+                    await checks.finish(LAST_CHECKS_S)
             finally:
                 client.routes.unwatch(pipeline.route_changed)
                 pipeline.close(lifetime.failure)
@@ -186,61 +188,61 @@ class Producer:
     def _forget(self) -> None:
         self._pipeline = self._composer = None
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """Send a message and wait for its acknowledgement.
 
-        Cancelling abandons the wait only: the message may be stored all the same. If it still waits
-        for room in the window, it is not sent.
+        Cancelling abandons the wait only: the message may still be stored. If it still waits for
+        room in the window, it is not sent.
 
         Args:
             message: the message.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
             Rejected: it is certainly not stored.
             OutcomeUnknown: it may be stored.
         """
         outcome = OneOutcome()
-        sending = self._compose().message(
-            message, selector, self._timeout(timeout_seconds), outcome
-        )
+        sending = self._compose().message(message, selector, self._limit_s(timeout_s), outcome)
         return await self._send_one(sending, outcome)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
         """Send messages, many in flight at once, and wait for all acknowledgements.
 
         Messages to the same queue are stored in their order, unless one has to be sent again.
 
         Args:
-            messages: the messages, of any topics; taken one by one as the window has room.
+            messages: messages of any topics; taken one by one when the window has room.
             selector: chooses the queue of each; without it queues take turns.
-            timeout_seconds: how long all attempts of each may take; the producer's when None.
+            timeout_s: how long all attempts of each may take; the producer's when None.
 
         Raises:
             SomeFailed: not all were acknowledged; it has the outcome of each.
         """
         pipeline = self._opened()
         compose = self._compose().message
-        timeout = self._timeout(timeout_seconds)
+        limit_s = self._limit_s(timeout_s)
         outcomes = Outcomes()
         called_at = pipeline.now()
         for number, message in enumerate(messages):
             settle = outcomes.next()
             try:
-                sending = compose(message, selector, timeout, settle)
+                sending = compose(message, selector, limit_s, settle)
             except InvalidMessage as error:
                 settle(error)
                 continue
@@ -248,61 +250,57 @@ class Producer:
                 await pipeline.wait_for_start(sending)
             if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
                 await trio.lowlevel.checkpoint()
-        told = await outcomes.all()
-        results = [outcome for outcome in told if isinstance(outcome, SendResult)]
-        if len(results) < len(told):
-            raise SomeFailed(told)
-        return results
+        return all_results(await outcomes.all())
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_batch(
         self,
         messages: Sequence[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
-        """Send messages of one topic in one request, to one queue, stored all or none.
+        """Send messages of one topic in one request to one queue; all are stored, or none.
 
         Args:
             messages: at least one; together at most `max_body_bytes`, without a delay level.
             selector: chooses the queue for all, by the first message.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
             Rejected: none of them is stored.
             OutcomeUnknown: all or none may be stored.
         """
         outcome = OneOutcome()
-        sending = self._compose().batch(messages, selector, self._timeout(timeout_seconds), outcome)
+        sending = self._compose().batch(messages, selector, self._limit_s(timeout_s), outcome)
         return await self._send_one(sending, outcome)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_nowait(
         self,
         message: Message,
         callback: SendCallback,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Send a message without waiting; `callback` gets its outcome once.
+        """Send a message without waiting; `callback` is called with its outcome once.
 
         It costs no task. The callback is synchronous, must not block, and may be called before this
-        returns. What it raises is logged.
+        returns. Its errors are logged.
 
         Args:
             message: the message.
             callback: gets a `SendResult` or a `SendFailed`.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
-            InvalidMessage: no broker would take it.
-            WindowFull: as many messages as allowed wait for their answers.
+            InvalidMessage: brokers would refuse it.
+            WindowFull: the allowed number of messages wait for their answers.
         """
         pipeline = self._opened()
-        sending = self._compose().message(
-            message, selector, self._timeout(timeout_seconds), callback
-        )
+        sending = self._compose().message(message, selector, self._limit_s(timeout_s), callback)
         if not pipeline.has_room(sending.weight):
             raise WindowFull(message.topic, pipeline.max_in_flight)
         pipeline.start(sending)
@@ -316,11 +314,11 @@ class Producer:
             selector: chooses the queue; without it queues take turns.
 
         Raises:
-            InvalidMessage: no broker would take it.
-            RouteNotFound, NameServersUnreachable: there is nowhere to send it.
+            InvalidMessage: brokers would refuse it.
+            RouteNotFound, NameServersUnreachable: the topic has no route.
             Rejected: the topic has no leader now.
         """
-        sending = self._compose().message(message, selector, self._timeout(None), _ignore)
+        sending = self._compose().message(message, selector, self._limit_s(None), _ignore)
         route = await self._client.routes.find(message.topic, may_create=True)
         if not route.write_queues:
             route = await self._client.routes.refresh(message.topic, may_create=True)
@@ -338,7 +336,7 @@ class Producer:
             properties_text(sending.properties),
             system_flag=sending.system_flag,
             flag=message.flag,
-            born_milliseconds=sending.born_milliseconds,
+            born_ms=sending.born_ms,
             oneway=True,
         )
         address = route.masters.get(queue.broker_name)
@@ -349,18 +347,18 @@ class Producer:
 
     @during_block
     async def recall(self, result: SendResult) -> bool:
-        """Take a delayed message back.
+        """Cancel a delayed message.
 
         Args:
-            result: of its send.
+            result: the result of its send.
 
         Returns:
-            Whether it was taken back, and never comes. Otherwise it was delivered or recalled
-            before, perhaps by an attempt of this call whose answer was lost.
+            Whether it was cancelled, and is never delivered. Otherwise it was delivered or
+            cancelled before, perhaps by an attempt of this call whose answer was lost.
 
         Raises:
-            InvalidMessage: it was not for a time, or its broker gives no handles.
-            RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
+            InvalidMessage: it was not delayed by a time, or its broker gives no handles.
+            RequestRefused, NoMaster, NameServersUnreachable: the outcome is unknown.
         """
         self._opened()
         topic, handle = result.queue.topic, result.recall_handle
@@ -376,31 +374,32 @@ class Producer:
             raise
         return True
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @during_block
     async def ask(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> ReceivedMessage:
-        """Send a message to which a consumer replies, and wait for the reply.
+        """Send a message that a consumer replies to, and wait for the reply.
 
         Args:
             message: the question.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long the send and the reply may take; the producer's when None.
+            timeout_s: how long the send and the reply may take; the producer's when None.
 
         Raises:
             Rejected: the question is certainly not stored.
-            OutcomeUnknown: it may be stored; a reply is not waited for.
-            NoReply: it is stored, and no reply has come in time.
+            OutcomeUnknown: it may be stored; this does not wait for a reply.
+            NoReply: it is stored, and no reply came in time.
         """
         self._opened()
-        timeout = self._timeout(timeout_seconds)
-        deadline = trio.current_time() + timeout
+        limit_s = self._limit_s(timeout_s)
+        deadline = trio.current_time() + limit_s
         number = self._compose().new_id()
-        properties = question(self._client.client_id, number, timeout)
+        properties = question(self._client.client_id, number, limit_s)
         replied = trio.Event()
         replies: list[ReceivedMessage] = []
 
@@ -412,40 +411,41 @@ class Producer:
         awaited.expect(number, then)
         try:
             outcome = OneOutcome()
-            sending = self._compose().special(message, selector, timeout, outcome, properties)
+            sending = self._compose().special(message, selector, limit_s, outcome, properties)
             result = await self._send_one(sending, outcome)
             with patient_limit(deadline - trio.current_time()):
                 await replied.wait()
         finally:
             awaited.forget(number)
         if not replies:
-            raise NoReply(message.topic, result.message_id, timeout)
+            raise NoReply(message.topic, result.message_id, limit_s)
         return replies[0]
 
     @during_block
     async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
-        """Bring a reply to the producer that has asked, as a consumer of its question.
+        """Send a reply to the producer of a question, as a consumer of the question.
 
         Args:
             asked: the question.
-            body: of the reply.
+            body: the body of the reply.
 
         Raises:
             InvalidMessage: the message is no question.
-            RequestRefused: the asker is gone, or waits no longer.
+            RequestRefused: the producer is gone, or waits no longer.
             RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: no broker took it.
         """
         self._opened()
         queue, command = reply_to(asked, body)
         await call_master(self._client, queue, command, "take a reply")
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @asynccontextmanager
     async def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[Transaction]:
         """Send a message that is delivered only if the block ends without an error.
 
@@ -454,37 +454,36 @@ class Producer:
         as it does when a commit is lost.
 
         Args:
-            message: the message. A delay counts from the commit on.
+            message: the message. A delay begins with the commit.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts of the send may take; the producer's when None.
+            timeout_s: how long all attempts of the send may take; the producer's when None.
 
         Raises:
-            NoTransactionCheck: this producer was given no check.
+            NoTransactionCheck: this producer has no check.
             Rejected: nothing is stored, and the block is not run.
             OutcomeUnknown: it may be stored, and the block is not run: the broker asks the check.
-            TransactionRefused: the message cannot be delivered any more, though the block is done.
+            TransactionRefused: the block is done, but the message cannot be delivered any more.
         """
-        transaction = await self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = await self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         async with decided(transaction):
             yield transaction
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Transaction:
-        """Send a message that waits for `Transaction.commit`. As `transaction`, without a block."""
+        """Send a message that waits for `Transaction.commit`: `transaction` without a block."""
         if self._asked is None:
             self._opened()
             raise NoTransactionCheck(self.group)
         outcome = OneOutcome()
-        timeout = self._timeout(timeout_seconds)
+        limit_s = self._limit_s(timeout_s)
         half = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
-        sending = self._compose().special(message, selector, timeout, outcome, half, PREPARED_FLAG)
+        sending = self._compose().special(message, selector, limit_s, outcome, half, PREPARED_FLAG)
         result = await self._send_one(sending, outcome)
 
         def ended(state: TransactionState) -> None:
@@ -499,12 +498,11 @@ class Producer:
         if self._trace is not None:
             self._trace.transaction_ended(half, half.message_id, half.queue, state, from_check=True)
 
-    async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
-        """Send what was composed, and wait for its only outcome."""
+    async def _send_one(self, sending: Sending, awaited: OneOutcome) -> SendResult:
         pipeline = self._opened()
         pipeline.submit(sending, pipeline.now())
         try:
-            outcome = await told.wait()
+            outcome = await awaited.wait()
         finally:
             pipeline.withdraw(sending)
         if isinstance(outcome, SendFailed):
@@ -523,9 +521,9 @@ class Producer:
             raise self._lifetime.closed()
         return self._pipeline
 
-    def _timeout(self, timeout_seconds: float | None) -> float:
-        return self._timeout_seconds if timeout_seconds is None else timeout_seconds
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
 
 
 def _ignore(_outcome: SendOutcome) -> None:
-    """Ignore the outcome of a oneway send."""
+    pass

@@ -1,7 +1,7 @@
-"""Messages that are delivered only if the work they belong to is done: RocketMQ's transactions.
+"""RocketMQ's transactions: messages that are delivered only if the work they belong to is done.
 
-A half message is stored first and seen by nobody. Then the program does its own work, a database's
-transaction perhaps, and commits the message or rolls it back. When that word is lost, or the
+A half message is stored first and not delivered. Then the program does its own work, such as a
+transaction of a database, and commits the message or rolls it back. If that request is lost, or the
 program dies before it, the broker asks a producer of the group how the work has ended.
 """
 
@@ -16,7 +16,7 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
-from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
+from dledger_mq.listener import SLOW_CALL_S
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.message import TransactionState
 from dledger_mq.received_message import ReceivedMessage, received
@@ -33,8 +33,8 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# What a broker answers that knows that the transaction cannot end so any more: it ended otherwise,
-# its topic was deleted, or the request is malformed.
+# Answers of a broker that knows that the transaction cannot end this way any more: it has ended the
+# other way, its topic was deleted, or the request is malformed.
 _REFUSALS: Final = frozenset(
     {
         ResponseCode.ILLEGAL_OPERATION,
@@ -43,9 +43,9 @@ _REFUSALS: Final = frozenset(
     }
 )
 
-# SYSTEM_ERROR is a refusal only if the remark begins so: the broker has looked, and has no such
-# transaction, or it is another group's. RocketMQ's brokers answer with the same code when storing
-# the message failed somehow, and all brokers do when the request failed in them.
+# SYSTEM_ERROR is a refusal only with these remarks: the broker has no such transaction, or it is
+# another group's. RocketMQ's brokers use the same code when storing the message failed, and all
+# brokers do for an internal error.
 _REFUSING_REMARKS: Final = (
     "find prepared transaction message failed",
     "the producer group wrong",
@@ -53,10 +53,10 @@ _REFUSING_REMARKS: Final = (
     "the commit log offset wrong",
 )
 
-# Questions that are looked into at the same time. A broker asks further ones again.
+# Checks that run at the same time. Brokers repeat further questions later.
 MAX_CHECKS: Final = 64
 
-# Told a half message, says how its transaction has ended. What it raises is UNKNOWN.
+# Returns the state of the transaction of a half message. An error means UNKNOWN.
 TransactionCheck: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState]]
 
 
@@ -64,7 +64,7 @@ class Transaction:
     """A half message that a broker has stored. Made by `Producer.transaction`.
 
     Attributes:
-        result: of its send.
+        result: the result of its send.
         state: how this producer has ended it; UNKNOWN before.
     """
 
@@ -73,7 +73,7 @@ class Transaction:
         client: Client,
         group: str,
         result: SendResult,
-        on_end: Callable[[TransactionState], None] | None = None,
+        on_end: Callable[[TransactionState], None],
     ) -> None:
         self.result = result
         self._on_end = on_end
@@ -84,12 +84,12 @@ class Transaction:
 
     @property
     def id(self) -> str:
-        """The message's id, which its check is told as `message_id`: keep it with the work."""
+        """The message's id, which is the check's `message_id`: keep it with the work."""
         return self.result.message_id
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it was neither ended nor left open here."""
+        """Whether it was neither ended nor left open by this producer."""
         return self.state is TransactionState.UNKNOWN and not self._is_left_open
 
     async def commit(self) -> bool:
@@ -115,7 +115,7 @@ class Transaction:
         return await self._end(TransactionState.ROLLBACK)
 
     def leave_open(self) -> None:
-        """Say nothing at the end of the block: the broker will ask."""
+        """Do not end it at the end of the block: the broker will ask."""
         self._is_left_open = True
 
     async def _end(self, state: TransactionState) -> bool:
@@ -138,8 +138,7 @@ class Transaction:
             return self._unconfirmed(refused)
         except (MessagingError, RemotingError) as error:
             return self._unconfirmed(error)
-        if self._on_end is not None:
-            self._on_end(state)
+        self._on_end(state)
         return True
 
     def _unconfirmed(self, error: Exception) -> bool:
@@ -150,7 +149,7 @@ class Transaction:
 
 
 def _is_certain(refused: RequestRefused) -> bool:
-    """Whether the broker knows that the transaction cannot end so."""
+    """Return whether the broker knows that the transaction cannot end this way."""
     if refused.code == ResponseCode.SYSTEM_ERROR:
         return refused.remark.lower().startswith(_REFUSING_REMARKS)
     return refused.code in _REFUSALS
@@ -183,17 +182,9 @@ async def decided(transaction: _Decidable) -> AsyncIterator[None]:
 
 
 class TransactionChecks:
-    """Runs a producer's check for each question.
+    """Runs a producer's check for each question of a broker.
 
-    Args:
-        group: the producer group.
-        check: the user's.
-        nursery: runs it.
-        watch: watches it.
-        on_answer: told the half message and what is answered, or None.
-
-    Raises:
-        InvalidListener: the check is no coroutine function.
+    `on_answer` is called with the half message and the state that was answered.
     """
 
     def __init__(
@@ -202,9 +193,8 @@ class TransactionChecks:
         check: TransactionCheck,
         nursery: StartsTasks,
         watch: ListenerWatch,
-        on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
+        on_answer: Callable[[ReceivedMessage, TransactionState], None],
     ) -> None:
-        check_listener(check)
         self._group = group
         self._check = check
         self._nursery = nursery
@@ -214,15 +204,15 @@ class TransactionChecks:
         self._ended = trio.lowlevel.ParkingLot()
         self._is_ending = False
 
-    async def finish(self, timeout_seconds: float) -> None:
-        """Begin no more checks, and wait for those under way. A broker asks again."""
+    async def finish(self, timeout_s: float) -> None:
+        """Begin no more checks, and wait for those that run. Brokers ask again."""
         self._is_ending = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._under_way:
                 await self._ended.park()
 
     def asked(self, connection: Connection, command: Command) -> None:
-        """A broker asks."""
+        """Answer a broker's question in the background."""
         if self._is_ending:
             return
         if self._under_way >= MAX_CHECKS:
@@ -247,12 +237,10 @@ class TransactionChecks:
                         is_answer=True,
                     )
                 )
-                if self._on_answer is not None:
-                    self._on_answer(message, state)
+                self._on_answer(message, state)
         except (MessageMalformed, RemotingError) as error:
             _log.warning("a broker's question about a transaction cannot be read: %s", error)
         except Exception:
-            # The check is the user's.
             _log.exception("a transaction's check failed: the broker will ask again")
         finally:
             self._under_way -= 1
@@ -260,7 +248,7 @@ class TransactionChecks:
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
         state: object = await self._watch.call(
-            self._check, message, self._group, SLOW_CALL_SECONDS, trio.current_time()
+            self._check, message, self._group, SLOW_CALL_S, trio.current_time()
         )
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
@@ -268,7 +256,7 @@ class TransactionChecks:
 
 
 def _half_message(command: Command) -> ReceivedMessage:
-    """The message that a broker asks about. Raises MessageMalformed."""
+    """Raises MessageMalformed."""
     record, _end = decode_record(command.body)
     broker_name = command.fields.get("bname", "")
     return received(record, MessageQueue(record.topic, broker_name, record.queue_id))

@@ -1,34 +1,36 @@
-"""Joining single messages to batches: what goes together in one request."""
+"""Joins single messages to batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger.renamed import renamed_fields
 from dledger_mq.errors import InvalidBatching
 from dledger_mq.message import RETRY_TOPIC_PREFIX, Message
 from dledger_mq.sending.sending import Sending
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
 
-# A broker takes a few milliseconds for so many; larger batches are no faster.
+# A broker needs a few milliseconds for such a batch; larger batches are no faster.
 DEFAULT_MAX_MESSAGES: Final = 256
 DEFAULT_MAX_BYTES: Final = 256 * 1024
 
-# Longer lingering would take most of a message's time.
-MAX_LINGER_MILLISECONDS: Final = 1000.0
+# Longer lingering would use up most of a message's timeout.
+MAX_LINGER_MS: Final = 1000.0
 
 # RocketMQ's brokers refuse larger bodies by default.
 _LARGEST_BYTES: Final = 4 * 1024 * 1024
 
-# Messages of one batch share one time limit, so their own may differ by this much at most.
-_DEADLINE_SPREAD_SECONDS: Final = 0.25
+# Messages of one batch share one deadline, so their own ones may differ by at most this much.
+_DEADLINE_SPREAD_S: Final = 0.25
 
 _FLAG_END: Final = 1 << 31
 
-# What the batch's layout adds to a body and properties.
+# The bytes that the layout of a batch adds to a body and properties.
 _LAYOUT_BYTES: Final = 22
 
 
+@renamed_fields(linger_milliseconds="linger_ms")
 @dataclass(frozen=True, slots=True)
 class Batching:
     """How a producer joins messages of `send`, `send_many` and `send_nowait` to batches.
@@ -37,8 +39,8 @@ class Batching:
     compressed ones and those of a retry topic go by themselves.
 
     Attributes:
-        linger_milliseconds: how long a message waits for others. With 0 the messages go together
-            that are ready at the same moment, and a message goes at once if no other is on its way.
+        linger_ms: how long a message waits for others. With 0, messages that are ready at
+            the same moment go together, and a message goes at once if no other is in flight.
         max_messages: of one batch; at most 8192.
         max_bytes: of one batch: bodies and properties. A larger message goes by itself.
 
@@ -46,13 +48,13 @@ class Batching:
         InvalidBatching: a number is out of range.
     """
 
-    linger_milliseconds: float = 0.0
+    linger_ms: float = 0.0
     max_messages: int = DEFAULT_MAX_MESSAGES
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
-            ("linger_milliseconds", self.linger_milliseconds, 0, MAX_LINGER_MILLISECONDS),
+            ("linger_ms", self.linger_ms, 0, MAX_LINGER_MS),
             ("max_messages", self.max_messages, 1, MAX_BATCH_MESSAGES),
             ("max_bytes", self.max_bytes, 1, _LARGEST_BYTES),
         ):
@@ -62,7 +64,7 @@ class Batching:
 
 @dataclass(slots=True)
 class _Open:
-    """A batch to which messages are still added."""
+    """A batch that messages are still added to."""
 
     sendings: list[Sending]
     queue: MessageQueue | None
@@ -72,11 +74,7 @@ class _Open:
 
 
 class Joined:
-    """Arranges messages of one topic in requests; messages to the same queue keep their order.
-
-    Args:
-        batching: the bounds of a batch; None: each message goes by itself.
-    """
+    """Arranges messages of one topic in requests; messages to the same queue keep their order."""
 
     def __init__(self, batching: Batching | None) -> None:
         self._batching = batching
@@ -84,7 +82,7 @@ class Joined:
         self._done: list[_Open] = []
 
     def add(self, sending: Sending, queue: MessageQueue | None) -> None:
-        """Take one more message; `queue`: where it has to go, None: to any one."""
+        """Add a message; `queue` is its queue, or None for any queue."""
         batching = self._batching
         if batching is None or not may_join(sending):
             self._close(queue)
@@ -96,7 +94,7 @@ class Joined:
             batch is None
             or not batch.left_messages
             or size > batch.left_bytes
-            or abs(sending.deadline - batch.deadline) > _DEADLINE_SPREAD_SECONDS
+            or abs(sending.deadline - batch.deadline) > _DEADLINE_SPREAD_S
         ):
             self._close(queue)
             batch = self._open[queue] = _Open(
@@ -107,7 +105,7 @@ class Joined:
         batch.left_bytes -= size
 
     def take(self) -> Iterator[tuple[list[Sending], MessageQueue | None]]:
-        """The requests to make, in their order."""
+        """Yield the requests to make, in their order."""
         for queue in list(self._open):
             self._close(queue)
         for batch in self._done:
@@ -120,7 +118,6 @@ class Joined:
 
 
 def may_join(sending: Sending) -> bool:
-    """Whether a message may be in a batch with others."""
     message: Message = sending.message
     return not (
         sending.batch
@@ -133,7 +130,6 @@ def may_join(sending: Sending) -> bool:
 
 
 def joined_body(sendings: Sequence[Sending]) -> bytes:
-    """The body of a request with these messages."""
     return encode_batch_body(
         [BatchMessage(one.body, one.properties, one.message.flag) for one in sendings]
     )

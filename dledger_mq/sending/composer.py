@@ -1,4 +1,4 @@
-"""Bringing messages into the form in which they go over the wire."""
+"""Checks and encodes messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -26,24 +26,21 @@ from remoting.message.properties import (
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096
 
-# What the header and properties of a message weigh in the window, besides its body.
+# The bytes that the window counts for the header of a message.
 OVERHEAD_BYTES: Final = 512
 
-# A producer has few topics; the bound only keeps a fault from filling memory.
+# A producer has few topics; the bound keeps a faulty program from filling memory.
 _REMEMBERED_TOPICS: Final = 64
 
-# The request's own properties, when its messages have theirs.
+# The properties of a request whose messages have their own.
 BATCH_PROPERTIES: Final = encode_properties({WAIT_STORE_MESSAGE_OK: "true"})
 
 
 class Composer:
-    """Checks messages, gives them their ids, and joins them or says that they are to be compressed.
+    """Checks messages, gives them their ids, and encodes them.
 
-    Args:
-        identity: whose messages they are.
-        wall_clock: milliseconds since 1970.
-        compress_from_bytes: bodies this long or longer are compressed.
-        max_body_bytes: longer bodies are refused.
+    `wall_clock` gives milliseconds since 1970. Bodies of `compress_from_bytes` or more are to be
+    compressed, longer ones than `max_body_bytes` are refused.
     """
 
     def __init__(
@@ -64,20 +61,10 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
-        """One message.
-
-        Args:
-            message: the message.
-            selector: chooses its queue.
-            timeout_seconds: how long all attempts may take, once its sending begins.
-            callback: called with the outcome.
-
-        Raises:
-            InvalidMessage: no broker would take it.
-        """
+        """Compose one message. Raises InvalidMessage: brokers would refuse it."""
         self._check_topic(message.topic)
         body = checked_body(message, self._max_body_bytes)
         born = self._wall_clock()
@@ -93,7 +80,7 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + len(properties) + OVERHEAD_BYTES,
             to_compress=len(body) >= self._compress_from_bytes,
         )
@@ -102,25 +89,16 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
         properties: Mapping[str, str],
         system_flag: int = 0,
     ) -> Sending:
-        """One message with properties of RocketMQ's own, which goes by itself.
+        """Compose a message with properties and flags of RocketMQ's own, which goes by itself.
 
-        Args:
-            message: the message.
-            selector: chooses its queue.
-            timeout_seconds: how long all attempts may take, once its sending begins.
-            callback: called with the outcome.
-            properties: they are added to the message's.
-            system_flag: bits that are added.
-
-        Raises:
-            InvalidMessage: no broker would take it.
+        Raises InvalidMessage.
         """
-        sending = self.message(message, selector, timeout_seconds, callback)
+        sending = self.message(message, selector, timeout_s, callback)
         sending.properties = edit_properties(sending.properties, properties)
         sending.system_flag |= system_flag
         sending.goes_alone = True
@@ -130,19 +108,11 @@ class Composer:
         self,
         messages: Sequence[Message],
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
-        """Several messages in one request; RocketMQ's rules for batches.
-
-        Args:
-            messages: of one topic.
-            selector: chooses the queue for all.
-            timeout_seconds: how long all attempts may take, once its sending begins.
-            callback: gets the outcome.
-
-        Raises:
-            InvalidMessage: no broker would take them so.
+        """Compose messages of one topic as one request, by RocketMQ's rules. Raises
+        InvalidMessage.
         """
         if not messages:
             raise InvalidMessage("", "a batch needs at least one message")
@@ -176,12 +146,12 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + OVERHEAD_BYTES,
         )
 
     def new_id(self) -> str:
-        """An id like no other, of the form of a message's."""
+        """Return a new id in the form of a message id."""
         return self._new_message_id(self._wall_clock())
 
     def _check_topic(self, topic: str) -> None:
@@ -191,9 +161,9 @@ class Composer:
                 self._checked_topics.clear()
             self._checked_topics.add(topic)
 
-    def _new_message_id(self, born_milliseconds: int) -> str:
+    def _new_message_id(self, born_ms: int) -> str:
         identity = self._identity
         self._counter += 1
         return unique_message_key(
-            identity.host, identity.process_id, identity.instance, born_milliseconds, self._counter
+            identity.host, identity.process_id, identity.instance, born_ms, self._counter
         )

@@ -1,4 +1,4 @@
-"""Compresses the bodies of messages without holding the loop, in the order of their topics."""
+"""Compresses bodies without blocking the loop, in the order of the messages of each topic."""
 
 import zlib
 from collections import deque
@@ -14,25 +14,22 @@ from remoting.message.record import COMPRESSED_FLAG
 # RocketMQ's zlib level: half the time of 9 for nearly its size.
 COMPRESSION_LEVEL: Final = 5
 
-# What is compressed in the loop in one turn: zlib takes about 1 ms for so much, and a message that
-# comes alone waits for no thread, which takes a tenth of that. Everything beyond goes to a thread.
+# The bytes that are compressed in the loop in one turn, which takes about 1 ms: a single message
+# need not wait for a thread, which takes a tenth of that. More bytes go to a thread.
 TURN_BYTES: Final = 32 * 1024
 
-# What a thread compresses at a time, some 30 ms, unless one body is longer: then what was
-# compressed is sent, and it is another topic's turn.
+# The bytes that a thread compresses at a time, in some 30 ms, unless one body is longer. Then these
+# messages are sent, and another topic has its turn.
 STEP_BYTES: Final = 1024 * 1024
 
 
 class Compression:
-    """The messages of one producer whose bodies are to be compressed, or that follow such ones.
+    """The messages of one producer that wait for their compression, or for that of others before
+    them.
 
-    The window bounds them. Those of one topic leave in the order in which they came, and topics
-    take turns.
-
-    Args:
-        side_work: compresses.
-        on_done: told of each message that had to wait, and how many bytes its compression saves;
-            those of a topic in their order.
+    The window bounds their number. Messages of one topic leave in the order in which they came, and
+    topics take turns. `on_done` is called with each message that had to wait, and the bytes that
+    its compression saves.
     """
 
     def __init__(self, side_work: SideWork, on_done: Callable[[Sending, int], None]) -> None:
@@ -43,7 +40,7 @@ class Compression:
         self._wake = WakeUp()
 
     def passes(self, sending: Sending) -> bool:
-        """Whether a message, compressed where it is to be, can go on now; else see `on_done`."""
+        """Return whether a message can go on now, compressed if needed; else see `on_done`."""
         if self._waiting and (waiting := self._waiting.get(sending.message.topic)) is not None:
             waiting.append(sending)
             return False
@@ -53,13 +50,12 @@ class Compression:
         return False
 
     async def alone(self, sending: Sending) -> None:
-        """Compress a message that keeps no order with others, if it is to be compressed."""
+        """Compress a message that keeps no order with others."""
         if sending.to_compress and not self._is_quick(sending):
             (body,) = await self._side_work.run(_compressed, [sending.body])
             sending.set_compressed(body, COMPRESSED_FLAG)
 
     async def run(self) -> None:
-        """Compress what waits, for ever."""
         while True:
             await self._wake.wait()
             self._left_bytes = TURN_BYTES
@@ -68,7 +64,7 @@ class Compression:
                     await self._step(topic)
 
     def _is_quick(self, sending: Sending) -> bool:
-        """Compress a message here and now, if that is left for this turn of the loop."""
+        """Compress a message here if this turn of the loop has bytes left."""
         self._wake.set()
         if len(sending.body) > self._left_bytes:
             return False
@@ -94,7 +90,7 @@ class Compression:
             sending, saved_bytes = waiting[0], 0
             if sending.to_compress:
                 saved_bytes = sending.set_compressed(bodies.pop(), COMPRESSED_FLAG)
-            self._on_done(sending, saved_bytes)  # what comes meanwhile goes behind it
+            self._on_done(sending, saved_bytes)  # messages that come meanwhile go behind it
             waiting.popleft()
         if not waiting:
             del self._waiting[topic]

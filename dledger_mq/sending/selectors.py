@@ -1,4 +1,4 @@
-"""How a producer chooses the queue of a message."""
+"""Chooses the queue of a message."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -7,19 +7,19 @@ from typing import TypeAlias
 from dledger_mq.message import Message
 from remoting.bodies.message_queue import MessageQueue
 
-# Gets the writable queues of the topic in their order, never none of them, and the message.
+# Gets the writable queues of the topic in their order, at least one, and the message.
 QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 def by_key(key: str | bytes | int) -> QueueSelector:
-    """All messages with the same key go to the same queue, in the order of their sending.
+    """Return a selector that sends all messages to one queue, which the key chooses.
 
-    That holds while the number of queues stays the same. An integer key chooses the queue of that
-    number, modulo their count; a text or bytes are hashed by CRC-32, which is the same in every
-    process, unlike Python's own hash.
+    Messages with equal keys go to the same queue while the number of queues stays the same. An
+    integer chooses the queue of that number, modulo their count; a text or bytes are hashed by
+    CRC-32, which is the same in every process, unlike Python's own hash.
 
     Args:
-        key: what the messages that need an order among them have in common.
+        key: equal for messages that need an order among them.
     """
     number = (
         key if isinstance(key, int) else zlib.crc32(key.encode() if isinstance(key, str) else key)
@@ -32,12 +32,12 @@ def by_key(key: str | bytes | int) -> QueueSelector:
 
 
 def by_sharding_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """The queue of the message's own `sharding_key`; a message without one goes to the first."""
+    """Choose a queue by the message's `sharding_key`; without one, the first queue."""
     return queues[zlib.crc32(message.sharding_key.encode()) % len(queues)]
 
 
 def to_queue(queue: MessageQueue) -> QueueSelector:
-    """Always this queue, whether the route holds it or not."""
+    """Return a selector that always chooses this queue, whether the route has it or not."""
 
     def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queue
@@ -46,22 +46,16 @@ def to_queue(queue: MessageQueue) -> QueueSelector:
 
 
 class RoundRobin:
-    """One queue after the other, skipping the brokers that a retry wants to avoid.
+    """One queue after the other, skipping a broker that a retry avoids.
 
-    Args:
-        start: where to begin; producers differ in it so that they do not march in step.
+    `start` differs by producer, so that producers do not choose the same queues in step.
     """
 
     def __init__(self, start: int = 0) -> None:
         self._next = start
 
     def choose(self, queues: Sequence[MessageQueue], avoided_broker: str = "") -> MessageQueue:
-        """The next queue; of another broker than `avoided_broker` when there is one.
-
-        Args:
-            queues: the writable queues, at least one.
-            avoided_broker: the name of the broker that failed last, or an empty text.
-        """
+        """Return the next of `queues`, of another broker than `avoided_broker` if there is one."""
         count = len(queues)
         for step in range(count):
             queue = queues[(self._next + step) % count]

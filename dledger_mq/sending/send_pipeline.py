@@ -1,9 +1,9 @@
-"""Messages on their way: bounded in number and bytes, sent again when a leader is lost.
+"""Messages in flight: bounded in number and bytes, sent again when a leader is lost.
 
-What the window has no room for waits in its order, and is started as soon as an outcome makes room.
-Messages that are ready at the same moment go in one request. Costs no task for a message. One task
-makes the further attempts of all messages: it asks for the route at once after the first failure,
-then ever more slowly, until each message's time is over.
+Messages that the window has no room for wait in their order, and start as soon as an outcome makes
+room. Messages that are ready at the same moment go in one request. No message costs a task. One
+task makes the further attempts of all messages: it asks for the route at once after the first
+failure, then ever more slowly, until each message's time is over.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dledger.core.patience import Patience
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import pause_seconds
+from dledger_mq.connection.calls import pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
@@ -42,41 +42,31 @@ from remoting.wire.errors import FieldMissing, RemotingError
 
 _log = logging.getLogger(__name__)
 
-# A broker answers in milliseconds, so that more in flight only waits somewhere else.
+# Brokers answer in milliseconds; more messages in flight would only wait elsewhere.
 MAX_IN_FLIGHT: Final = 4096
 
-# Half of what a connection buffers before it counts the peer as dead.
+# Half of the bytes that a connection buffers before it counts the peer as dead.
 MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 
-# A broker answers in milliseconds; after this long it is worth asking for the leader.
-SILENCE_SECONDS: Final = 1.0
+# Brokers answer in milliseconds; after this time without an answer the route is asked for.
+SILENCE_S: Final = 1.0
 
-# How often it is looked whether messages that wait for room should give up; RocketMQ's clients look
-# for late answers once a second. Between two looks little more time than this counts: a loop that
-# was kept from its work finds the answers of that time in its sockets.
-GIVE_UP_SECONDS: Final = 0.5
+# How often messages that wait for room are checked for giving up; RocketMQ's clients look for late
+# answers once a second. Between two checks little more time than this counts: a loop that did not
+# run for a while finds the answers of that time in its sockets.
+GIVE_UP_S: Final = 0.5
 
 _BATCH_TEXT: Final = properties_text(BATCH_PROPERTIES)
 
-# One attempt. When a leader stands still this long, a follower has been elected in its place.
-ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
+# When a leader is paused for this long, a follower has been elected in its place.
+ATTEMPT_TIMEOUT_S: Final = 3.0
 
 
 class SendPipeline:
     """The messages of one producer between `send` and their outcomes.
 
-    Args:
-        client: whose connections and routes to use.
-        group: the producer group.
-        max_in_flight: messages without an outcome.
-        max_in_flight_bytes: their bytes.
-        batching: how single messages are joined to batches; None: they are not.
-        metrics: told each outcome, or None.
-        on_outcome: called with each message, its outcome, and the seconds since its first attempt.
-            Must not raise.
-
-    Attributes:
-        compression: of the messages.
+    Without `batching`, each message is a request of its own. `on_outcome` is called with each
+    message, its outcome, and the seconds since its first attempt; it must not raise.
     """
 
     def __init__(
@@ -94,8 +84,8 @@ class SendPipeline:
         self._group = group
         self._max_bytes = max_in_flight_bytes
         self._batching = batching
-        self._lingers = batching is not None and batching.linger_milliseconds > 0
-        # By topic: what goes with the next requests. All of it is open, so the window bounds it.
+        self._lingers = batching is not None and batching.linger_ms > 0
+        # The messages of the next requests, by topic. All are open, so the window bounds them.
         self._gathered: dict[str, list[Sending]] = {}
         self._has_gathered = WakeUp()
         self._metrics = metrics
@@ -103,33 +93,33 @@ class SendPipeline:
         self._open: set[Sending] = set()
         self._bytes = 0
         self.compression = Compression(client.side_work, self._compressed)
-        self._compressing = 0  # open messages that wait for it
-        self._patience = Patience(GIVE_UP_SECONDS, trio.current_time())
-        # What waits for room, in its order, with the event of the task that waits for its start.
-        # Each is the message of a caller that waits, so callers bound their number.
+        self._compressing = 0  # open messages that wait for compression
+        self._patience = Patience(GIVE_UP_S, trio.current_time())
+        # Messages that wait for room, in order, with the event of the task that waits for the
+        # start. Their callers wait, and so bound their number.
         self._waiting: OrderedDict[Sending, trio.Event | None] = OrderedDict()
         self._is_admitting = False
-        # Since when answers are owed and none has come; None when none is owed.
+        # Since when answers are outstanding and none has come; None if none is outstanding.
         self._silent_since: float | None = None
-        self._idle = trio.lowlevel.ParkingLot()  # until nothing is on its way and nothing waits
+        self._idle = trio.lowlevel.ParkingLot()  # until no message is open or waits
         self._turns: dict[str, RoundRobin] = {}
-        # By topic: messages to send again, how often in a row that failed, when to do it next.
+        # By topic: messages to send again, failures in a row, the time of the next attempt.
         self._deferred: dict[str, list[Sending]] = {}
         self._failures: dict[str, int] = {}
         self._due: dict[str, float] = {}
         self._wake = WakeUp()
         self._closed = False
-        self._cause: BaseException | None = None  # of the end
+        self._cause: BaseException | None = None  # the error that ended the producer
 
     def now(self) -> float:
-        """The clock of the pipeline: it stands still while this process was kept from its work."""
+        """Return the time of a clock that stops while this process does not run."""
         now = trio.current_time()
         if now >= self._patience.next_look_at:
             self._patience.look(now)
         return now - self._patience.lost_s
 
     async def run(self) -> None:
-        """Do for the messages what their callers do not, for ever."""
+        """Make further attempts, send batches and give up, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.compression.run)
             nursery.start_soon(self._send_again)
@@ -138,22 +128,18 @@ class SendPipeline:
             nursery.start_soon(self._send_gathered)
 
     def has_room(self, weight: int) -> bool:
-        """Whether a message of `weight` bytes may start now; an empty pipeline takes any one."""
+        """Return whether a message of `weight` bytes may start now; any may if none is open."""
         return not self._waiting and self._fits(weight)
 
     def submit(self, sending: Sending, called_at: float) -> bool:
         """Start a message, or let it wait until the messages before it have started.
 
-        Its callback gets the outcome once, perhaps before this returns. While answers come, it
-        waits as long as it takes. It gives up, and is not sent, when since `called_at` no answer to
-        any message has come for its `timeout_seconds` (and at most half a second more).
+        Its callback gets the outcome once, perhaps before this returns. It may wait without limit
+        while answers to other messages come. It gives up, and is not sent, if since `called_at`,
+        the begin of its user's call by `now`, none has come for its `timeout_s` and at most
+        half a second more.
 
-        Args:
-            sending: the message.
-            called_at: when its user's call began, by `now`.
-
-        Returns:
-            False if it waits: it has neither started nor given up.
+        Returns False if it waits: it has neither started nor given up.
         """
         sending.called_at = called_at
         if self._is_hopeless(sending):
@@ -176,13 +162,13 @@ class SendPipeline:
             self.withdraw(sending)
 
     def withdraw(self, sending: Sending) -> None:
-        """Forget a message if it still waits for room; its callback is not called then."""
+        """Forget a message if it still waits for room; its callback is not called."""
         if sending in self._waiting:
             del self._waiting[sending]
             self._admit()
 
     async def drain(self) -> None:
-        """Wait until every message has its outcome; each has one when its time is over."""
+        """Wait until every message has its outcome, at the latest when its time is over."""
         while self._open or self._waiting:
             await self._idle.park()
 
@@ -197,7 +183,7 @@ class SendPipeline:
             self._compressing += 1
 
     def _compressed(self, sending: Sending, saved_bytes: int) -> None:
-        """A message that waited for its compression, or that of others before it, can go on."""
+        """Go on with a message that waited for its compression, or for that of others before it."""
         if sending not in self._open:
             return  # the producer was closed
         self._compressing -= 1
@@ -206,9 +192,9 @@ class SendPipeline:
         self._admit()
 
     def _begin(self, sending: Sending) -> None:
-        """Make the first attempt; the time of the message begins."""
+        """Make the first attempt, with which the time of the message begins."""
         now = self.now()
-        sending.deadline = now + sending.timeout_seconds
+        sending.deadline = now + sending.timeout_s
         if self._silent_since is None:
             self._silent_since = now
         if self._closed:
@@ -217,19 +203,18 @@ class SendPipeline:
             self._attempt(sending)
 
     def close(self, cause: BaseException | None = None) -> None:
-        """Give every message without an outcome the one it has now, and its cause, if there is."""
+        """End every open message with the outcome that is known now, and with the cause."""
         self._closed = True
         self._cause = cause
         for sending in list(self._waiting):
             self._refuse(sending, "the producer was closed before it was sent")
         for sending in list(self._open):
             sending.reason = "the producer was closed before the answer came"
-            # What was handed to a connection and not answered may have arrived.
+            # A message that was handed to a connection and not acknowledged may have arrived.
             sending.maybe_stored |= sending.address != ""
             self._finish(sending, sending.failure())
 
     async def _send_again(self) -> None:
-        """Make the further attempts, for ever."""
         while True:
             now = trio.current_time()
             due = [topic for topic, when in self._due.items() if when <= now]
@@ -243,20 +228,20 @@ class SendPipeline:
     async def _give_up_waiting(self) -> None:
         """Refuse messages that wait for room while no answers come, for ever."""
         while True:
-            await trio.sleep(GIVE_UP_SECONDS)
+            await trio.sleep(GIVE_UP_S)
             self.now()
             for sending in [one for one in self._waiting if self._is_hopeless(one)]:
                 self._refuse(sending)
 
     async def _watch_for_silence(self) -> None:
-        """Ask for the routes of messages whose brokers are silent, for ever.
+        """Refresh the routes of messages whose brokers are silent, for ever.
 
-        A broker that is frozen or cut off neither answers nor closes its connection. When another
-        has been elected meanwhile, `route_changed` sends the messages there.
+        A broker that is frozen or cut off neither answers nor closes its connection. If another one
+        was elected, `route_changed` sends the messages there.
         """
         while True:
-            await trio.sleep(SILENCE_SECONDS / 2)
-            before = self.now() - SILENCE_SECONDS
+            await trio.sleep(SILENCE_S / 2)
+            before = self.now() - SILENCE_S
             silent = {
                 sending.message.topic
                 for sending in self._open
@@ -269,10 +254,10 @@ class SendPipeline:
                     _log.info("no answer from the leader of %s, nor a new one: %s", topic, error)
 
     def route_changed(self, route: ClientRoute) -> None:
-        """Send again what waits for a broker that does not lead any more."""
+        """Send messages again that wait for a broker that does not lead any more."""
         leaders = set(route.masters.values())
         if not leaders:
-            return  # the old leader may still answer, and there is no other broker to ask
+            return  # the old leader may still answer, and there is no other broker
         for sending in list(self._open):
             if sending.message.topic != route.topic or not sending.address:
                 continue
@@ -289,9 +274,9 @@ class SendPipeline:
         )
 
     def _admit(self) -> None:
-        """Start what waits, in its order, as far as there is room."""
+        """Start waiting messages in their order, as far as there is room."""
         if self._is_admitting:
-            return  # an outcome came at once; the loop below goes on
+            return  # an outcome came at once: the outer call goes on
         self._is_admitting = True
         try:
             while self._waiting:
@@ -309,37 +294,34 @@ class SendPipeline:
             self._is_admitting = False
 
     def _is_hopeless(self, sending: Sending) -> bool:
-        """Whether no answer to any message has come for the time that this one may take.
+        """Return whether no answer to any message has come for the timeout of this one.
 
-        Otherwise each window of a long list would wait for its whole time while no broker answers.
+        Otherwise each window of a long list would wait for its whole timeout while no broker
+        answers.
         """
         since = self._silent_since
-        return (
-            since is not None
-            and max(since, sending.called_at) + sending.timeout_seconds <= self.now()
-        )
+        return since is not None and max(since, sending.called_at) + sending.timeout_s <= self.now()
 
     def _refuse(self, sending: Sending, reason: str = "") -> None:
         """Give up a message that has not started."""
         started = self._waiting.pop(sending, None)
         if started is not None:
             started.set()
-        seconds = sending.timeout_seconds
-        sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
-        self._tell(sending, sending.failure())
+        timeout_s = sending.timeout_s
+        sending.reason = reason or f"no broker has answered any message for {timeout_s:g} s"
+        self._call_back(sending, sending.failure())
 
     async def _send_gathered(self) -> None:
-        """Send what was gathered, for ever."""
-        linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
+        linger_s = self._batching.linger_ms / 1000 if self._batching else 0.0
         while True:
             await self._has_gathered.wait()
-            if linger_seconds:
-                await trio.sleep(linger_seconds)
+            if linger_s:
+                await trio.sleep(linger_s)
             for topic in list(self._gathered):
                 self._send_gathered_of(topic)
 
     def _attempt(self, sending: Sending) -> None:
-        """Send a message now if no other is on its way; else with what is ready by then."""
+        """Send a message now if no other is open; else with others that are ready."""
         topic = sending.message.topic
         gathered = self._gathered.get(topic)
         if gathered is None:
@@ -357,13 +339,13 @@ class SendPipeline:
         self._send_together(topic, self._gathered.pop(topic, []))
 
     def _send_together(self, topic: str, sendings: list[Sending]) -> None:
-        """Hand messages of a topic to connections; defer them if there is nowhere to send them."""
+        """Send messages of a topic; defer them if the topic has no route."""
         now = self.now()
         route = self._client.routes.known(topic)
         joined = Joined(self._batching)
         for sending in sendings:
             if sending not in self._open:
-                continue  # given up meanwhile
+                continue  # it was given up meanwhile
             if sending.deadline <= now:
                 self._finish(sending, sending.failure())
             elif route is None or not route.write_queues:
@@ -376,8 +358,8 @@ class SendPipeline:
                 try:
                     queue = sending.selector(route.write_queues, sending.message)
                 except Exception as error:
-                    # The selector is the user's. Its error belongs to this message, and may come
-                    # in the task that serves all others.
+                    # The selector is the user's. Its error must not end the task that serves all
+                    # messages.
                     sending.reason = f"its queue selector failed: {error!r}"
                     self._finish(sending, sending.failure())
                 else:
@@ -388,14 +370,15 @@ class SendPipeline:
                 self._request(route, together, queue, now)
 
     def _any_queue(self, route: ClientRoute, sending: Sending) -> MessageQueue:
-        """The queue whose turn it is; of another broker than that of the last attempt, if any."""
+        """Return the next queue, of another broker than that of the last attempt if there is
+        one.
+        """
         failed = sending.queue.broker_name if sending.queue is not None else ""
         return self._turn(route.topic).choose(route.write_queues, failed)
 
     def _request(
         self, route: ClientRoute, together: list[Sending], queue: MessageQueue, now: float
     ) -> None:
-        """Make one request of these messages."""
         address = route.masters.get(queue.broker_name)
         if address is None:
             for sending in together:
@@ -413,7 +396,7 @@ class SendPipeline:
             address,
             self._command(together, queue),
             partial(self._answered, together),
-            min(left, ATTEMPT_TIMEOUT_SECONDS),
+            min(left, ATTEMPT_TIMEOUT_S),
         )
 
     def _command(self, together: list[Sending], queue: MessageQueue) -> Command:
@@ -429,7 +412,7 @@ class SendPipeline:
             properties,
             system_flag=sending.system_flag,
             flag=sending.message.flag,
-            born_milliseconds=sending.born_milliseconds,
+            born_ms=sending.born_ms,
             batch=sending.batch or len(together) > 1,
         )
 
@@ -442,7 +425,6 @@ class SendPipeline:
         return turn
 
     def _answered(self, together: list[Sending], answer: Command | RemotingError) -> None:
-        """An attempt ended."""
         count, now = len(together), self.now()
         stored: Acknowledgement | None = None
         unreadable = ""
@@ -452,7 +434,7 @@ class SendPipeline:
             unreadable = str(error)
         for at, sending in enumerate(together):
             if sending.together is not together or not sending.address or sending not in self._open:
-                continue  # given up, by its user or because its broker was silent
+                continue  # given up by its user, or sent elsewhere
             sending.address = ""
             outcome: SendOutcome | None
             if stored is not None and sending.queue is not None:
@@ -470,9 +452,9 @@ class SendPipeline:
                 self._defer(sending)
                 continue
             if isinstance(answer, Command):
-                # The last message that was sent leaves nothing to wait for.
-                owed = len(self._open) - self._compressing
-                self._silent_since = now if owed > 1 else None
+                # After the last message no answer is outstanding.
+                outstanding = len(self._open) - self._compressing
+                self._silent_since = now if outstanding > 1 else None
             self._finish(sending, outcome)
         if stored is not None:
             self._note_success(together[0].message.topic)
@@ -486,7 +468,7 @@ class SendPipeline:
             self._schedule(topic)
 
     def _defer(self, sending: Sending) -> None:
-        """Let a message wait for the next attempt, or tell its failure when its time is over."""
+        """Let a message wait for the next attempt, or fail it when its time is over."""
         if self._closed or sending.deadline <= self.now():
             self._finish(sending, sending.failure())
             return
@@ -495,17 +477,19 @@ class SendPipeline:
         self._schedule(topic)
 
     def _schedule(self, topic: str) -> None:
-        """Have the topic's route asked for, and what waits for it sent: at once the first time."""
+        """Plan to refresh a topic's route and send its deferred messages: the first time at
+        once.
+        """
         if topic in self._due:
             return
         failures = self._failures.get(topic, 0)
         self._failures[topic] = failures + 1
-        pause = pause_seconds(failures) if failures else 0.0
-        self._due[topic] = trio.current_time() + pause
+        wait_s = pause_s(failures) if failures else 0.0
+        self._due[topic] = trio.current_time() + wait_s
         self._wake.set()
 
     async def _send_topic_again(self, topic: str) -> None:
-        """One further attempt of all messages of a topic that wait for one."""
+        """Make one further attempt of all deferred messages of a topic."""
         reason, is_useless = "", False
         try:
             await self._client.routes.refresh(topic, may_create=True)
@@ -526,15 +510,15 @@ class SendPipeline:
                 self._attempt(sending)
 
     def _finish(self, sending: Sending, outcome: SendOutcome) -> None:
-        """Tell an outcome, once, and let others start in its place."""
+        """Report the outcome of an open message, and let others start in its place."""
         if sending in self._open:
             self._open.remove(sending)
             self._bytes -= sending.weight
             if self._waiting:
                 self._admit()
-            self._tell(sending, outcome)
+            self._call_back(sending, outcome)
 
-    def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
+    def _call_back(self, sending: Sending, outcome: SendOutcome) -> None:
         if self._cause is not None and isinstance(outcome, SendFailed):
             outcome.__cause__ = self._cause
         if not self._open and not self._waiting:
@@ -544,18 +528,17 @@ class SendPipeline:
         try:
             sending.callback(outcome)
         except Exception:
-            # The callback is the user's, and may be called in the task that serves all messages.
             _log.exception("the callback of a message to %s failed", sending.message.topic)
 
     def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
-        began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
-        seconds = self.now() - began
+        began = sending.deadline - sending.timeout_s if is_started else sending.called_at
+        took_s = self.now() - began
         if self._on_outcome is not None:
-            self._on_outcome(sending, outcome, seconds)
+            self._on_outcome(sending, outcome, took_s)
         if self._metrics is None:
             return
         if isinstance(outcome, SendResult):
-            self._metrics.sent(sending.message.topic, seconds, outcome.attempts)
+            self._metrics.sent(sending.message.topic, took_s, outcome.attempts)
         else:
-            self._metrics.send_failed(sending.message.topic, outcome, seconds)
+            self._metrics.send_failed(sending.message.topic, outcome, took_s)

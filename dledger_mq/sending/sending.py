@@ -1,4 +1,4 @@
-"""One message on its way to a broker, and what an answer means for it."""
+"""One message in flight, and the meaning of a broker's answer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # Refusals after which another attempt may succeed, at another broker or a moment later: the broker
-# is busy, is not the leader (any more), or has not heard of the topic. The message is not stored.
-# Source: the codes RocketMQ's producer tries again after, and SYSTEM_BUSY, which its users miss.
+# is busy, is not the leader, or does not know the topic yet. The message is not stored. Source: the
+# codes after which RocketMQ's producer tries again, and SYSTEM_BUSY, which its users miss.
 TRY_AGAIN_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_BUSY,
@@ -30,8 +30,8 @@ TRY_AGAIN_CODES: Final = frozenset(
     }
 )
 
-# Refusals of a queue that the topic does not have any more: its route has to be asked for anew. As
-# they may mean something else, or the name servers may not know yet, there are few attempts.
+# Refusals of a queue that the topic does not have any more: its route has to be refreshed. As they
+# may mean something else, or name servers may not know of the change yet, there are few attempts.
 NO_QUEUE_CODES: Final = frozenset({ResponseCode.INVALID_PARAMETER})
 NO_QUEUE_ATTEMPTS: Final = 5
 
@@ -50,30 +50,27 @@ class Sending:
     """A message between `send` and its outcome.
 
     Attributes:
-        message: what the user gave; of a batch, the first.
-        message_id: the id the producer gave it.
-        body: as it goes over the wire.
-        properties: the run of properties.
-        system_flag: compression.
+        message: the user's; of a batch, the first.
+        body: as it is sent.
+        properties: encoded.
         batch: the body holds several messages.
-        born_milliseconds: when it was made.
-        selector: chooses its queue, or None for one after the other.
-        callback: told the outcome, once.
-        timeout_seconds: how long all attempts together may take.
-        weight: the bytes it holds of the window.
+        selector: chooses its queue; None for one queue after the other.
+        callback: called with the outcome, once.
+        timeout_s: of all attempts together.
+        weight: the bytes that the window counts.
         to_compress: the body is to be compressed before the first attempt.
         called_at: when its user's call began, on the pipeline's clock.
         deadline: when to give up, on the pipeline's clock; known once its first attempt begins.
         goes_alone: it was refused together with others.
-        without_queue: how often a broker said that it does not have the queue.
+        without_queue: how often a broker answered that it does not have the queue.
         attempts: how often it was handed to a connection.
-        maybe_stored: an attempt ended without telling whether it was stored.
-        queue: the queue of the last attempt.
+        maybe_stored: it is unknown whether an earlier attempt was stored.
+        queue: of the last attempt.
         address: the broker that has not answered the last attempt, or an empty text.
-        together: all messages of the last attempt's request; also tells attempts apart.
+        together: all messages of the last attempt's request; also identifies the attempt.
         attempted_at: when the last attempt began, on the pipeline's clock.
-        reason: how the last attempt failed.
-        code: the response code it failed with.
+        reason: the failure of the last attempt.
+        code: the response code of that failure.
     """
 
     message: Message
@@ -82,10 +79,10 @@ class Sending:
     properties: bytes
     system_flag: int
     batch: bool
-    born_milliseconds: int
+    born_ms: int
     selector: QueueSelector | None
     callback: SendCallback
-    timeout_seconds: float
+    timeout_s: float
     weight: int
     to_compress: bool = False
     called_at: float = 0.0
@@ -102,7 +99,7 @@ class Sending:
     code: int | None = None
 
     def set_compressed(self, body: bytes, flag: int) -> int:
-        """Its body was compressed, as the flag says; return how many bytes that saves."""
+        """Replace the body by the compressed one; return the bytes that it saves."""
         saved_bytes = len(self.body) - len(body)
         self.weight -= saved_bytes
         self.body = body
@@ -111,15 +108,15 @@ class Sending:
         return saved_bytes
 
     def failure(self) -> SendFailed:
-        """The error to tell when there will be no further attempt."""
+        """Return the error if there is no further attempt."""
         kind = OutcomeUnknown if self.maybe_stored else Rejected
         return kind(self.message.topic, self.reason, self.attempts, self.code)
 
 
 def is_refused_for_good(answer: Command | RemotingError) -> bool:
-    """Whether a request was refused so that the same one would be refused again.
+    """Return whether the same request would be refused again.
 
-    If it had several messages, each may be good by itself.
+    If it had several messages, each may be accepted by itself.
     """
     if isinstance(answer, RemotingError):
         return getattr(answer, "outcome_unknown", None) is None
@@ -128,21 +125,11 @@ def is_refused_for_good(answer: Command | RemotingError) -> bool:
 
 
 class Acknowledgement:
-    """A broker's success for all messages of one request.
+    """A broker's success for all `count` messages of one request.
 
-    Args:
-        answer: the reply.
-        count: the messages of the request.
-
-    Attributes:
-        status: how they are stored.
-        ids: the broker's id of each.
-        queue_id: their queue, or None when the reply does not say.
-        first_offset: of the first message, or -1 when the reply does not say.
-        recall_handle: of a delayed message, which always goes alone; or empty.
-
-    Raises:
-        FieldMissing: the reply has a number that is none.
+    Its `queue_id` is None, and its `first_offset` -1, if the reply does not have them. A delayed
+    message, with its `recall_handle`, always goes alone. Raises FieldMissing: a number is
+    malformed.
     """
 
     __slots__ = ("first_offset", "ids", "queue_id", "recall_handle", "status")
@@ -157,7 +144,7 @@ class Acknowledgement:
         self.recall_handle = answer.fields.get("recallHandle", "")
 
     def result(self, sending: Sending, queue: MessageQueue, at: int) -> SendResult:
-        """The outcome of one message, the one at `at` of the request."""
+        """Return the outcome of one message, the one at `at` of the request."""
         if self.queue_id is not None and self.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, self.queue_id)
         offset = self.first_offset
@@ -174,10 +161,10 @@ class Acknowledgement:
 
 
 def acknowledgement(answer: Command | RemotingError, count: int) -> Acknowledgement | None:
-    """The success that an answer tells for `count` messages, or None when it tells none.
+    """Return the success of `count` messages, or None if the answer is none.
 
     Raises:
-        FieldMissing: it is a success that cannot be read: all may be stored.
+        FieldMissing: it is a success that cannot be decoded: all may be stored.
     """
     if not isinstance(answer, Command):
         return None
@@ -187,19 +174,15 @@ def acknowledgement(answer: Command | RemotingError, count: int) -> Acknowledgem
 
 
 def judge(sending: Sending, answer: Command | RemotingError) -> SendFailed | None:
-    """What an answer that acknowledges nothing means: an error, or None for another attempt.
+    """Return the error that an answer without success means, or None for another attempt.
 
-    Notes in `sending` what was learnt.
-
-    Args:
-        sending: the message.
-        answer: the reply, or why there is none.
+    The failure is recorded in `sending`.
     """
     if isinstance(answer, RemotingError):
         sending.reason = str(answer)
         sending.code = None
         # Errors of a connection or an address tell whether the request may have arrived. All others
-        # come from before anything was sent, and would come again.
+        # were raised before anything was sent, and another attempt would raise them, too.
         outcome_unknown = getattr(answer, "outcome_unknown", None)
         sending.maybe_stored |= bool(outcome_unknown)
         return sending.failure() if outcome_unknown is None else None

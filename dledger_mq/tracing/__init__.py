@@ -1,1 +1,1 @@
-"""Traces: what clients tell about each message, and what is read from it."""
+"""Traces of messages: clients write them, administrators read them."""

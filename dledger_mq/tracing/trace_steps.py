@@ -1,4 +1,4 @@
-"""What a producer and a consumer tell of their messages: steps, in RocketMQ's format. Pure."""
+"""The trace records of producers and consumers, in RocketMQ's format. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from remoting.bodies.trace import encode_trace_record
 from remoting.message.properties import MESSAGE_REGION
 from remoting.message.record import TRANSACTION_PREPARED
 
-# What brokers put into messages that name no region, ours and RocketMQ's.
+# The region that brokers put into messages without one, RocketMQ's too.
 DEFAULT_REGION: Final = "DefaultRegion"
 
-# RocketMQ's numbers of kinds of messages.
+# RocketMQ's numbers of types of messages.
 _NORMAL: Final = "0"
 _HALF: Final = "1"
 _DELAYED: Final = "3"
@@ -28,7 +28,7 @@ _STATES: Final = {
     TransactionState.UNKNOWN: "UNKNOW",  # as RocketMQ spells it
 }
 
-# The keys of a trace message are those of all its steps, and properties have 32 KiB at most.
+# A trace message has the keys of all its steps, in properties of at most 32 KiB.
 _MOST_KEY_CHARACTERS: Final = 1024
 
 # RocketMQ's ConsumeReturnType.
@@ -41,8 +41,8 @@ class TraceStep:
     """One step of one message.
 
     Attributes:
-        record: as it is written.
-        found_by: its message's id and keys, by which it can be looked for.
+        record: encoded.
+        found_by: the message's id and keys, which become keys of the trace message.
     """
 
     record: str
@@ -50,16 +50,12 @@ class TraceStep:
 
 
 def sent_steps(
-    group: str, sending: Sending, outcome: SendOutcome, address: str, seconds: float
+    group: str, sending: Sending, outcome: SendOutcome, address: str, took_s: float
 ) -> list[TraceStep]:
-    """The end of a send: one step, or one for each message of a batch.
+    """Return the step of a send, or one step for each message of a batch.
 
-    Args:
-        group: of the producer.
-        sending: what was sent.
-        outcome: of it; a batch has one for all.
-        address: of the broker of its queue, or "" if none is known.
-        seconds: since the first attempt.
+    `address` is that of the queue's broker, or "" if it is unknown; `took_s` is since the first
+    attempt.
     """
     message = sending.message
     is_stored = isinstance(outcome, SendResult)
@@ -69,13 +65,13 @@ def sent_steps(
     elif message.is_delayed:
         kind = _DELAYED
     fields = {
-        "at_ms": str(sending.born_milliseconds),
+        "at_ms": str(sending.born_ms),
         "region": DEFAULT_REGION,
         "group": group,
         "topic": message.topic,
         "store_host": address,
         "body_bytes": str(len(sending.body)),
-        "cost_ms": str(round(seconds * 1000)),
+        "cost_ms": str(round(took_s * 1000)),
         "message_type": kind,
         "succeeded": "true" if is_stored else "false",
     }
@@ -103,7 +99,7 @@ def sent_steps(
 def began_steps(
     group: str, request: str, messages: Iterable[ReceivedMessage], at_ms: int
 ) -> list[TraceStep]:
-    """A listener is called, or a loop is given a message; `request` tells calls apart."""
+    """Return the steps of a call of a listener, or of a loop's turn; `request` is the call's id."""
     return [
         _step(
             one,
@@ -125,18 +121,17 @@ def ended_steps(
     request: str,
     messages: Sequence[ReceivedMessage],
     at_ms: int,
-    seconds: float,
+    took_s: float,
     *,
     is_consumed: bool,
 ) -> list[TraceStep]:
-    """The same call has ended, after so many seconds."""
     return [
         _step(
             one,
             "SubAfter",
             {
                 "request": request,
-                "cost_ms": str(round(seconds * 1000)),
+                "cost_ms": str(round(took_s * 1000)),
                 "succeeded": "true" if is_consumed else "false",
                 "outcome": _SUCCESS if is_consumed else _FAILED,
                 "at_ms": str(at_ms),
@@ -157,16 +152,9 @@ def transaction_step(
     *,
     from_check: bool,
 ) -> TraceStep:
-    """A transaction was ended by its producer.
+    """Return the step of a producer that ends a transaction.
 
-    Args:
-        group: of the producer.
-        message: whose transaction it is.
-        message_id: of it.
-        state: commit or rollback; nothing is said of UNKNOWN.
-        at_ms: milliseconds since 1970.
-        address: of the broker, or "" if it is not known.
-        from_check: the broker had asked.
+    `address` is that of the broker, or "" if it is unknown; `from_check`: the broker has asked.
     """
     keys = joined_keys(message)
     return TraceStep(
@@ -192,7 +180,7 @@ def transaction_step(
 
 
 def joined_keys(message: Message | ReceivedMessage) -> str:
-    """A message's keys, with blanks between."""
+    """Return a message's keys, separated by spaces."""
     return message.keys if isinstance(message.keys, str) else " ".join(message.keys)
 
 
@@ -203,5 +191,5 @@ def _step(message: ReceivedMessage, kind: str, fields: dict[str, str]) -> TraceS
 
 
 def _words(message_id: str, keys: str) -> tuple[str, ...]:
-    """By what a step is found; by the id alone if there are too many keys for one message."""
+    """Return the words to find a step by; only the id if the keys are too long for one message."""
     return (message_id, *keys.split()) if len(keys) <= _MOST_KEY_CHARACTERS else (message_id,)

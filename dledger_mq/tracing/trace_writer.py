@@ -1,4 +1,4 @@
-"""Writes what a producer or a consumer does with messages into a trace topic, in the background."""
+"""Writes what a producer or consumer does with messages to a trace topic, in the background."""
 
 import logging
 from collections import deque
@@ -12,7 +12,7 @@ from dledger.wake_up import WakeUp
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, Lifetime
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import SendFailed
 from dledger_mq.message import Message, TransactionState, check_topic
 from dledger_mq.received_message import ReceivedMessage
@@ -31,21 +31,21 @@ from remoting.bodies.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's: steps that wait to be written, and how many go into one message.
+# RocketMQ's limits: the steps that wait to be written, and the size of one trace message.
 MAX_WAITING_STEPS: Final = 2048
 MAX_STEPS: Final = 100
 MAX_CHARACTERS: Final = 128_000
 
-# The keys of a message hold the ids of all its steps; properties have 32,767 bytes at most.
+# A trace message has the ids of all its steps as keys, in properties of at most 32,767 bytes.
 MAX_KEYS_CHARACTERS: Final = 8_000
 
-# Steps that happen within so long go together.
-GATHER_SECONDS: Final = 0.5
+# Steps of this time go together.
+GATHER_S: Final = 0.5
 
-# How long the end of a producer or consumer waits for its last steps to be written.
-LAST_STEPS_SECONDS: Final = 1.0
+# How long the end of a producer or consumer waits until its last steps are written.
+LAST_STEPS_S: Final = 1.0
 
-SEND_SECONDS: Final = 5.0
+SEND_S: Final = 5.0
 _MAX_IN_FLIGHT: Final = 8
 _MAX_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 
@@ -53,17 +53,9 @@ _MAX_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 class TraceWriter:
     """Writes steps of messages. The end of its ``async with`` block writes the last ones.
 
-    It never holds up what it tells of: steps that come faster than they are written are dropped,
-    and so are those that no broker takes in time. Messages of the trace topic have no steps.
-
-    Args:
-        client: whose connections to use.
-        group: of the producer or the consumer.
-        topic: the trace topic.
-        lifetime: of the producer or consumer.
-
-    Attributes:
-        dropped: how many steps were not written.
+    It never delays the producer or consumer: steps that come faster than they are written are
+    dropped, and so are those that no broker takes in time; `dropped` counts them. Messages of the
+    trace topic have no steps.
     """
 
     def __init__(
@@ -80,10 +72,9 @@ class TraceWriter:
         self._pipeline = SendPipeline(
             client, f"_INNER_TRACE_PRODUCER-{group}", _MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES
         )
-        self._composer = Composer(client.identity, now_milliseconds)
+        self._composer = Composer(client.identity, now_ms)
 
     async def __aenter__(self) -> "TraceWriter":
-        """Begin to write."""
         nursery = await self._stack.enter_async_context(
             Background(self._lifetime, until_the_end=True)
         )
@@ -93,8 +84,7 @@ class TraceWriter:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Write the last steps, for a second at most."""
-        with trio.move_on_after(LAST_STEPS_SECONDS, shield=True):
+        with trio.move_on_after(LAST_STEPS_S, shield=True):
             await self._write_waiting()
             await self._pipeline.drain()
         self._client.routes.unwatch(self._pipeline.route_changed)
@@ -102,35 +92,34 @@ class TraceWriter:
         self._drop(len(self._steps), "the block has ended")
         await self._stack.aclose()
 
-    def sent(self, sending: Sending, outcome: SendOutcome, seconds: float) -> None:
-        """A send has ended, `seconds` after its first attempt; nothing if there was none."""
+    def sent(self, sending: Sending, outcome: SendOutcome, took_s: float) -> None:
+        """Write the outcome of a send, unless no attempt was made."""
         if sending.message.topic != self._topic and sending.attempts:
             address = self._address(sending.queue)
-            self._add(sent_steps(self._group, sending, outcome, address, seconds))
+            self._add(sent_steps(self._group, sending, outcome, address, took_s))
 
     def call_began(self, messages: Sequence[ReceivedMessage]) -> str:
-        """Messages of one queue are handed out; the request for `call_ended`."""
+        """Write that messages of one queue are handed out; return the call's id for
+        `call_ended`.
+        """
         if not messages or messages[0].topic == self._topic:
             return ""
         request = self._composer.new_id()
-        self._add(began_steps(self._group, request, messages, now_milliseconds()))
+        self._add(began_steps(self._group, request, messages, now_ms()))
         return request
 
     def call_ended(
         self,
         request: str,
         messages: Sequence[ReceivedMessage],
-        seconds: float,
+        took_s: float,
         *,
         is_consumed: bool,
     ) -> None:
-        """What became of them."""
         if request:
-            at_ms = now_milliseconds()
+            at_ms = now_ms()
             group = self._group
-            self._add(
-                ended_steps(group, request, messages, at_ms, seconds, is_consumed=is_consumed)
-            )
+            self._add(ended_steps(group, request, messages, at_ms, took_s, is_consumed=is_consumed))
 
     def transaction_ended(
         self,
@@ -141,8 +130,7 @@ class TraceWriter:
         *,
         from_check: bool,
     ) -> None:
-        """A transaction was ended."""
-        at_ms, address = now_milliseconds(), self._address(queue)
+        at_ms, address = now_ms(), self._address(queue)
         step = transaction_step(
             self._group, message, message_id, state, at_ms, address, from_check=from_check
         )
@@ -163,28 +151,27 @@ class TraceWriter:
     async def _write_forever(self) -> None:
         while True:
             await self._has_steps.wait()
-            await trio.sleep(GATHER_SECONDS)
+            await trio.sleep(GATHER_S)
             await self._write_waiting()
 
     async def _write_waiting(self) -> None:
-        """Send all steps that wait, as fast as brokers take them."""
         while self._steps:
             steps = self._next_message()
 
-            def told(outcome: SendOutcome, count: int = len(steps)) -> None:
+            def settled(outcome: SendOutcome, count: int = len(steps)) -> None:
                 if isinstance(outcome, SendFailed):
                     self._drop(count, str(outcome))
 
             words = dict.fromkeys(word for step in steps for word in step.found_by)
             body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
             message = Message(self._topic, body, keys=list(words))
-            sending = self._composer.message(message, None, SEND_SECONDS, told)
+            sending = self._composer.message(message, None, SEND_S, settled)
             if not self._pipeline.submit(sending, self._pipeline.now()):
                 await self._pipeline.wait_for_start(sending)
         await trio.lowlevel.checkpoint()
 
     def _next_message(self) -> list[TraceStep]:
-        """Take the steps that go into one message: at least one."""
+        """Take the steps of one trace message: at least one."""
         steps = [self._steps.popleft()]
         characters = len(steps[0].record)
         in_keys = sum(map(len, steps[0].found_by))
@@ -210,7 +197,7 @@ class TraceWriter:
 
 
 async def open_trace(stack: AsyncExitStack, use: ClientUse, topic: str) -> TraceWriter | None:
-    """A writer that is open as long as the stack; None without a topic."""
+    """Return a writer that is open as long as the stack; None without a topic."""
     if not topic:
         return None
     writer = TraceWriter(use.client, use.group, topic, use.lifetime)
@@ -218,10 +205,8 @@ async def open_trace(stack: AsyncExitStack, use: ClientUse, topic: str) -> Trace
 
 
 def trace_topic(trace: bool | str) -> str:
-    """The topic that an option names: RocketMQ's for True, one of this name, "" for none.
-
-    Raises:
-        InvalidMessage: the name is not legal.
+    """Return the topic of a `trace` option: RocketMQ's for True, "" for False. Raises
+    InvalidMessage.
     """
     topic = TRACE_TOPIC if trace is True else trace or ""
     if topic:

@@ -1,4 +1,4 @@
-"""The trace of a message: what clients told about it, in the order in which it happened."""
+"""The trace of a message, put together from the records that clients wrote."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,18 +7,16 @@ from typing import Final
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.trace import TraceRecord, decode_trace
 
-# Where clients write by default.
+# Clients' default.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 
-def trace_of(message_id: str, told: Iterable[ReceivedMessage]) -> list[TraceRecord]:
-    """The steps of one message, the earliest first; each once.
+def trace_of(message_id: str, messages: Iterable[ReceivedMessage]) -> list[TraceRecord]:
+    """Return the steps of one message, the earliest first; each once.
 
-    Args:
-        message_id: the id that the producer gave it.
-        told: messages of the trace topic, the oldest first.
+    `messages` are messages of the trace topic, the oldest first.
     """
-    records = [record for one in told for record in decode_trace(one.body)]
+    records = [record for one in messages for record in decode_trace(one.body)]
     steps = list({_key(step): step for step in records if step.message_id == message_id}.values())
     began = {step.request: step for step in steps if step.kind == "SubBefore"}
     placed = [_placed(step, began) for step in steps]
@@ -27,12 +25,12 @@ def trace_of(message_id: str, told: Iterable[ReceivedMessage]) -> list[TraceReco
 
 
 def _key(step: TraceRecord) -> object:
-    """Equal for the records of one step: a client may send a trace message twice."""
+    """Return a key that is equal for the records of one step: clients may send them twice."""
     return step.kind, step.at_ms, step.group, step.request, tuple(step.details.items())
 
 
 def _placed(step: TraceRecord, began: dict[str, TraceRecord]) -> TraceRecord:
-    """A step with its time and group; the end of a listener's call tells neither, or both."""
+    """Return a step with its time and group, which the end of a listener's call may lack."""
     before = began.get(step.request)
     if step.kind != "SubAfter" or before is None:
         return step

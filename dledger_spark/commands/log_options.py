@@ -1,4 +1,4 @@
-"""The options that name the logs of a command, and what they name."""
+"""The options that name the logs of a command."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HOW: Final = "give --path, or --bootstrap and --group"
 
 @dataclass(frozen=True, slots=True)
 class NamedLogs:
-    """What the options of a command name.
+    """The logs that the options of a command name.
 
     Attributes:
         sources: the options of the data source "dledger" for each path, or for the network.
-        first: of --from.
-        last: of --to.
-        fail_on_data_loss: of --fail-on-data-loss.
+        first: the value of --from.
+        last: the value of --to.
+        fail_on_data_loss: the value of --fail-on-data-loss.
     """
 
     sources: tuple[dict[str, str], ...]
@@ -39,21 +39,16 @@ class NamedLogs:
     fail_on_data_loss: bool
 
     def open(self) -> list[ReadableLog]:
-        """Open the log of each group.
-
-        Raises:
-            DledgerSparkError: a folder holds no log, or a group does not answer.
-        """
+        """Open the log of each group. Raises DledgerSparkError."""
         from dledger_spark.query.named_logs import open_all  # noqa: PLC0415
         from dledger_spark.query.source_options import read_options  # noqa: PLC0415
 
         return [log for source in self.sources for log in open_all(read_options(source))]
 
     def ranges(self) -> list[tuple[ReadableLog, range]]:
-        """Each log with the entries that --from and --to name, and a hint if there are more.
+        """Return each log with the entries of --from and --to; print a hint if there are more.
 
-        Raises:
-            DledgerSparkError: as `open`, or the log does not have these entries.
+        Raises DledgerSparkError, also if the log does not have these entries.
         """
         from dledger_spark.errors import OptionInvalid  # noqa: PLC0415
         from dledger_spark.log.log_range import END, begin_kept  # noqa: PLC0415
@@ -79,7 +74,7 @@ class NamedLogs:
 
 
 def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:
-    """Say once if folders hold entries behind those that are recorded as committed."""
+    """Print a hint if folders hold entries behind those that are recorded as committed."""
     behind = {log.name: log.unrecorded for log in logs}
     names = [name for name, count in behind.items() if count]
     if not names:
@@ -96,12 +91,10 @@ def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:
 def log_options(
     *, ranges: bool = True, many: bool = False, data_loss: bool = True
 ) -> Callable[[Decorated], Decorated]:
-    """--path, or --bootstrap with --group and TLS; `given_logs` returns what they name.
+    """Declare --path, and --bootstrap with --group and TLS, which `given_logs` returns.
 
-    Args:
-        ranges: whether the command takes --from and --to.
-        many: whether --path may be given several times.
-        data_loss: whether the command takes --fail-on-data-loss.
+    `ranges` adds --from and --to, `data_loss` adds --fail-on-data-loss. With `many`, --path may be
+    given several times.
     """
     wanted = [
         kept_option(
@@ -165,7 +158,7 @@ def log_options(
 
 
 def given_logs() -> NamedLogs:
-    """What the options of this command name. Raises click.UsageError if they do not fit."""
+    """Return the logs that the options name. Raises click.UsageError if they do not fit."""
     paths = given("--path") or ()
     paths = (paths,) if isinstance(paths, str) else paths
     bootstrap, groups = given("--bootstrap"), given("--group")
@@ -177,7 +170,7 @@ def given_logs() -> NamedLogs:
     loses = given("--fail-on-data-loss") is not False
     common = {} if loses else {"failOnDataLoss": "false"}
     if paths:
-        # An option of the environment that belongs to a network does not spoil a folder.
+        # Options for the network from the environment are ignored for a folder.
         sources = [{"path": path, **common} for path in paths]
     else:
         sources = [{**_of_network(bootstrap, groups), **network, **common}]

@@ -1,7 +1,5 @@
 """The first rows of a table, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,7 +11,7 @@ from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.scan import table_batches
 from dledger_spark.schema import check_columns
 
-# A preview stops soon: with small batches it decodes few rows that it does not show.
+# With small batches, few rows are decoded that are not shown.
 _BATCH_BYTES: Final = 256 * 1024
 
 
@@ -27,16 +25,10 @@ def first_rows(
     fail_on_data_loss: bool = True,
     decompress: bool = False,
 ) -> list[dict[str, Any]]:
-    """At most `limit` rows of ranges, one range after the other, as dicts.
+    """Return at most `limit` rows of ranges, one range after the other, as dicts.
 
-    Args:
-        ranges: logs, and the entries to read of them.
-        table: "entries" or "messages".
-        limit: how many rows at most.
-        topic: only messages of this topic.
-        columns: names of the columns; by default all.
-        fail_on_data_loss: see `ReadableLog.parts`.
-        decompress: whether bodies are inflated; rows then have a last column "body_problem".
+    `table` is "entries" or "messages". With `decompress` bodies are inflated, and rows have a last
+    column "body_problem". Without `columns`, rows have all of them.
     """
     names = check_columns(table, columns)
     if decompress:

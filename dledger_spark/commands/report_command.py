@@ -1,4 +1,4 @@
-"""`dledger-spark report`: one HTML page of what an operator looks at first."""
+"""`dledger-spark report`: one HTML page about the tables."""
 
 from __future__ import annotations
 
@@ -59,14 +59,9 @@ def report(tables_in: str, out: str, title: str | None) -> None:
 def _ends(
     tables: Iterable[CatalogTable], groups: Iterable[str | None]
 ) -> dict[str, dict[str, int | None]]:
-    """The entry behind those that each table of facts has.
+    """Return the end of the entries that each table of facts has: by log, and by table.
 
-    Args:
-        tables: of a folder.
-        groups: of the logs; None is a log without a name.
-
-    Returns:
-        By log ("" for one without a name) and by table; None: the table has no entry of it.
+    The log is "" if it has no name. The end is None if the table has no entry of the log.
     """
     from dledger_spark.facts.fact_schemas import FACTS  # noqa: PLC0415
     from dledger_spark.tables.fact_table import app_of  # noqa: PLC0415
@@ -79,7 +74,7 @@ def _ends(
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     new = f"{path}.new"
     try:
         with open(new, "wb") as file:

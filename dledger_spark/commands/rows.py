@@ -1,7 +1,5 @@
 """Prints rows for a terminal, for a pipe, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from base64 import b64encode
@@ -13,14 +11,14 @@ from typing import Any, Final
 from dledger.command_line.rows import print_table
 from dledger.shown_output import escaped
 
-# At most this much of a body is shown; a terminal's line has room for little more.
+# The shown part of a body; a terminal's line has room for little more.
 PREVIEW_BYTES: Final = 48
-# Of a float in a table: the last digits of percentiles come from rounding.
+# The shown digits of a float: the last digits of percentiles come from rounding.
 _FLOAT_DIGITS: Final = 12
 
 
 def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table in a terminal; in a pipe, a line for each row, with tabs."""
+    """Print a table in a terminal; in a pipe, a line for each row, with tabs."""
     numeric = [
         bool(rows) and all(isinstance(row[at], int) for row in rows) for at in range(len(names))
     ]
@@ -37,13 +35,10 @@ def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """One row as a line of JSON.
+    """Format a row of Arrow's, with maps as dicts, as a line of JSON.
 
     Bytes are in base64, times in ISO 8601, maps and structures are objects, decimals are numbers,
-    NaN and infinities are null; other values are their texts.
-
-    Args:
-        row: as Arrow gives it, with maps as dicts.
+    NaN and infinities are null; other values are strings.
     """
     return json.dumps({name: _json_value(value) for name, value in row.items()})
 
@@ -71,7 +66,7 @@ def _time(value: datetime) -> str:
 
 
 def _text(value: object) -> str:
-    """One field on one line: characters that move the cursor or end the line are escaped."""
+    """Format one field on one line: characters that move the cursor or end the line are escaped."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -106,7 +106,7 @@ def replay(
                 goes_on=not named.first,
                 fail_on_data_loss=named.fail_on_data_loss,
             )
-            _tell_lost(plan.lost)
+            _print_lost(plan.lost)
             pieces += plan.pieces
             there[log.name] = plan.entries
         read: dict[str | None, tuple[int, int]] = {}
@@ -169,7 +169,7 @@ def count(as_json: bool) -> None:
     ranges = named.ranges()
     for log, entries in ranges:
         parts = log.parts(entries, fail_on_data_loss=named.fail_on_data_loss)
-        _tell_lost(left_out(entries, parts))
+        _print_lost(left_out(entries, parts))
         logs.append(
             {
                 "raft_group": log.group,
@@ -256,7 +256,6 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _tell_lost(gaps: list[range]) -> None:
-    """Report on stderr which entries are left out."""
+def _print_lost(gaps: list[range]) -> None:
     for gap in gaps:
         click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)

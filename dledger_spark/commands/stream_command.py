@@ -1,7 +1,5 @@
 """`dledger-spark stream`: analytics tables that follow a log."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 
@@ -13,16 +11,15 @@ from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_
 from dledger_spark.commands.tables_command import keep_option, memory_option
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 
-MAX_SECONDS: Final = 86_400.0
-# The command says it itself, in a line.
+MAX_S: Final = 86_400.0
+# The command prints a hint of its own instead of this warning.
 _HINTED: Final = "ignore:unrecorded entries"
 
 
 class _Seconds(click.FloatRange):
-    """A range of numbers, none of which is "nan"."""
+    """A range of numbers without "nan"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number that a user typed."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
@@ -36,7 +33,7 @@ class _Seconds(click.FloatRange):
     "--every",
     "every_s",
     "How often new entries are added.",
-    type=_Seconds(0, MAX_SECONDS),
+    type=_Seconds(0, MAX_S),
     default=1.0,
     metavar="SECONDS",
 )
@@ -44,7 +41,7 @@ class _Seconds(click.FloatRange):
     "--refresh",
     "refresh_s",
     "How often the tables that follow from the facts are made anew.",
-    type=_Seconds(0, MAX_SECONDS),
+    type=_Seconds(0, MAX_S),
     default=60.0,
     metavar="SECONDS",
 )
@@ -97,7 +94,7 @@ def stream(
             query.awaitTermination()
             tables.refresh()
         except BaseException as ended:
-            # Spark waits in `stop` for its batch, and asks this process for the next meanwhile.
+            # Spark's `stop` waits for its batch, which may need this process meanwhile.
             if not tables.end():
                 end_now(ended)  # the lock must not be free while a thread still writes
             raise

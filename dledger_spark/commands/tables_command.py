@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def engine_option(help_text: str) -> Callable[[Decorated], Decorated]:
-    """--engine, for the commands that answer queries; see `opened`."""
+    """Declare --engine, for the commands that run queries; see `opened`."""
     return kept_option(
         "--engine", help_text, type=click.Choice(["duckdb", "spark"]), default="duckdb"
     )
@@ -102,7 +102,7 @@ def tables(
                     )
                 except LogDamaged as error:
                     damaged = error
-                    continue  # what was read before is there, and other logs are whole
+                    continue  # entries before the damage are in the tables; go on with other logs
             added += len(updated.entries)
             through[log.group or ""] = updated.entries.stop - 1
             for name, count in updated.rows.items():
@@ -128,11 +128,9 @@ def tables(
 
 
 def _hint_behind(log: ReadableLog, there: int | None) -> None:
-    """Say that a copy of the log has less than the tables, so that no rows are added for it.
+    """Print a hint if a copy of the log has fewer entries than the tables, so that none are added.
 
-    Args:
-        log: the copy.
-        there: the entry behind those that the tables have; None if they have none.
+    `there` is the index behind the entries that the tables have; None if they have none.
     """
     committed = -1 if log.committed is None else log.committed
     if there is None or committed >= there - 1:
@@ -147,7 +145,7 @@ def _hint_behind(log: ReadableLog, there: int | None) -> None:
 
 @contextmanager
 def opened(home: TableHome, *, derived: bool) -> Iterator[Engine]:
-    """The engine that the options name, over the tables of a folder, while the block runs."""
+    """Yield the engine that the options name, over the tables of a folder."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
 
     found = catalog(home, derived=derived)

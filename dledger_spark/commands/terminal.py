@@ -1,4 +1,4 @@
-"""What the commands of `dledger-spark` share: options, progress, errors of one line."""
+"""Options, progress and one-line errors of the commands of `dledger-spark`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
 _HEAVY: Final = ("deltalake", "duckdb", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
-# More than any machine that a session of one process is for.
+# A session in one process is not for larger machines.
 MAX_CORES: Final = 1024
 
 
@@ -34,7 +34,6 @@ class Commands(click.Group):
     """Turns the package's errors into one line and exit code 1, and signals into 130 or 143."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was typed."""
         try:
             return self._ended_by_signals(ctx)
         except DledgerSparkError as error:
@@ -74,7 +73,7 @@ session_options = options(
 
 @contextmanager
 def started_session(**settings: Any) -> Iterator[SparkSession]:
-    """A Spark on this machine, as the options say; its errors are one line."""
+    """Yield a Spark session on this machine, made by the options; its errors are one line."""
     from dledger_spark.session import local_session  # noqa: PLC0415
 
     cores, java = given("--cores"), given("--java")
@@ -98,7 +97,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def resumable(kept: Callable[[], str]) -> Iterator[None]:
-    """At Ctrl-C and SIGTERM, say what is kept, and how to go on."""
+    """Report at Ctrl-C and SIGTERM what is kept, and how to go on."""
     try:
         yield
     except BaseException as error:
@@ -113,7 +112,7 @@ def resumable(kept: Callable[[], str]) -> Iterator[None]:
 def progress(
     total: int | None, beginning: str = "starting Spark", meanwhile: str = "reading the log"
 ) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
+    """Show a bar on stderr, in a terminal only; yield a function that takes the entries done."""
     console = Console(stderr=True)
     bar = counting_bar(console, SpinnerColumn(), is_shown=sys.stderr.isatty())
     with bar:
@@ -142,15 +141,14 @@ _OTHERWISE: Final = "see that it is there and can be used, then try again"
 
 
 def line_of_system(error: OSError) -> str:
-    """What the operating system has refused, and what to do."""
+    """Format an error of the operating system, and what to do."""
     return escaped(f"{error}: {_REMEDIES.get(error.errno or 0, _OTHERWISE)}")
 
 
 def line_of_spark(text: str) -> str | None:
-    """What an exception of Spark says, by its text with the traces of Python and Java.
+    """Return the line for an exception of Spark, given its text with the traces of Python and Java.
 
-    Returns:
-        A line; None if a task failed by an unexpected error, whose trace is needed.
+    None if a task failed by an unexpected error, whose trace is needed.
     """
     if own := _OWN.search(text):
         return own[1]

@@ -1,6 +1,4 @@
-"""Counts the messages of each topic in logs with Spark, with a task for each part of a log."""
-
-from __future__ import annotations
+"""Counts the messages of each topic in logs with Spark, with one task for each part of a log."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from dledger_spark.log.log_range import END
 
-# Often enough for a progress bar, and cheap beside the work.
-_PROGRESS_SECONDS: Final = 0.5
+# Often enough for a progress bar, and cheap.
+_PROGRESS_S: Final = 0.5
 _COLUMNS: Final = "raft_group string, topic string, queue int, body_size int, store_time timestamp"
 _TIME: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS''Z''"
 _QUERY: Final = f"""
@@ -28,17 +26,16 @@ _QUERY: Final = f"""
 
 
 class TopicCount(NamedTuple):
-    """One topic's share of a log.
+    """One topic of a log.
 
     Attributes:
         raft_group: the group of the log; None for a log of Java's.
-        topic: its name.
-        queues: number of its message queues that have messages.
-        messages: number of messages.
-        body_bytes: sum of the bodies' sizes, as stored.
-        first_stored: store time of the earliest message, ISO 8601 in UTC; None if no time can be
-            shown.
-        last_stored: the same of the latest message.
+        queues: the number of its queues that have messages.
+        messages: the number of messages.
+        body_bytes: the sum of the bodies' sizes, as stored.
+        first_stored: store time of the earliest message, ISO 8601 in UTC; None if the time is out
+            of range.
+        last_stored: store time of the latest message.
     """
 
     raft_group: str | None
@@ -58,17 +55,14 @@ def count_topics(
     uncommitted: bool = False,
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> list[TopicCount]:
-    """The topics among entries of logs, by group and name.
+    """Return the topics among entries of logs, by group and name.
 
-    Args:
-        session: a Spark session.
-        source: options of the source "dledger" that name the logs.
-        ranges: the entries to count, by group.
-        uncommitted: whether the range of the one log goes on behind what is committed.
-        on_progress: called now and then with the number of tasks done so far.
+    `source` are the options of the source "dledger" that name the logs, and `ranges` the entries of
+    each group. With `uncommitted`, the range of the one log goes on behind its committed entries.
+    `on_progress` gets the number of tasks done now and then.
     """
     frame = session.read.format("dledger").schema(_COLUMNS).options(table="messages", **source)
-    if len(ranges) == 1:  # also of a log of Java's, which has no name for JSON
+    if len(ranges) == 1:  # perhaps a log of Java's, which has no name for JSON
         [entries] = ranges.values()
         end = END if uncommitted else str(entries.stop - 1)
         frame = frame.options(**{"from": str(entries.start), "to": end})
@@ -83,7 +77,7 @@ def count_topics(
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(query.collect)
         try:
-            while not wait([job], _PROGRESS_SECONDS).done:
+            while not wait([job], _PROGRESS_S).done:
                 stages = map(status.getStageInfo, status.getActiveStageIds())
                 on_progress(sum(stage.numCompletedTasks for stage in stages if stage is not None))
         except BaseException:

@@ -1,12 +1,9 @@
-"""Entries as Arrow columns, from bytes that hold whole, adjacent entries. Pure.
+"""Decodes bytes with whole, adjacent entries to Arrow columns. Pure.
 
-No Python object is made per entry: the bytes become an Arrow array of binaries in place, Arrow
-copies headers and bodies as slices in C, and numpy decodes the fields.
-
-The layout is that of dledger/entry.py.
+No Python object is made for an entry: the bytes become an Arrow array of binaries in place, Arrow
+copies headers and bodies as slices in C, and numpy decodes the fields. The layout is that of
+dledger/entry.py.
 """
-
-from __future__ import annotations
 
 from typing import Any, Final
 
@@ -43,7 +40,7 @@ _NUMBER: Final = np.dtype(">i4")
 
 
 class EntryMismatch(DeclaredError):
-    """An entry differs from what must be there. `row` counts from the batch's first entry."""
+    """An entry is not the expected one. `row` counts from the batch's first entry."""
 
     row: int
     problem: str
@@ -53,7 +50,7 @@ class EntryMismatch(DeclaredError):
 
 
 def binaries(content: bytes, starts: Positions) -> Any:
-    """The stretches starts[i]..starts[i + 1] of `content` as an Arrow array, without a copy."""
+    """Return the slices starts[i]..starts[i + 1] of `content` as an Arrow array, without a copy."""
     offsets = pa.py_buffer(starts.astype(np.int32))
     return pa.BinaryArray.from_buffers(
         pa.binary(), len(starts) - 1, [None, offsets, pa.py_buffer(content)]
@@ -61,7 +58,9 @@ def binaries(content: bytes, starts: Positions) -> Any:
 
 
 def fixed_part(values: Any, start: int, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`layout` at `start` of every binary, as a structured array. Each must be long enough."""
+    """Return `layout` at `start` of every binary, as a structured array. Each must be long
+    enough.
+    """
     part = pc.binary_slice(values, start, start + layout.itemsize)
     begin, _end = bounds(part)
     data = part.buffers()[2]
@@ -71,19 +70,19 @@ def fixed_part(values: Any, start: int, layout: np.dtype[Any]) -> npt.NDArray[An
 
 
 def at_places(data: Any, places: Positions, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`layout` at each of these places of a buffer, which must be long enough there."""
+    """Return `layout` at places of a buffer, which must be long enough there."""
     plain = np.dtype((np.void, layout.itemsize))  # numpy copies structures field by field
     starts = max(0, len(data) - plain.itemsize + 1)
     return np.ndarray((starts,), plain, data, strides=(1,))[places].view(layout)
 
 
 def number_at(data: Any, places: Positions) -> Positions:
-    """The signed 32-bit numbers at these places of a buffer."""
+    """Return the signed 32-bit numbers at places of a buffer."""
     return at_places(data, places, _NUMBER).astype(np.int64)
 
 
 def bounds(values: Any) -> tuple[Positions, Positions]:
-    """Where each binary begins and ends in the array's data buffer."""
+    """Return where each binary begins and ends in the array's data buffer."""
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     offsets = np.frombuffer(
@@ -100,18 +99,18 @@ def entry_batch(
     previous_term: int,
     group: str | None,
 ) -> pa.RecordBatch:
-    """The entries of `content` as a batch of the table of entries, with their headers checked.
+    """Decode the entries of `content` to a batch of the table of entries, and check their headers.
 
     Args:
         content: the bytes of the entries.
-        starts: where each entry begins in `content`, and finally where the last one ends.
+        starts: where each entry begins in `content`, and at last where the last one ends.
         places: where each entry begins in the log.
         indexes: the index of each, rising.
         previous_term: term of the entry before; terms never decrease (Raft, section 5.3).
         group: the group of the log; None if it is unknown.
 
     Raises:
-        EntryMismatch: a header is not that of the entry which must be there.
+        EntryMismatch: a header is not that of the expected entry.
     """
     rows = len(starts) - 1
     raw = binaries(content, starts)

@@ -6,13 +6,11 @@ is the XOR of the contributions of each byte at its place, and the initial value
 first four bytes. So forty look-ups in forty small tables compute a whole column, in about 0.1 us an
 entry.
 
-The sums of bodies are compared together; a loop looks for the wrong one only where they differ. The
-bits of a CRC-32 are a polynomial over GF(2), and n bytes behind a piece multiply its sum by x^8n.
-So one call of zlib for many bodies, compared with their joined sums, replaces a call for each: with
-some hundred bytes in each, the calls cost more than the bytes.
+The sums of bodies are compared together, and one by one only if they differ. The bits of a CRC-32
+are a polynomial over GF(2), and n bytes behind a piece multiply its sum by x^8n. So one call of
+zlib for many bodies, compared with their joined sums, replaces a call for each: with some hundred
+bytes in each, the calls cost more than the bytes.
 """
-
-from __future__ import annotations
 
 from functools import cache
 from itertools import count
@@ -32,7 +30,7 @@ from dledger_spark.entries.entry_columns import (
     fixed_part,
 )
 
-# Places of the summed bytes in an entry's header of 48 bytes.
+# The places of the summed bytes in an entry's header of 48 bytes.
 _SUMMED: Final = (*range(36), *range(40, 44))
 _POLYNOMIAL: Final = 0xEDB88320  # CRC-32 of zlib, bits reversed
 _ONE: Final = 1 << 31  # the polynomial 1, bits reversed
@@ -50,11 +48,10 @@ def check_sums(
 ) -> None:
     """Compare each entry with its two sums: the body's, and the chain sum.
 
-    `bodies` and `indexes` are those of `entry_batch`. The chain sum of an entry is not compared if
-    the entry before is not among them, because it goes on from that one. A sum of zero is not set.
-    Entries up to `unchecked_through` came from Java, whose callers may put any number into the
-    fields. `previous_chain` is the chain sum of the entry before the first one; None if it is
-    unknown.
+    `bodies` and `indexes` are those of `entry_batch`. The chain sum of an entry continues that of
+    the entry before, and is not compared if that one is missing. A sum of zero is not set. Entries
+    up to `unchecked_through` came from Java, whose callers may put any number into the fields.
+    `previous_chain` is the chain sum of the entry before the first one; None if it is unknown.
 
     Raises:
         EntryMismatch: a header or body is not the one that was written.
@@ -91,10 +88,10 @@ def check_sums(
 
 
 def _match_together(bodies: Any, sums: npt.NDArray[np.uint32]) -> bool:
-    """Whether the bodies, which lie behind one another, have these sums.
+    """Return whether adjacent bodies have these sums.
 
-    A false yes is as improbable as for one wrong body. A false no is possible, as a sum of zero is
-    written as one.
+    A wrong body is missed no more often than by its own sum. The answer may be no for right bodies,
+    as a sum of zero is written as one.
     """
     begins, ends = bounds(bodies)
     data = bodies.buffers()[2]
@@ -104,7 +101,7 @@ def _match_together(bodies: Any, sums: npt.NDArray[np.uint32]) -> bool:
 
 
 def _contributions() -> Sums:
-    """The contribution of each value of a byte to the sum, for each of the forty places."""
+    """Return the contribution of each value of a byte to the sum, for each of the forty places."""
     last = np.arange(256, dtype=np.uint32)
     for _bit in range(8):
         last = np.where(last & 1, (last >> 1) ^ np.uint32(_POLYNOMIAL), last >> 1)
@@ -119,11 +116,10 @@ _TABLES: Final = _contributions()
 
 
 def chain_sums(headers: npt.NDArray[Any], previous: Sums) -> Sums:
-    """The sums that the headers should hold.
+    """Return the sums that headers should hold.
 
-    Args:
-        headers: structured or plain rows of 48 bytes.
-        previous: for each row, the chain sum of the entry before.
+    `headers` are structured or plain rows of 48 bytes; `previous` are the chain sums of the entries
+    before.
     """
     octets = np.ascontiguousarray(headers.view(np.uint8).reshape(len(headers), -1).T)
     begin = (~previous).astype("<u4").view(np.uint8).reshape(len(headers), 4)
@@ -141,26 +137,21 @@ def chain_sums(headers: npt.NDArray[Any], previous: Sums) -> Sums:
 
 
 def joined_sum(sums: Sums, lengths: npt.NDArray[np.int64]) -> int:
-    """The CRC-32 of all pieces behind one another.
-
-    Args:
-        sums: the CRC-32 of each piece.
-        lengths: their lengths in bytes.
-    """
+    """Return the CRC-32 of adjacent pieces, from the CRC-32 and the length of each."""
     behind = int(lengths.sum()) - np.cumsum(lengths)
     for digit in count():
         sums = _times_power(digit, behind & 255, sums)
         behind = behind >> 8
         if not behind.any():
             break
-        # What is equally far from the end has the same factor from here on.
+        # Pieces that are equally far from the end have the same factor from here on.
         starts = np.flatnonzero(np.diff(behind, prepend=-1))
         sums, behind = np.bitwise_xor.reduceat(sums, starts), behind[starts]
     return int(np.bitwise_xor.reduce(sums))
 
 
 def _times_power(digit: int, exponents: npt.NDArray[np.int64], sums: Sums) -> Sums:
-    """The products of sums and x^(8 * 256^digit * exponent)."""
+    """Return the products of sums and x^(8 * 256^digit * exponent)."""
     table = _products(digit)
     at = exponents << 10
     total = table[at + (sums & 255)]
@@ -171,7 +162,7 @@ def _times_power(digit: int, exponents: npt.NDArray[np.int64], sums: Sums) -> Su
 
 @cache
 def _products(digit: int) -> Sums:
-    """The product of each power and each octet at each of four places, flat."""
+    """Return the product of each power and each octet at each of four places, flat."""
     powers = [_ONE]
     factor = _base(digit)
     while len(powers) < 256:
@@ -192,7 +183,7 @@ def _products(digit: int) -> Sums:
 
 @cache
 def _base(digit: int) -> int:
-    """x^(8 * 256^digit)."""
+    """Return x^(8 * 256^digit)."""
     if not digit:
         return _ONE >> 8
     power = _base(digit - 1)

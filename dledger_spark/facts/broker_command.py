@@ -1,7 +1,5 @@
 """The commands of brokers in a batch of entries. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,13 +16,7 @@ from dledger_spark.records.body_pieces import SMALLEST_RECORD_BYTES, are_command
 
 
 class BrokerCommand(NamedTuple):
-    """A command; whether the brokers refuse it is not known yet.
-
-    Attributes:
-        entry: that holds it.
-        version: of its format.
-        command: what it says.
-    """
+    """A command, which the brokers may still refuse, and the version of its format."""
 
     entry: Entry
     version: int
@@ -32,15 +24,12 @@ class BrokerCommand(NamedTuple):
 
     @property
     def is_attached(self) -> bool:
-        """Whether it stands behind a record."""
+        """Whether it follows a record in its entry."""
         return REGISTRY.type_of(self.command).is_attached
 
 
 def broker_commands(entries: pa.RecordBatch) -> Iterator[BrokerCommand]:
-    """The commands in a batch of the table of entries, in the log's order.
-
-    Each is made when it is asked for: a batch may hold many thousand, which nobody needs together.
-    """
+    """Yield the commands in a batch of the table of entries, in the log's order."""
     bodies = entries.column("body")
     begins, ends = bounds(bodies)
     rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
@@ -63,7 +52,7 @@ def broker_commands(entries: pa.RecordBatch) -> Iterator[BrokerCommand]:
         try:
             command = REGISTRY.decode(content)
         except (CommandMalformed, EntryTooNew):
-            continue  # brokers pass it over, or end
+            continue  # brokers skip it, or end
         is_attached = place != begin
         if REGISTRY.type_of(command).is_attached is is_attached:
             body = bytes(view[begin:end]) if is_attached else content

@@ -1,11 +1,9 @@
-"""Rows of facts about the commands of a broker's log: what the brokers' own fold makes of each.
+"""Rows of facts about the commands of a broker's log, by the brokers' own fold.
 
-A command is a row if the brokers carry it out. Other rows tell what it says, or what the fold tells
-that it changed (`broker.log.folded`): a commit of offsets does not count for a topic that was
-deleted and made again, an acknowledgement counts for the last time that a message was given.
+A command becomes a row if the brokers carry it out. Other rows hold its content, or the changes
+that the fold reports (`broker.log.folded`): a commit of offsets does not count for a topic that was
+deleted and made again, and an acknowledgement counts for the last time that a message was popped.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable
@@ -25,7 +23,7 @@ from dledger_spark.facts.broker_command import BrokerCommand
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.folded_commands import FoldedCommands
 
-# Of rows: the index of the entry, and when it was.
+# The first columns of rows: the index of the entry, and its time.
 Head = tuple[int, "int | None"]
 # A group, a topic, a queue.
 Key = tuple[str, str, int]
@@ -49,13 +47,8 @@ _ENDS_OF_POPS: Final = ("acknowledged", "buried")
 class CommandFold:
     """The fold of one log.
 
-    Args:
-        rows: where rows go.
-        folded: the commands so far.
-
-    Attributes:
-        folded: the commands so far.
-        deletions: entries that deleted topics, since the caller last emptied the list.
+    `folded` is the state after the commands so far. `deletions` are the entries that deleted
+    topics, until the caller empties the list.
     """
 
     def __init__(self, rows: FactRows, folded: FoldedCommands) -> None:
@@ -64,20 +57,17 @@ class CommandFold:
         self.deletions: list[tuple[int, str]] = []
 
     def fold(self, read: BrokerCommand, log_ms: int | None) -> None:
-        """Add the rows of one command.
-
-        Args:
-            read: the next one.
-            log_ms: the store time of the newest message before it; None without one.
+        """Add the rows of the next command. `log_ms` is the store time of the newest message before
+        it.
         """
         command, entry = read.command, read.entry
-        forgotten = self._what_goes_with(command)
+        forgotten = self._queues_deleted_with(command)
         folded = self.folded.fold(command, entry)
         if folded is None:
             return
         at_ms = getattr(command, "at_ms", None)
         head = (entry.index, log_ms if at_ms is None else at_ms)
-        self._tell(head, read)
+        self._add_command(head, read)
         is_deleted = isinstance(command, DeleteGroup) or bool(folded.deleted_topics)
         for key, queue in forgotten if is_deleted else ():
             row = (*key, self._life(key[1]), queue, None, "forgotten")
@@ -85,16 +75,15 @@ class CommandFold:
         for topic in folded.deleted_topics:
             self.deletions.append((entry.index, topic))
             self.folded.lives[topic] = self._life(topic) + 1
-        self._tell_said(head, entry.body_pos, command)
-        self._tell_changes(head, folded.changes or ())
+        self._add_content(head, entry.body_pos, command)
+        self._add_changes(head, folded.changes or ())
 
-    def _tell(self, head: Head, read: BrokerCommand) -> None:
-        """The row of the command itself."""
+    def _add_command(self, head: Head, read: BrokerCommand) -> None:
         command = read.command
         kind = REGISTRY.type_of(command)
-        told = kind.layout.spelt_out(command, read.version)
-        topic, group = told.get("topic"), told.get("group")
-        for part in told.values():  # such as the configuration of a topic, which has its name
+        content = kind.layout.spelt_out(command, read.version)
+        topic, group = content.get("topic"), content.get("group")
+        for part in content.values():  # such as the configuration of a topic, which has its name
             if isinstance(part, dict):
                 topic, group = part.get("topic", topic), part.get("group", group)
         self._rows.add(
@@ -102,11 +91,11 @@ class CommandFold:
             kind.is_attached,
             topic if isinstance(topic, str) else None,
             group if isinstance(group, str) else None,
-            _as_json(told),
+            _as_json(content),
         )
 
-    def _what_goes_with(self, command: LogCommand) -> list[tuple[tuple[str, str], int]]:
-        """The queues of groups that are forgotten if the command deletes a topic or a group."""
+    def _queues_deleted_with(self, command: LogCommand) -> list[tuple[tuple[str, str], int]]:
+        """Return the queues whose offsets end if the command deletes a topic or a group."""
         tables = self.folded.state[OFFSETS].tables
         keys: list[tuple[str, str]] = []
         if isinstance(command, DeleteTopic):
@@ -116,12 +105,10 @@ class CommandFold:
         return [(key, queue) for key in keys for queue in tables[key]]
 
     def _life(self, topic: str) -> int:
-        """How often a topic of this name was deleted."""
+        """Return how often a topic of this name was deleted."""
         return self.folded.lives.get(topic, 0)
 
-    # --- what was changed ---------------------------------------------------------------------
-
-    def _tell_changes(self, head: Head, changes: Iterable[object]) -> None:
+    def _add_changes(self, head: Head, changes: Iterable[object]) -> None:
         steps: list[PopStep] = []
         moves: dict[Key, tuple[OffsetMoved, OffsetMoved]] = {}  # the first and the last of a queue
         for one in changes:
@@ -134,8 +121,8 @@ class CommandFold:
                 self._transaction(head, one.position, "checked")
         ends = [one.popped_ms for one in steps if one.event in _ENDS_OF_POPS]
         if ends:
-            # The command carries no time, but names when the messages were given. None may have
-            # been stored since, so the time of the newest one says too little.
+            # The command has no time, but the times at which its messages were popped. The newest
+            # message may have been stored long before.
             head = head[0], max(head[1] or 0, *ends)
         for step in steps:
             group, topic, queue = step.key
@@ -147,15 +134,13 @@ class CommandFold:
                 row = (group, topic, self._life(topic), queue, last.offset, last.source)
                 self._rows.add("consumer_progress", *head, *row)
 
-    # --- what a command says ------------------------------------------------------------------
-
-    def _tell_said(self, head: Head, position: int, command: Any) -> None:
-        """Rows of a command that the brokers carry out, with a record at `position` or without."""
+    def _add_content(self, head: Head, position: int, command: Any) -> None:
+        """Add the rows of a command's content; `position` is that of its record, if it has one."""
         kind = type(command)
         if kind is Delay or (kind is Commit and command.due_ms):
             self._rows.add("delay_events", *head, position, "waits", command.due_ms)
         if event := _OF_DELAYED.get(kind):
-            # Where the message was stored first that waits no more at a position.
+            # The position at which the message was first stored.
             origin = self.folded.moved.pop(command.position, command.position)
             if kind is MoveDelayed:
                 self.folded.moved[position] = origin

@@ -1,6 +1,4 @@
-"""Rows of the tables of facts while they are gathered, and as Arrow batches."""
-
-from __future__ import annotations
+"""Gathers rows of the tables of facts, and converts them to Arrow batches."""
 
 from typing import Any
 
@@ -14,22 +12,18 @@ _LAST_MS = 253_402_300_799_999
 
 
 class FactRows:
-    """Rows by table. Times are milliseconds since 1970; out of range they become null.
-
-    Args:
-        raft_group: the group of the log.
-    """
+    """Rows by table. Times are milliseconds since 1970; out of range they become null."""
 
     def __init__(self, raft_group: str | None) -> None:
         self._raft_group = raft_group
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in FACTS}
 
     def add(self, table: str, *values: Any) -> None:
-        """Add a row: all columns behind `raft_group`."""
+        """Add a row: the columns after `raft_group`."""
         self._rows[table].append(values)
 
     def take(self) -> dict[str, pa.RecordBatch]:
-        """The rows so far, which are then forgotten; without the tables that have none."""
+        """Remove and return the rows so far; tables without rows are left out."""
         found = {
             table: self._batch(FACTS[table], rows) for table, rows in self._rows.items() if rows
         }
@@ -42,11 +36,11 @@ class FactRows:
         columns = zip(*rows, strict=True)
         for field, column in zip(list(schema)[1:], columns, strict=True):
             if pa.types.is_timestamp(field.type):
-                arrays.append(pa.array(map(_microseconds, column), pa.int64()).cast(field.type))
+                arrays.append(pa.array(map(_in_us, column), pa.int64()).cast(field.type))
             else:
                 arrays.append(pa.array(column, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _microseconds(ms: int | None) -> int | None:
+def _in_us(ms: int | None) -> int | None:
     return ms * 1000 if ms is not None and _FIRST_MS <= ms <= _LAST_MS else None

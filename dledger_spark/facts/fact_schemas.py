@@ -1,12 +1,9 @@
-"""The columns of the tables of facts: rows that say what one entry said, and never change.
+"""The columns of the tables of facts, whose rows each come from one entry, and never change.
 
 Every table has `raft_group` (null for a log of Java's) and `index`, the entry; so a table is
-complete up to an index. `time` is when it happened: the leader's wall clock where the command says
-it, else the store time of the newest message before, which brokers never let go back; null before
-the first message.
+complete up to an index. `time` is the leader's wall clock if the command has it, else the store
+time of the newest message before, which in brokers never decreases; null before the first message.
 """
-
-from __future__ import annotations
 
 from typing import Final
 
@@ -16,7 +13,7 @@ from dledger_spark.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 RAFT_GROUP: Final = pa.field("raft_group", pa.string())
 _HEAD: Final = [RAFT_GROUP, pa.field("index", pa.int64()), pa.field("time", TIME)]
-# How often a topic of this name was deleted before: one that is made again begins its queues at 0.
+# How often a topic of this name was deleted: the queues of one that is made again begin at 0.
 _LIFE: Final = pa.field("topic_life", pa.int32())
 _QUEUE: Final = [
     pa.field("consumer_group", pa.string()),
@@ -38,16 +35,16 @@ FACTS: Final[dict[str, pa.Schema]] = {
             ("kind", pa.int32()),
             ("name", pa.string()),
             ("version", pa.int32()),
-            ("attached", pa.bool_()),  # whether it stands behind a record
-            ("topic", pa.string()),  # null: it is about none, or about several
-            ("consumer_group", pa.string()),  # likewise
-            ("detail", pa.string()),  # JSON: what it says, by name
+            ("attached", pa.bool_()),  # whether it follows a record
+            ("topic", pa.string()),  # null if it has no topic, or several
+            ("consumer_group", pa.string()),  # null if it has no group, or several
+            ("detail", pa.string()),  # its fields, as JSON
         ]
     ),
     "consumer_progress": pa.schema(
         [
             *_HEAD,
-            *_QUEUE,  # offset: the next message to consume; null: forgotten with its topic
+            *_QUEUE,  # offset: the next message to consume; null: deleted with its topic
             ("source", pa.string()),  # committed, popped, reset, forgotten
         ]
     ),
@@ -56,7 +53,7 @@ FACTS: Final[dict[str, pa.Schema]] = {
             *_HEAD,
             *_QUEUE,
             ("event", pa.string()),  # given, acknowledged, hidden, buried
-            ("visible_time", TIME),  # when it is given again, if nothing happens before
+            ("visible_time", TIME),  # when it is redelivered, if nothing happens before
         ]
     ),
     "transaction_events": pa.schema(
@@ -65,7 +62,7 @@ FACTS: Final[dict[str, pa.Schema]] = {
             ("position", pa.int64()),  # of the half message, when it was first stored
             # prepared, checked, committed, rolled back, given up, resumed, moved
             ("event", pa.string()),
-            ("producer_group", pa.string()),  # only where it begins
+            ("producer_group", pa.string()),  # only in the first event
         ]
     ),
     "delay_events": pa.schema(
@@ -73,7 +70,7 @@ FACTS: Final[dict[str, pa.Schema]] = {
             *_HEAD,
             ("position", pa.int64()),  # of the delayed message, when it was first stored
             ("event", pa.string()),  # waits, delivered, dropped, moved
-            ("due_time", TIME),  # only where it begins
+            ("due_time", TIME),  # only in the first event
         ]
     ),
     "redrives": pa.schema(

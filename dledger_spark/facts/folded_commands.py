@@ -1,8 +1,8 @@
-"""What the commands of a log have come to, from one run of a fold to the next.
+"""The state after the commands of a log, which one run of a fold hands to the next.
 
-It is the brokers' own state, folded by their own code, and what tables need besides. Of a log
-without its beginning, a command may be about something that earlier entries made: it is taken for
-what the command says of it.
+It is the brokers' own state, folded by their own code, and some more for the tables. If the
+beginning of the log is missing, a command may refer to something that missing entries made: it is
+assumed to be as the command describes it.
 """
 
 from __future__ import annotations
@@ -29,34 +29,32 @@ from remoting.bodies.topic_config import TopicConfig
 
 _ENDS_DELAYED: Final = (Deliver, MoveDelayed, DropDelayed)
 _OF_TRANSACTION: Final = (Commit, Rollback, GiveUp, MoveHalf)
-# Behind every position.
+# Greater than every position.
 _NOTHING_KNOWN: Final = 1 << 63
 
 
 class FoldedCommands:
-    """The commands so far.
+    """The state after the commands so far.
 
-    Args:
-        is_whole: whether all entries from the log's first one on are folded.
+    `is_whole`: all entries from the log's first one on are folded.
 
     Attributes:
         state: of the brokers.
-        lives: how often each topic was deleted; without those that never were.
-        moved: where delayed messages that were moved were stored first, by where they are.
+        lives: how often each topic was deleted, if it was.
+        moved: where delayed messages that were moved were first stored, by their current position.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
         self.state = empty_state()
         self.lives: dict[str, int] = {}
         self.moved: dict[int, int] = {}
-        # What lies before it was said by entries that are not at hand; None: the next one tells.
+        # Entries before this position are missing; None: the next entry is the first one.
         self._known_from: int | None = 0 if is_whole else None
 
     def fold(self, command: LogCommand, entry: Entry) -> Folded | None:
-        """Fold the next command, whose record the brokers took, if it stands behind one.
+        """Fold the next command, whose record, if it has one, the brokers accepted.
 
-        Returns:
-            What it changed; None if the brokers refuse it.
+        Returns the changes; None if the brokers refuse the command.
         """
         if self._known_from is None:
             self._known_from = entry.pos
@@ -69,7 +67,7 @@ class FoldedCommands:
         folded = Folded(changes=[])
         refused = REGISTRY.type_of(command).fold(self.state, folded, command, entry)
         for topic in assumed:
-            configs.pop(topic, None)  # a command that makes it says from where on it is there
+            configs.pop(topic, None)  # a command that makes the topic shows where it begins
         return None if refused is not None else folded
 
     def _assume_waiting(self, command: LogCommand, known_from: int) -> None:
@@ -86,7 +84,6 @@ class FoldedCommands:
                 waiting.add([Waiting(position, 0, 0)])
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for `of_json`."""
         return {
             "state": [b64encode(chunk).decode("ascii") for chunk in captured(self.state)],
             "lives": self.lives,
@@ -96,7 +93,7 @@ class FoldedCommands:
 
     @classmethod
     def of_json(cls, content: dict[str, Any]) -> FoldedCommands:
-        """Go on from what `as_json` gave. Raises KeyError, ValueError, TypeError."""
+        """Restore the state from `as_json`. Raises KeyError, ValueError, TypeError."""
         found = cls(is_whole=False)
         found.lives = {str(topic): int(count) for topic, count in content["lives"].items()}
         found.moved = {int(position): int(origin) for position, origin in content["moved"]}
@@ -110,7 +107,7 @@ class FoldedCommands:
 
     @classmethod
     def of_first_version(cls, content: dict[str, Any]) -> FoldedCommands:
-        """Go on from what earlier programs wrote, which had less. Raises as `of_json`."""
+        """Restore the state from an earlier version, which had less. Raises what `of_json` does."""
         existing, lives, created_at = content["topics"]
         found = cls(is_whole=False)
         found._known_from = _NOTHING_KNOWN
@@ -134,7 +131,7 @@ class FoldedCommands:
 
 
 def _topics_of(command: LogCommand) -> set[str]:
-    """The topics that must be there for a command to count."""
+    """Return the topics that must exist, or the brokers refuse a command."""
     about = command.offsets if isinstance(command, CommitOffsets) else [command]
     found: set[Any] = {getattr(one, "topic", None) for one in about}
     return found - {None}

@@ -1,8 +1,7 @@
 """The facts of one log: batches of entries in, rows of all tables out.
 
-One fold, in the log's order. A batch job, a stream and a plain Python program feed it the same
-entries and so get the same rows, wherever they stop in between: `state` is what a later run needs
-to go on.
+A batch job, a stream and a plain Python program feed the same fold with the same entries and so get
+the same rows, wherever they stop in between: a later run goes on from `state`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class LogFold:
     Args:
         group: the group of the log; None for a log of Java's, whose records are not judged, and
             which has no commands of brokers.
-        first: the entry at which the fold begins.
+        first: the first entry of the fold.
         is_judged_whole: whether the log has all topics of its records from entry 0 on.
 
     Attributes:
@@ -53,10 +52,9 @@ class LogFold:
         self.next_index = first
 
     def fold(self, entries: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
-        """The facts of the next entries, by table; without the tables that get no row.
+        """Return the facts of the next entries, by table; tables without rows are left out.
 
-        Args:
-            entries: a batch of the table of entries, which begins with `next_index`.
+        `entries` is a batch of the table of entries, and begins with `next_index`.
         """
         index = entries.column("index")
         assert index[0].as_py() == self.next_index
@@ -82,7 +80,7 @@ class LogFold:
     ) -> None:
         stored = messages.column("store_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
         newest = np.maximum.accumulate(np.append(self._log_ms or 0, stored))
-        # A record comes before the command behind it, so it counts for the command's time.
+        # A record comes before the command that follows it, so it counts for the command's time.
         indexes = entries.column("index").to_numpy()
         before = np.searchsorted(messages.column("index").to_numpy(), indexes, side="right")
         times = newest[before].tolist()
@@ -94,7 +92,7 @@ class LogFold:
         self._log_ms = int(newest[-1]) or None
 
     def _lives(self, messages: pa.RecordBatch, before: dict[str, int]) -> pa.Array:
-        """How often the topic of each message was deleted before it."""
+        """Return how often the topic of each message was deleted before it."""
         lives = np.zeros(len(messages), np.int32)
         if before or self._commands.deletions:
             index = messages.column("index").to_numpy()
@@ -108,7 +106,7 @@ class LogFold:
 
     @property
     def state(self) -> bytes:
-        """What `resumed` needs to go on behind the last entry, as JSON."""
+        """The state, for `resumed`, as JSON."""
         content = {
             "version": _STATE_VERSION,
             "next": self.next_index,
@@ -122,7 +120,7 @@ class LogFold:
 
     @classmethod
     def resumed(cls, group: str | None, state: bytes) -> LogFold:
-        """Go on where another fold of the same log has ended.
+        """Continue another fold of the same log.
 
         Raises:
             ValueError: it is no state of this version.

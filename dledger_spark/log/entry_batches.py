@@ -1,10 +1,8 @@
-"""The entries of a range of a log in a folder, as Arrow batches.
+"""Reads the entries of a range of a log in a folder as Arrow batches.
 
-It does not map files: if a mapped file is cut short, its readers are killed, where a read gives a
+Files are not mapped: if a mapped file is cut short, its readers are killed, where `pread` allows a
 one-line error. Reading from the page cache is many times faster than the steps after it.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -27,8 +25,8 @@ from dledger_spark.log.entry_positions import positions_by_hop, positions_by_ind
 from dledger_spark.log.log_folder import HEADER_FIELDS, LogFolder, Segment, open_file
 from dledger_spark.log.log_range import gaps_in
 
-# The approximate length of a batch of entries: it fits the caches of a CPU's core, and the fixed
-# cost of a batch is small beside it. One entry may be longer.
+# The approximate length of a batch of entries: it fits the caches of a CPU's core, and makes the
+# fixed cost of a batch small. One entry may be longer.
 BATCH_BYTES: Final = 2 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 512 * 1024 * 1024  # Arrow's offsets in a batch end at 2 GiB
 # One pread reads a whole batch, and the kernel returns at most 2 GiB at once.
@@ -38,10 +36,10 @@ assert MAX_BATCH_BYTES + MAX_ENTRY_BYTES < 2**31 - 4096
 def entry_batches(
     log: LogFolder, entries: range, *, batch_bytes: int, checksums: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The table of entries of a range that `ReadableLog.parts` returned.
+    """Yield the table of entries of a range that `ReadableLog.parts` returned.
 
     Raises:
-        OptionInvalid: no batch can be of so many bytes.
+        OptionInvalid: `batch_bytes` is out of range.
         LogDamaged: an entry is damaged, or missing. All earlier batches are right.
         DataLost: a file is missing.
         RangeUnavailable: retention has removed the first entries.
@@ -71,9 +69,9 @@ def entry_batches(
 
 
 def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
-    """The chain sum of the entry before `index`, which is in segment number `at`.
+    """Return the chain sum of the entry before `index`, which is in segment number `at`.
 
-    None if that entry cannot be read: it is outside of the wanted range, so it may be damaged.
+    None if that entry cannot be read: it is outside of the range, so it may be damaged.
     """
     if index == log.first_index:
         return log.before_begin_chain
@@ -98,7 +96,7 @@ def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
 
 
 class _SegmentReader:
-    """Reads a range of one segment, by its index as far as the index is right."""
+    """Reads a range of one segment, by its index files as far as they are right."""
 
     def __init__(
         self,
@@ -112,13 +110,12 @@ class _SegmentReader:
         self._segment = segment
         self._batch_bytes = batch_bytes
         self._checksums = checksums
-        self.chain = chain  # sum of the entry before; None if it is not known
+        self.chain = chain  # chain sum of the entry before; None if it is unknown
         self._index = 0
         self._pos: int | None = None  # of the entry `_index`, once it is certain
         self._term = 0
 
     def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """The entries first..last."""
         self._index = first
         with open_file(self._segment.path) as file:
             by_index = positions_by_index(self._log, self._segment, first, last)
@@ -172,7 +169,7 @@ class _SegmentReader:
 
 
 def _cut(positions: Positions, batch_bytes: int) -> Iterator[Positions]:
-    """Runs of whole entries of at most `batch_bytes`, or of one longer entry."""
+    """Yield runs of whole entries of at most `batch_bytes`, or of one longer entry."""
     at, rows = 0, len(positions) - 1
     while at < rows:
         end = int(np.searchsorted(positions, positions[at] + batch_bytes, side="right")) - 1

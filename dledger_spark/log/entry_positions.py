@@ -1,10 +1,8 @@
-"""Where the entries of a segment lie: by the index files, or by going from header to header.
+"""The positions of a segment's entries: from the index files, or by going from header to header.
 
 The index files are a hint: fast, but possibly missing or behind after a power cut. A reader uses
 them only where the data agrees; going through the data always works.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ _UNIT: Final = np.dtype(
 def positions_by_index(
     log: LogFolder, segment: Segment, first: int, last: int
 ) -> Iterator[Positions]:
-    """Where entries first..last begin, and where the last one ends, in pieces.
+    """Yield where entries first..last begin, and where the last one ends, in pieces.
 
     Ends early, without an error, where the index files are missing or wrong.
     """
@@ -57,16 +55,10 @@ def positions_by_index(
 def positions_by_hop(
     segment: Segment, first: int, last: int, known: tuple[int, int] | None = None
 ) -> Iterator[Positions]:
-    """The same, from the data alone.
+    """Yield the same positions from the data alone.
 
-    Args:
-        segment: where the entries are.
-        first: the first entry wanted.
-        last: the last one.
-        known: index and position of an entry at or before `first`; by default the segment's first.
-
-    Raises:
-        LogDamaged: an entry of the range is missing.
+    `known` is the index and the position of an entry at or before `first`; by default of the
+    segment's first. Raises LogDamaged: an entry of the range is missing.
     """
     index, pos = known or (segment.first_index, segment.first_pos)
     with open_file(segment.path) as file:
@@ -83,11 +75,9 @@ def positions_by_hop(
 
 
 def whole_entries(segment: Segment, known: tuple[int, int] | None = None) -> tuple[int, int]:
-    """The number of entries that follow one another in the segment; and the position behind.
+    """Return the number of adjacent entries in the segment, and the position behind them.
 
-    Args:
-        segment: where the entries are.
-        known: index and position of the first one that counts; by default the segment's first.
+    `known` is the index and the position of the first one; by default the segment's first.
     """
     first, pos = known or (segment.first_index, segment.first_pos)
     index, term = first, -1
@@ -102,7 +92,9 @@ def whole_entries(segment: Segment, known: tuple[int, int] | None = None) -> tup
 def _hop(
     file: int, segment: Segment, index: int, pos: int, last: int, term: int = -1
 ) -> tuple[list[int], int, int]:
-    """The beginnings of the entries with headers in the window at `pos`; the position behind."""
+    """Return the positions of the entries whose headers are in the window at `pos`; the end; the
+    term.
+    """
     base = pos
     size = min(WINDOW_BYTES, segment.start + segment.size - base)
     window = os.pread(file, max(size, 0), base - segment.start)
@@ -134,7 +126,7 @@ def _missing(file: int, segment: Segment, index: int, pos: int) -> str:
 
 
 def _units(folder: str, first: int, count: int) -> npt.NDArray[Any]:
-    """The units of `count` entries from `first`, or as many of them as the files hold."""
+    """Return the units of `count` entries from `first`, or as many of them as the files hold."""
     starts = _index_starts(folder)
     parts: list[bytes] = []
     at, end = first * UNIT_BYTES, (first + count) * UNIT_BYTES
@@ -153,7 +145,7 @@ def _units(folder: str, first: int, count: int) -> npt.NDArray[Any]:
 
 
 def _index_starts(folder: str) -> list[tuple[int, int]]:
-    """Starts and lengths of the index files; none when there is no such folder."""
+    """Return starts and lengths of the index files; none if there is no such folder."""
     found: list[tuple[int, int]] = []
     try:
         with os.scandir(folder) as entries:
@@ -167,7 +159,9 @@ def _index_starts(folder: str) -> list[tuple[int, int]]:
 
 
 def _adjacent(units: npt.NDArray[Any], segment: Segment, first: int) -> Positions:
-    """The beginnings, and the last end, of the leading units that are adjacent in the segment."""
+    """Return the positions, and the last end, of the leading units that are adjacent in the
+    segment.
+    """
     if not len(units):
         return np.empty(0, np.int64)
     pos = units["pos"].astype(np.int64)

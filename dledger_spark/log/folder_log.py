@@ -1,4 +1,4 @@
-"""A log in the folder of a node, as the data source reads it."""
+"""A log in the folder of a node; see `readable_log.ReadableLog`."""
 
 from __future__ import annotations
 
@@ -32,64 +32,51 @@ from dledger_spark.log_set import open_logs
 
 @dataclass(frozen=True, slots=True)
 class FolderOrigin:
-    """The folder of a node."""
-
     path: str
 
     def open(self) -> FolderLog:
-        """Open its log, in a task.
-
-        Raises:
-            FolderNotShared: this machine does not see the folder.
-            LogDamaged: the hard-state record cannot be read.
-        """
-        # The driver has planned with the folder. Executors may run on other machines.
+        """Open the log, in a task. Raises FolderNotShared, LogDamaged."""
+        # The driver has found the folder. Executors may run on other machines.
         if not os.path.isdir(f"{self.path}/data"):
             raise FolderNotShared(self.path, os.uname().nodename)
         return FolderLog(open_log(self.path))
 
 
 def open_folders(path: str) -> list[FolderLog]:
-    """The log of each group below a path. Raises as `log_set.open_logs`."""
+    """Return the log of each group below a path. Raises what `log_set.open_logs` does."""
     return [FolderLog(folder) for folder in open_logs(path).logs]
 
 
 @dataclass(frozen=True, slots=True)
 class FolderLog:
-    """See `readable_log.ReadableLog`."""
-
     folder: LogFolder
 
     @property
     def origin(self) -> FolderOrigin:
-        """Its folder."""
         return FolderOrigin(self.folder.path)
 
     @property
     def name(self) -> str:
-        """The path of the folder."""
         return self.folder.path
 
     @property
     def group(self) -> str | None:
-        """The group of the node."""
         return self.folder.group
 
     @property
     def first_index(self) -> int:
-        """The first entry kept."""
         return self.folder.first_index
 
     @property
     def committed(self) -> int | None:
-        """The commit index on record, a lower bound."""
+        """The recorded commit index, a lower bound: a node records it four times a second."""
         return self.folder.committed
 
     @property
     def unrecorded(self) -> int:
-        """Entries behind the commit index on record, which a node writes four times a second.
+        """The number of entries behind the recorded commit index.
 
-        With an index file that is right there, only these entries are looked at.
+        If the index file is right there, only these entries are read.
         """
         log, committed = self.folder, self.folder.committed
         if committed is None:
@@ -104,11 +91,10 @@ class FolderLog:
 
     @property
     def is_judged_whole(self) -> bool:
-        """Whether no entry is Java's: its topics are not in the log."""
+        """Whether no entry is Java's, whose topics are not in the log."""
         return self.folder.unchecked_through < 0
 
     def resolve(self, first: str | int | None, last: str | int | None) -> range:
-        """See `ReadableLog.resolve`."""
         log = self.folder
         begin = log.first_index if first in (None, "") else index_option("from", first)
         if last in (None, ""):
@@ -132,7 +118,6 @@ class FolderLog:
         return range(begin, end + 1)
 
     def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
-        """See `ReadableLog.parts`."""
         gaps = gaps_in(self.folder, entries)
         if fail_on_data_loss:
             if gaps:
@@ -145,12 +130,11 @@ class FolderLog:
         return [part for part in parts if part]
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
-        """See `ReadableLog.share_out`."""
         log = self.folder
         if not entries:
             return []
-        # Bytes of the log before an index, at the borders of segments. In between, entries count as
-        # equally long: that is right on average, and needs no reading.
+        # Bytes of the log before an index, at the borders of segments. In between, entries are
+        # assumed to be equally long, which needs no reading.
         indexes, amounts = [entries.start], [0]
         for at, segment in enumerate(log.segments):
             last = log.last_in(at, entries.stop - 1)
@@ -166,7 +150,6 @@ class FolderLog:
         return [range(first, stop) for first, stop in pairwise(borders)]
 
     def stop_within(self, entries: range, max_bytes: int) -> int:
-        """See `ReadableLog.stop_within`; the range is not empty."""
         log = self.folder
         left = max_bytes
         for at, segment in enumerate(log.segments):
@@ -179,7 +162,6 @@ class FolderLog:
         return entries.stop
 
     def mark(self, index: int) -> Mark | None:
-        """See `ReadableLog.mark`."""
         log = self.folder
         if index == log.first_index - 1:
             term, chain = log.before_begin_term, log.before_begin_chain
@@ -192,26 +174,24 @@ class FolderLog:
         try:
             batch = next(entry_batches(log, one, batch_bytes=BATCH_BYTES, checksums=False))
         except LogDamaged:
-            # Either the log has not come so far here, or the reader of the next entry, which looks
-            # for this one as well, will say that it is damaged.
+            # Either the log does not reach this entry, or the reader of the next entry, which needs
+            # this one too, raises that it is damaged.
             return None
         return mark_of(batch)
 
     def batches(
         self, entries: range, *, batch_bytes: int, checksums: bool
     ) -> Iterator[pa.RecordBatch]:
-        """See `ReadableLog.batches`."""
         return entry_batches(self.folder, entries, batch_bytes=batch_bytes, checksums=checksums)
 
     def queued(self, entries: range) -> Iterator[QueuedEntries]:
-        """See `ReadableLog.queued`."""
         return queued_entries(self.folder, entries)
 
 
 def _stop_in(
     log: LogFolder, segment: Segment, first: int, last: int, max_bytes: int
 ) -> tuple[int, int]:
-    """Where `max_bytes` end among the entries first..last, and how many bytes remain behind.
+    """Return where `max_bytes` end among the entries first..last, and how many bytes remain.
 
     The first number is last + 1 if they go further.
     """
@@ -226,7 +206,7 @@ def _stop_in(
 
 
 def _positions(log: LogFolder, segment: Segment, first: int, last: int) -> Iterator[Positions]:
-    """Where entries begin, by the index as far as it goes."""
+    """Yield where entries begin, by the index files as far as they go."""
     for positions in positions_by_index(log, segment, first, last):
         yield positions
         first += len(positions) - 1
@@ -235,7 +215,7 @@ def _positions(log: LogFolder, segment: Segment, first: int, last: int) -> Itera
 
 
 def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
-    """The approximate size in bytes of the entries first..last of a segment."""
+    """Return the approximate size in bytes of the entries first..last of a segment."""
     begin = next(positions_by_index(log, segment, first, first), None)
     end = next(positions_by_index(log, segment, last, last), None)
     if begin is None or end is None or end[-1] <= begin[0]:

@@ -1,11 +1,9 @@
-"""The folder of one log, seen from outside: its files, and the entries that may be read.
+"""The folder of one log: its files, and the entries that may be read.
 
-It writes nothing and takes no lock: a node may be running in the folder. Committed entries never
-change, except that retention removes whole files from the front.
-The format is that of dledger/store (Java DLedger's, and our hard-state record).
+Nothing is written or locked: a node may be running in the folder. Committed entries never change,
+except that retention removes whole files from the front. The format is that of dledger/store (Java
+DLedger's, and our hard-state record).
 """
-
-from __future__ import annotations
 
 import os
 import struct
@@ -24,7 +22,7 @@ NODE_PREFIX: Final = "dledger-"
 _BLANK: Final = struct.Struct(">ii")
 _BLANK_MAGIC: Final = -1
 HEADER_FIELDS: Final = struct.Struct(">iiqqqiIIi")
-_NO_TERM: Final = -1  # as the hard-state record has it
+_NO_TERM: Final = -1  # in the hard-state record
 _ALL_UNCHECKED: Final = 2**63 - 1
 
 
@@ -33,11 +31,9 @@ class Segment:
     """One data file that holds entries.
 
     Attributes:
-        path: path of the file.
         start: position of its first byte in the log.
         size: its length in bytes, when it is complete.
-        first_index: its first entry.
-        first_pos: position of that entry (behind a blank in a log whose head was cut).
+        first_pos: position of its first entry (behind a blank in a log whose head was cut).
     """
 
     path: str
@@ -48,7 +44,9 @@ class Segment:
 
     @property
     def limit(self) -> int:
-        """No entry ends behind this position: eight bytes stay free for the closing blank."""
+        """The position before which all entries end: eight bytes stay free for the closing
+        blank.
+        """
         return self.start + self.size - BLANK_BYTES
 
 
@@ -63,8 +61,8 @@ class LogFolder:
             with an entry is left out; see `log_range.gaps_in`.
         segment_bytes: length of a complete file.
         first_index: the first entry kept, whether a file holds it or not.
-        committed: entries up to here are committed; -1 for none, None if it is not recorded.
-        unchecked_through: the sums of entries up to here are not checked: Java wrote them.
+        committed: the last committed entry; -1 for none, None if it is not recorded.
+        unchecked_through: the last entry that Java wrote, whose sums are not checked.
         before_begin_term: term of the entry before the first one kept; None if unknown.
         before_begin_chain: its chain sum; None if unknown, 0 if there is no such entry.
     """
@@ -81,17 +79,16 @@ class LogFolder:
 
     @property
     def index_path(self) -> str:
-        """The folder of the index files."""
         return f"{self.path}/index"
 
     def last_in(self, at: int, last: int) -> int:
-        """The last entry before the segment behind number `at`, in a log that ends with `last`."""
+        """Return the last entry before the segment after number `at`; `last` if there is none."""
         if at + 1 < len(self.segments):
             return min(last, self.segments[at + 1].first_index - 1)
         return last
 
     def is_followed(self, at: int) -> bool:
-        """Whether the file behind segment number `at` exists, or none is expected."""
+        """Return whether the next file after segment number `at` exists, or is not needed."""
         behind = self.segments[at + 1 : at + 2]
         return not behind or behind[0].start == self.segments[at].start + self.segment_bytes
 
@@ -126,7 +123,6 @@ def open_log(path: str) -> LogFolder:
 
 
 def _begins_later(folder: str, record: StoreRecord | None) -> bool:
-    """Whether the log now begins later than in `record`."""
     now = read_record(folder)
     return record is not None and now is not None and now.begin_pos > record.begin_pos
 
@@ -167,7 +163,7 @@ def _known(value: int, unknown: int) -> int | None:
 
 @contextmanager
 def open_file(path: str) -> Iterator[int]:
-    """A descriptor of a file of the log, for reading. Raises SegmentGone if it no longer exists."""
+    """Open a file of the log for reading. Raises SegmentGone if it no longer exists."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -197,7 +193,7 @@ def _node_folder(path: str) -> str:
 
 
 def read_record(folder: str) -> StoreRecord | None:
-    """The hard-state record of a node's folder; None if it has none, as Java's folders.
+    """Return the hard-state record of a node's folder; None in a folder of Java's.
 
     Raises:
         LogDamaged: it cannot be read.
@@ -213,7 +209,6 @@ def read_record(folder: str) -> StoreRecord | None:
 
 
 def _file_sizes(folder: str) -> dict[int, int]:
-    """Lengths of the segment files by their starts."""
     sizes = {}
     for entry in os.scandir(folder):
         start = start_of(entry.name)
@@ -228,11 +223,10 @@ def _file_sizes(folder: str) -> dict[int, int]:
 def _segments(
     folder: str, sizes: dict[int, int], segment_bytes: int, begin_pos: int
 ) -> tuple[Segment, ...]:
-    """The files that begin with an entry."""
     segments: list[Segment] = []
     for start, listed in sizes.items():
         if start + segment_bytes <= begin_pos:
-            continue  # before the log's beginning, and about to be removed
+            continue  # it is before the log's beginning, and about to be removed
         path = f"{folder}/{start:020d}"
         segment = _first_entry(path, start, listed, max(start, begin_pos), not segments)
         if segment is not None:
@@ -241,7 +235,7 @@ def _segments(
 
 
 def _first_entry(path: str, start: int, size: int, pos: int, is_first: bool) -> Segment | None:
-    """The segment with its first entry; None when no entry begins it."""
+    """Return the segment with its first entry; None if it does not begin with one."""
     with open_file(path) as file:
         content = os.pread(file, HEADER_BYTES, pos - start)
         if is_first and len(content) >= BLANK_BYTES:
@@ -258,7 +252,7 @@ def _first_entry(path: str, start: int, size: int, pos: int, is_first: bool) -> 
 
 
 def may_be_entry(magic: int, size: int, body: int, in_place: bool) -> bool:
-    """Whether these fields can be the header of an entry."""
+    """Return whether these fields can be the header of an entry."""
     return (
         1 <= magic <= 3
         and in_place

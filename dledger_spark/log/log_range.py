@@ -1,6 +1,4 @@
-"""The ends of ranges of entries, as options name them, and the gaps in the files of a log."""
-
-from __future__ import annotations
+"""Ranges of entries, as options name them, and gaps in the files of a log."""
 
 import os
 from itertools import pairwise
@@ -13,28 +11,27 @@ from dledger_spark.log.log_folder import LogFolder
 END: Final = "end"  # as an option: all entries, committed or not
 START_THERE: Final = "start there, or use failOnDataLoss=false (--no-fail-on-data-loss)"
 
-# A task costs about 0.1 s of one core before its first row, so pieces that are made smaller only to
-# use more cores stay above the first limit. The second is the size of Spark's own file pieces.
+# A task costs about 0.1 s of one core before its first row, so pieces that are made small to use
+# more cores stay above the first limit. The second is the size of Spark's own file pieces.
 MIN_PIECE_BYTES: Final = 16 * 1024 * 1024
 MAX_PIECE_BYTES: Final = 128 * 1024 * 1024
-# Spark's driver keeps some kilobytes for each task. Pieces become larger instead.
+# Spark's driver keeps some kilobytes for each task, so pieces of a larger log are larger.
 MAX_PIECES: Final = 100_000
 
 
 class Gap(NamedTuple):
-    """Entries that no file holds although one should, and the problem with that file."""
+    """Entries that should be in a file and are in none, and the problem with that file."""
 
     first: int
     last: int
     problem: str
 
     def error(self) -> DataLost:
-        """The error for this gap."""
         return DataLost(self.problem, self.first, self.last, "read another node's copy of the log")
 
 
 def gaps_in(log: LogFolder, entries: range) -> list[Gap]:
-    """The gaps that touch `entries`, as far as they show without reading whole files.
+    """Return the gaps that touch `entries`, as far as they show without reading whole files.
 
     A log that ends too early is noticed only when its last file is read.
     """
@@ -61,7 +58,7 @@ def _problem(path: str) -> str:
 
 
 def left_out(entries: range, parts: list[range]) -> list[range]:
-    """The ranges that `ReadableLog.parts` has left out of `entries`."""
+    """Return the ranges that `ReadableLog.parts` has left out of `entries`."""
     starts = [entries.start, *(part.stop for part in parts)]
     stops = [*(part.start for part in parts), entries.stop]
     gaps = (range(*ends) for ends in zip(starts, stops, strict=True))
@@ -69,7 +66,7 @@ def left_out(entries: range, parts: list[range]) -> list[range]:
 
 
 def end_of_log(log: LogFolder) -> int:
-    """The last entry of the log without a gap before it, committed or not.
+    """Return the last entry of the log without a gap before it, committed or not.
 
     This reads only headers: a torn body is noticed when the entry is read.
     """
@@ -81,13 +78,10 @@ def end_of_log(log: LogFolder) -> int:
 def begin_kept(
     first_index: int, first: str | int | None, *, fail_on_data_loss: bool
 ) -> str | int | None:
-    """Where to begin, if entries from `first` on may be gone.
+    """Return the first entry to read: `first`, or the first kept one if entries from `first` are
+    gone.
 
-    Args:
-        first_index: the first entry kept.
-        first: see `ReadableLog.resolve`.
-        fail_on_data_loss: whether it is an error if they are; otherwise it begins with the first
-            entry kept.
+    With `fail_on_data_loss` it is always `first`. For its forms see `ReadableLog.resolve`.
     """
     if fail_on_data_loss or first in (None, "") or index_option("from", first) >= first_index:
         return first
@@ -95,7 +89,7 @@ def begin_kept(
 
 
 def index_option(option: str, value: str | int | None) -> int:
-    """An index that an option names. Raises OptionInvalid."""
+    """Parse an index that an option names. Raises OptionInvalid."""
     try:
         number = int(value) if value is not None else -1
     except ValueError:

@@ -1,6 +1,4 @@
-"""What identifies an entry of a log, and the history before it. Pure."""
-
-from __future__ import annotations
+"""The identity of an entry of a log, and of the history before it. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -11,11 +9,11 @@ NO_CHAIN: Final = 0
 
 
 class Mark(NamedTuple):
-    """What identifies an entry of a log, and the history before it.
+    """Identifies an entry of a log, and the history before it.
 
     Attributes:
-        term: its term; -1 if it is not known, or there is no such entry.
-        chain: its chain sum; 0 likewise.
+        term: its term; -1 if it is unknown, or there is no such entry.
+        chain: its chain sum; 0 if it is unknown, or there is no such entry.
     """
 
     term: int
@@ -26,12 +24,11 @@ UNKNOWN: Final = Mark(NO_TERM, NO_CHAIN)
 
 
 def mark_of(entries: pa.RecordBatch) -> Mark:
-    """The mark of the last entry of a batch of the table of entries."""
     return Mark(*(entries.column(name)[-1].as_py() for name in ("term", "chain_crc")))
 
 
 def differ(one: Mark, other: Mark) -> bool:
-    """Whether two marks of the same index show two different logs."""
+    """Return whether two marks of the same index show two different logs."""
     if NO_CHAIN not in (one.chain, other.chain) and one.chain != other.chain:
         return True
     return NO_TERM not in (one.term, other.term) and one.term != other.term

@@ -1,9 +1,9 @@
 """A log that is read over the network, from the members of a running group.
 
 It uses the library's client (docs/client-of-the-log.md). A task has one connection at a time, and
-at most `CHUNK_BYTES` of the log in memory. It asks a member that does not lead, if one answers, so
-that readers do not slow down appends. Entries carry no sums over the network: the columns
-`chain_crc` and `body_crc` are 0, "not set".
+at most `CHUNK_BYTES` of the log in memory. It asks a follower, if one answers, so that readers do
+not slow down appends. Entries have no sums over the network: the columns `chain_crc` and `body_crc`
+are 0, "not set".
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from dledger_spark.log.mark import NO_CHAIN, UNKNOWN, Mark
 from dledger_spark.log.queued_entries import QueuedEntries
 from dledger_spark.schema import ENTRY_SCHEMA
 
-# What a task holds of the log at once; a connection for each such piece costs little beside it.
+# The part of the log that a task holds in memory; each part has a connection of its own, at little
+# cost.
 CHUNK_BYTES: Final = 8 * 1024 * 1024
-# A task with a limit reads less at once, so that it does not read all of a minute in one second.
+# A task with a limit reads smaller parts, so that it does not read a minute's bytes in one second.
 MIN_CHUNK_BYTES: Final = 64 * 1024
 # How long a call waits for a member that answers.
 TIMEOUT_S: Final = 20.0
@@ -52,14 +53,9 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class NetworkOrigin:
-    """Where the members of a group listen.
+    """The members of a group ("host:port" or "name=host:port"), and how a task reads from them.
 
-    Attributes:
-        group: the name of the group.
-        addresses: "host:port" or "name=host:port" of members.
-        readers: those of them that did not lead when the query began.
-        tls: certificates, for a group that speaks TLS.
-        max_bytes_per_second: what a task reads at most; None: no limit.
+    `readers` are the followers when the query began. The limit of bytes is each task's.
     """
 
     group: str
@@ -69,17 +65,14 @@ class NetworkOrigin:
     max_bytes_per_second: int | None = None
 
     def open(self) -> NetworkLog:
-        """The log, for a task that knows what to read: nothing is asked before that."""
+        """Return the log for a task, which knows what to read, without asking the group."""
         return NetworkLog(self, 0, None)
 
 
 class ReadPace:
     """Spreads reads over time, so that they stay below a number of bytes a second on average.
 
-    A read is paid for before the next one begins; time in which nothing was read is not saved up.
-
-    Args:
-        bytes_per_second: the limit.
+    Each read delays the next one; time without reads is not saved up.
     """
 
     def __init__(self, bytes_per_second: int) -> None:
@@ -87,11 +80,10 @@ class ReadPace:
         self._free_at_s = 0.0
 
     def read(self, count: int, began_s: float) -> None:
-        """Note that `count` bytes were read, by a read that began at this time of the clock."""
+        """Record a read of `count` bytes that began at this time of the clock."""
         self._free_at_s = max(self._free_at_s, began_s) + count / self._bytes_per_second
 
     def wait_s(self, now_s: float) -> float:
-        """How long the next read has to wait."""
         return max(0.0, self._free_at_s - now_s)
 
 
@@ -104,11 +96,8 @@ def open_group(
 ) -> NetworkLog:
     """Ask a group which entries it has, and who leads.
 
-    Args:
-        addresses: "host:port" or "name=host:port" of some members; with TLS they need their names.
-        group: the group's name.
-        tls: certificates, for a group that speaks TLS.
-        max_bytes_per_second: what a task that reads the log reads at most; None: no limit.
+    `addresses` are "host:port" or "name=host:port" of some members; TLS needs the names. The limit
+    of bytes is that of each task that reads the log.
 
     Raises:
         GroupUnavailable: no leader answered.
@@ -135,13 +124,7 @@ def open_group(
 
 @dataclass(frozen=True, slots=True)
 class NetworkLog:
-    """See `readable_log.ReadableLog`.
-
-    Attributes:
-        origin: the members.
-        first_index: the leader's first entry.
-        committed: the leader's commit index; None in a task.
-    """
+    """See `readable_log.ReadableLog`. `committed` is the leader's commit index; None in a task."""
 
     origin: NetworkOrigin
     first_index: int
@@ -149,26 +132,24 @@ class NetworkLog:
 
     @property
     def name(self) -> str:
-        """The group and the addresses."""
         return _name(self.origin)
 
     @property
     def group(self) -> str:
-        """The name of the group."""
         return self.origin.group
 
     @property
     def unrecorded(self) -> int:
-        """None: the leader knows what is committed."""
+        """0: the leader knows the commit index."""
         return 0
 
     @property
     def is_judged_whole(self) -> bool:
-        """True: a log that Java began must be read from a folder, which says so."""
+        """True: a log that Java began must be read from a folder, which records it."""
         return True
 
     def resolve(self, first: str | int | None, last: str | int | None) -> range:
-        """See `ReadableLog.resolve`. There is no "end" but the committed one."""
+        """See `ReadableLog.resolve`. The only end is the committed one."""
         begin = self.first_index if first is None else index_option("from", first)
         committed = -1 if self.committed is None else self.committed
         if isinstance(last, str) and last.lower() == END:
@@ -183,7 +164,9 @@ class NetworkLog:
         return range(begin, max(begin, end + 1))
 
     def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
-        """All of it: a group that cannot give an entry says so when it is read."""
+        """Return the whole range: a group that does not have an entry answers so when it is
+        read.
+        """
         if entries.start >= self.first_index or not entries:
             return [entries] if entries else []
         if fail_on_data_loss:
@@ -193,7 +176,7 @@ class NetworkLog:
         return [range(self.first_index, entries.stop)] if entries.stop > self.first_index else []
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
-        """Ranges with equally many entries, of about `piece_bytes` at most on average."""
+        """Split into ranges with equally many entries, of about `piece_bytes` at most."""
         wanted = -(-self._bytes_in(entries) // piece_bytes)
         # A task over the network waits more than it computes, but costs a connection.
         least = min(min_pieces, self._bytes_in(entries) // CHUNK_BYTES)
@@ -207,7 +190,7 @@ class NetworkLog:
         return min(entries.stop, entries.start + max(1, fitting))
 
     def mark(self, index: int) -> Mark | None:
-        """The term of an entry; its sum is not known over the network."""
+        """Return the term of an entry; its sum is unknown over the network."""
         if index < 0:
             return UNKNOWN
         if index < self.first_index or (self.committed is not None and index > self.committed):
@@ -221,12 +204,7 @@ class NetworkLog:
         batch_bytes: int,
         checksums: bool,  # there are none over the network
     ) -> Iterator[pa.RecordBatch]:
-        """See `ReadableLog.batches`.
-
-        Raises:
-            GroupUnavailable: no member answers any more.
-            RangeUnavailable: no member has the entries any more.
-        """
+        """Raises GroupUnavailable; RangeUnavailable: no member has the entries any more."""
         first = entries.start
         chunk_bytes = min(CHUNK_BYTES, batch_bytes * 4)
         limit = self.origin.max_bytes_per_second
@@ -246,19 +224,19 @@ class NetworkLog:
             first = found[-1].index + 1
 
     def queued(self, entries: range) -> Iterator[QueuedEntries]:
-        """See `ReadableLog.queued`: consume queues are not read over the network."""
+        """Return nothing: consume queues are not read over the network."""
         return iter(())
 
     def _chunk(self, entries: range, max_bytes: int) -> list[Entry]:
         origin = self.origin
-        # Each piece asks another member, so that several tasks spread over the followers.
+        # Each chunk asks another member, so that several tasks spread over the followers.
         ask = partial(_entries, entries=entries, max_bytes=max_bytes)
         if origin.readers:
             reader = replace(origin, addresses=(random.choice(origin.readers),))
             try:
                 return _run(partial(ask, reader, timeout_s=READER_S), origin)
             except (GroupUnavailable, RangeUnavailable):
-                pass  # it is down, or has less than the others, which are asked next
+                pass  # it is down, or behind the others, which are asked next
         return _run(partial(ask, origin, timeout_s=TIMEOUT_S), origin)
 
     def _entry(self, index: int) -> Entry:
@@ -266,14 +244,12 @@ class NetworkLog:
         return _run(partial(_entry, origin, index), origin)
 
     def _bytes_in(self, entries: range) -> int:
-        """How many bytes of the log the entries take."""
         last = self._entry(entries.stop - 1)
         first = last if len(entries) == 1 else self._entry(entries.start)
         return last.pos + HEADER_BYTES + len(last.body) - first.pos
 
 
 def _batch(entries: Sequence[Entry], group: str) -> pa.RecordBatch:
-    """The entries as a batch of the table of entries."""
     index, term, pos, magic, bodies = zip(*entries, strict=True)
     rows = len(entries)
     zeros = np.zeros(rows, np.int64)
@@ -311,10 +287,10 @@ async def _entry(origin: NetworkOrigin, index: int) -> Entry:
 async def _entries(
     origin: NetworkOrigin, *, entries: range, max_bytes: int, timeout_s: float
 ) -> list[Entry]:
-    """The first of the entries, of about `max_bytes` in all; one at least."""
+    """Return the first of the entries, of about `max_bytes` in all; one at least."""
     found: list[Entry] = []
     async with _connect(origin, timeout_s) as log:
-        # A member that is behind holds the question until it has the entry.
+        # A member that is behind holds the request until it has the entry.
         with trio.move_on_after(timeout_s):
             async for entry in log.tail(entries.start):
                 found.append(entry)

@@ -1,13 +1,12 @@
-"""The consume queues of a broker, seen from outside: where the messages of each queue lie.
+"""The files of a broker's consume queues: the places of the messages of each queue.
 
-They are in the folder `consumequeue` beside that of the log, in RocketMQ's format: of each message
-its place in the log, its size and the hash of its tag, 20 bytes in all. The broker makes them from
-the log and writes them late; `.synced` says up to which place of the log the files are whole (see
+They are in the folder `consumequeue` beside that of the log, in RocketMQ's format: for each message
+its place in the log, its size and the hash of its tag, in 20 bytes. The broker makes them from the
+log and writes them late; `.synced` has the place of the log before which the files are whole (see
 "Consume queues" in docs/broker.md).
 
 A reader may use them to find records, never to decide whether there are any: a file may be missing,
-or have leftovers at its end. What cannot be read here is as if it were not there, because the log
-has all of it.
+or have leftovers at its end. Files that cannot be read are ignored, because the log has all of it.
 """
 
 from __future__ import annotations
@@ -40,25 +39,20 @@ _QUEUE_NAME: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _LAST_QUEUE: Final = 2**31 - 1
 _UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
-# Each queue has to be searched for where a range begins, which takes 30 us. With more queues,
-# reading the log takes no longer.
+# The begin of a range is searched in each queue, which takes 30 us. With more queues, reading the
+# log is as fast.
 MAX_QUEUES: Final = 4096
-# Units that are in memory, of all queues together: 20 MiB of files.
+# The units in memory, of all queues together: 20 MiB of files.
 _HELD_UNITS: Final = 1024 * 1024
-# Units that are read at once: at most 160 KiB of a file.
+# The most units of one read: 160 KiB of a file.
 _MAX_READ_UNITS: Final = 8192
-# Listings of folders that are kept; a query plans one range of a log after another.
+# The cached listings of folders; a query plans one range of a log after another.
 _KEPT_LISTINGS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFolder:
-    """The queues of one broker.
-
-    Attributes:
-        topics: their names.
-        queues: the files of each queue.
-    """
+    """The names of a broker's topics, and the files of its queues."""
 
     topics: tuple[str, ...]
     queues: tuple[_Queue, ...]
@@ -75,7 +69,7 @@ class _Queue:
 
 
 def whole_before(log_folder: str) -> int:
-    """The place of the log before which the queues beside it are whole; -1 if nothing says so."""
+    """Return the place of the log before which the queues beside it are whole; -1 if unknown."""
     try:
         with open_file(f"{_beside(log_folder)}/{_MARK}") as file:
             content = os.pread(file, _MARK_FIELDS.size, 0)
@@ -88,11 +82,8 @@ def whole_before(log_folder: str) -> int:
 
 
 def queue_folder(log_folder: str, whole_before: int) -> QueueFolder | None:
-    """The queues beside a log; None if they cannot be listed, or are too many to be of use.
-
-    Args:
-        log_folder: the folder of the log.
-        whole_before: what the mark says.
+    """Return the queues beside a log; None if they cannot be listed, or are too many to be of
+    use.
     """
     return _listed(_beside(log_folder), whole_before)
 
@@ -103,7 +94,7 @@ def _beside(log_folder: str) -> str:
 
 @lru_cache(_KEPT_LISTINGS)
 def _listed(folder: str, _whole_before: int) -> QueueFolder | None:
-    """The queues, listed once for each mark: what comes later has nothing before its place."""
+    """List the queues, once for each mark: later queues have no message before its place."""
     topics: list[str] = []
     queues: list[_Queue] = []
     try:
@@ -124,7 +115,7 @@ def _listed(folder: str, _whole_before: int) -> QueueFolder | None:
 
 
 def _files(folder: str) -> tuple[tuple[int, int], ...]:
-    """The files of a queue up to the last one, from where on none is missing."""
+    """Return the files of a queue up to the last one, from the last gap on."""
     sizes: dict[int, int] = {}
     with os.scandir(folder) as found:
         for entry in found:
@@ -140,18 +131,13 @@ def _files(folder: str) -> tuple[tuple[int, int], ...]:
 
 
 class QueueCursors:
-    """Goes through all queues at once, by the places of their messages.
-
-    Args:
-        folder: the queues.
-        place: of the log, where to begin.
-    """
+    """Goes through all queues at once, in the order of the log, from a place on."""
 
     def __init__(self, folder: QueueFolder, place: int) -> None:
         room = _HELD_UNITS // max(1, len(folder.queues))
         read_units = min(_MAX_READ_UNITS, room)
         cursors = [_Cursor(queue, read_units) for queue in folder.queues]
-        # By the place of the next message of each.
+        # Ordered by the place of the next message of each.
         self._waiting = [
             (cursor.next_place, number, cursor)
             for number, cursor in enumerate(cursors)
@@ -160,7 +146,7 @@ class QueueCursors:
         heapify(self._waiting)
 
     def take_before(self, place: int) -> list[QueueUnits]:
-        """The messages that lie before a place of the log, and behind those taken earlier."""
+        """Return the next messages that lie before a place of the log."""
         found: list[QueueUnits] = []
         while self._waiting and self._waiting[0][0] < place:
             _, number, cursor = heappop(self._waiting)
@@ -171,11 +157,11 @@ class QueueCursors:
 
 
 class _Cursor:
-    """A place in one queue.
+    """A position in one queue.
 
     Attributes:
         has_more: whether a message follows.
-        next_place: where it lies in the log.
+        next_place: its place in the log.
     """
 
     def __init__(self, queue: _Queue, read_units: int) -> None:
@@ -188,18 +174,18 @@ class _Cursor:
         self.next_place = -1
 
     def seek(self, place: int) -> bool:
-        """Go to the first message at a place of the log or behind; whether there is one."""
+        """Go to the first message at a place of the log or behind; return whether there is one."""
         files = self._queue.files
         if not files:
             return False
         offsets = range(files[0][0] // _UNIT.itemsize, sum(files[-1]) // _UNIT.itemsize)
-        # Zeros stand before the first message of a topic that was made again.
+        # The files of a topic that was made again have zeros before its first message.
         self._offset = offsets.start + bisect_left(offsets, max(place, 1), key=self._place_at)
         self._fill(-1)
         return self.has_more
 
     def take_before(self, place: int) -> QueueUnits:
-        """The messages that are held and lie before a place; `next_place` does."""
+        """Return held messages that lie before a place. `next_place` must."""
         count = int(np.searchsorted(self._places, place))
         queue = self._queue
         units = QueueUnits(
@@ -219,7 +205,7 @@ class _Cursor:
         return units
 
     def _fill(self, last: int) -> None:
-        """Read the next units. Places rise in a queue: what does not is left over at its end."""
+        """Read the next units. Places rise in a queue: units where they do not are leftovers."""
         self._held = self._read(self._offset, self._read_units)
         places = self._held["place"].astype(np.int64)
         rising = np.diff(places, prepend=last) > 0
@@ -229,12 +215,12 @@ class _Cursor:
         self.next_place = int(places[0]) if count else -1
 
     def _place_at(self, offset: int) -> int:
-        """Where a message lies; behind all others if that cannot be read."""
+        """Return the place of a message; the greatest number if it cannot be read."""
         unit = self._read(offset, 1)
         return int(unit["place"][0]) if len(unit) else 2**63 - 1
 
     def _read(self, offset: int, count: int) -> npt.NDArray[Any]:
-        """Units of the file that has the first of them; none at the end."""
+        """Return units of the file that has the first of them; none at the end."""
         at = offset * _UNIT.itemsize
         for start, size in self._queue.files:
             if start <= at < start + size:

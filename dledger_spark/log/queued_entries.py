@@ -1,11 +1,9 @@
-"""A stretch of a log of which consume queues tell the records, so that most need not be read. Pure.
+"""A stretch of a log whose records are mostly known from consume queues, without reading it. Pure.
 
-The queues name the records, and the index files say where entries lie. Where both agree on every
-byte of an entry, its records are known without a look at it. All other entries (commands, messages
-of deleted topics, what brokers refused) have to be read.
+The queues have the places of records, and the index files those of entries. If they agree on every
+byte of an entry, its records are known without reading it. All other entries (commands, messages of
+deleted topics, refused records) have to be read.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +19,12 @@ from dledger_spark.records.acceptance import QueueRun
 
 
 class QueueUnits(NamedTuple):
-    """Messages of one queue that follow one another.
+    """Adjacent messages of one queue.
 
     Attributes:
         topic: its number among the topics.
-        queue: the number of the queue.
-        first_offset: the offset of the first of them.
-        places: where each record lies in the log, rising.
+        first_offset: the queue offset of the first message.
+        places: the place of each record in the log, rising.
         sizes: the bytes of each record.
     """
 
@@ -39,25 +36,22 @@ class QueueUnits(NamedTuple):
 
 
 class ReadAlone(Protocol):
-    """Reads entries that need not follow one another; see `queued_log.read_alone`."""
+    """Reads entries that need not be adjacent; see `queued_log.read_alone`."""
 
     def __call__(
         self, indexes: Positions, begins: Positions, ends: Positions, *, checksums: bool
-    ) -> pa.RecordBatch:
-        """The entries of these indexes, which begin and end at these places of the log."""
+    ) -> pa.RecordBatch: ...
 
 
 @dataclass(frozen=True)
 class QueuedEntries:
-    """Adjacent entries of one segment, and what the queues say of them.
+    """Adjacent entries of one segment, and their records in the queues.
 
     Attributes:
-        group: of the log.
         entries: their indexes.
-        positions: where each entry begins in the log, and finally where the last one ends.
+        positions: where each entry begins in the log, and at last where the last one ends.
         topics: the names of all topics.
-        units: the records of each queue, in one or several pieces; every one lies in one of the
-            entries.
+        units: the records of each queue, in one or several pieces; each is in one of the entries.
         read_alone: reads some of the entries.
     """
 
@@ -82,12 +76,12 @@ class QueuedEntries:
 
     @cached_property
     def places(self) -> Positions:
-        """Where each record lies in the log, rising."""
+        """The place of each record in the log, rising."""
         return self._unordered_places[self._order]
 
     @cached_property
     def rows(self) -> Positions:
-        """Which entry each record is in, from 0 on."""
+        """The entry of each record, counted from 0."""
         begins = self.positions[:-1] + HEADER_BYTES
         places = self.places
         if len(places) == len(begins) and (places == begins).all():
@@ -97,23 +91,20 @@ class QueuedEntries:
 
     @property
     def topic_numbers(self) -> Positions:
-        """The topic of each record, by its number in `topics`."""
         return self._of_units([one.topic for one in self.units])
 
     @property
     def queues(self) -> Positions:
-        """The queue of each record."""
         return self._of_units([one.queue for one in self.units])
 
     @property
     def offsets(self) -> Positions:
-        """The offset of each record in its queue."""
         offsets = [np.arange(len(one.places)) + one.first_offset for one in self.units]
         return _joined(offsets)[self._order]
 
     @cached_property
     def others(self) -> Positions:
-        """The entries of which the records do not make up the whole body, from 0 on."""
+        """The entries whose records do not make up the whole body, counted from 0."""
         covered = np.bincount(self.rows, self._sizes, len(self.entries))
         return np.flatnonzero(covered != np.diff(self.positions) - HEADER_BYTES)
 
@@ -123,12 +114,10 @@ class QueuedEntries:
 
     @cached_property
     def _sizes(self) -> Positions:
-        """The bytes of each record."""
         return _joined([one.sizes for one in self.units])[self._order]
 
     @cached_property
     def _order(self) -> Positions:
-        """The records of all queues in the log's order."""
         order: Positions = np.argsort(self._unordered_places, kind="stable")
         return order
 
@@ -151,15 +140,10 @@ class QueuedEntries:
 
     @property
     def bytes_of_all(self) -> int:
-        """How many bytes of the log the entries take."""
         return int(self.positions[-1] - self.positions[0])
 
     def read(self, rows: Positions, *, checksums: bool) -> pa.RecordBatch:
-        """Some of the entries, as the table of entries has them.
-
-        Args:
-            rows: their numbers from 0 on, rising; at least one.
-            checksums: see `entry_sums.check_sums`.
+        """Read some of the entries, numbered from 0, rising, as the table of entries; at least one.
 
         Raises:
             EntryMismatch: another entry is there, or it is damaged.
@@ -169,7 +153,6 @@ class QueuedEntries:
         return self.read_alone(rows + self.entries.start, begins, ends, checksums=checksums)
 
     def bytes_of(self, rows: Positions) -> int:
-        """How many bytes of the log some of the entries take."""
         return int((self.positions[rows + 1] - self.positions[rows]).sum())
 
 

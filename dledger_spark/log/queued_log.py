@@ -1,9 +1,7 @@
-"""What the consume queues beside a log tell of its entries, and the entries that have to be read.
+"""Finds the records of a log's entries in the consume queues beside it, and reads single entries.
 
 The queues are used as far as they are known to be whole (see `queue_files`).
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -20,15 +18,15 @@ from dledger_spark.log.log_folder import LogFolder, open_file
 from dledger_spark.log.queue_files import QueueCursors, queue_folder, whole_before
 from dledger_spark.log.queued_entries import QueuedEntries
 
-# So many entries are told at once. Where the queues do not suffice, all of them are read.
+# The entries of a stretch. If the queues do not suffice, all of them are read.
 STRETCH_ENTRIES: Final = 8192
 
 
 def queued_entries(log: LogFolder, entries: range) -> Iterator[QueuedEntries]:
-    """The stretches of a range that queues tell of, one behind the other from its beginning on.
+    """Yield the stretches of a range that the queues have, from its beginning on.
 
     It ends, without an error, where the queues are not known to be whole, or do not agree with the
-    index files, and where the index files end. There is nothing for a log of Java's.
+    index files, and where the index files end. It yields nothing for a log of Java's.
     """
     before = whole_before(log.path)
     if before < 0 or log.group is None or log.unchecked_through >= entries.start:
@@ -45,9 +43,9 @@ def queued_entries(log: LogFolder, entries: range) -> Iterator[QueuedEntries]:
             topics = folder.topics
             cursors = QueueCursors(folder, int(positions[0]))
         units = cursors.take_before(int(positions[count]))
-        told = range(first, first + count)
+        indexes = range(first, first + count)
         stretch = QueuedEntries(
-            log.group, told, positions[: count + 1], topics, units, partial(read_alone, log)
+            log.group, indexes, positions[: count + 1], topics, units, partial(read_alone, log)
         )
         if not stretch.agrees:
             return
@@ -57,7 +55,7 @@ def queued_entries(log: LogFolder, entries: range) -> Iterator[QueuedEntries]:
 
 
 def _stretches(log: LogFolder, entries: range) -> Iterator[tuple[int, Positions]]:
-    """The entries of a range by segment, as far as the index files go: where each begins."""
+    """Yield the first index and the positions of entries, as far as the index files go."""
     index = entries.start
     for at, segment in enumerate(log.segments):
         last = log.last_in(at, entries.stop - 1)
@@ -74,14 +72,9 @@ def _stretches(log: LogFolder, entries: range) -> Iterator[tuple[int, Positions]
 def read_alone(
     log: LogFolder, indexes: Positions, begins: Positions, ends: Positions, *, checksums: bool
 ) -> pa.RecordBatch:
-    """Entries of one segment that need not follow one another.
+    """Read entries of one segment that need not be adjacent.
 
-    Args:
-        log: the log.
-        indexes: of the entries, rising; at least one.
-        begins: where each begins in the log.
-        ends: where each ends.
-        checksums: see `entry_sums.check_sums`.
+    `indexes` are rising, at least one; each entry is at begins[i]..ends[i] in the log.
 
     Raises:
         EntryMismatch: another entry is there, or it is damaged.

@@ -1,1 +1,1 @@
-"""What a query of the data source reads of logs, and its division among tasks."""
+"""Queries of the data source: the entries that they read, and their division among tasks."""

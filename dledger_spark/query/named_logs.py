@@ -1,6 +1,4 @@
-"""Opens the logs that the options of a query name, wherever they are."""
-
-from __future__ import annotations
+"""Opens the logs that the options of a query name."""
 
 from collections.abc import Sequence
 
@@ -12,11 +10,7 @@ from dledger_spark.query.source_options import SourceOptions
 
 
 def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
-    """Open the log of each group that the options name.
-
-    Raises:
-        DledgerSparkError: a folder holds no log, or a group does not answer.
-    """
+    """Open the log of each group that the options name. Raises DledgerSparkError."""
     if options.members:
         return [
             open_group(

@@ -1,6 +1,4 @@
-"""What Spark's filters mean for the entries to read. Pure."""
-
-from __future__ import annotations
+"""Narrows a query's entries by Spark's filters. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,8 +28,7 @@ def take_filters(
 ) -> tuple[Wanted, list[Filter]]:
     """Narrow what is read by the filters of a query, all of which must hold.
 
-    Returns:
-        What is wanted, and the filters that Spark has to apply to the rows all the same.
+    Returns what is wanted, and the filters that Spark still has to apply to the rows.
     """
     left: list[Filter] = []
     for one in filters:
@@ -43,7 +40,7 @@ def take_filters(
 
 
 def _take(wanted: Wanted, one: Filter, table: str) -> tuple[Wanted, bool]:
-    """Apply one filter. The second result says whether it needs no further look at the rows."""
+    """Apply one filter; return whether it needs no further check of the rows."""
     match one:
         case EqualTo(("index",), int(index)) | EqualNullSafe(("index",), int(index)):
             return _within(wanted, index, index), True
@@ -64,11 +61,11 @@ def _take(wanted: Wanted, one: Filter, table: str) -> tuple[Wanted, bool]:
         case In(("raft_group",), (*groups,)) if _are_texts(groups):
             return _of_groups(wanted, set(groups)), True
         case GreaterThan(("store_time",), time) | GreaterThanOrEqual(("store_time",), time):
-            return _stored(wanted, _milliseconds(time), None), False
+            return _stored(wanted, _in_ms(time), None), False
         case LessThan(("store_time",), time) | LessThanOrEqual(("store_time",), time):
-            return _stored(wanted, None, _milliseconds(time)), False
+            return _stored(wanted, None, _in_ms(time)), False
         case EqualTo(("store_time",), time):
-            return _stored(wanted, _milliseconds(time), _milliseconds(time)), False
+            return _stored(wanted, _in_ms(time), _in_ms(time)), False
         case IsNotNull(attribute):
             return wanted, attribute in _NEVER_NULL and attribute != ("raft_group",)
         case _:
@@ -102,13 +99,13 @@ def _stored(wanted: Wanted, from_ms: int | None, until_ms: int | None) -> Wanted
     return replace(wanted, from_ms=max(froms, default=None), until_ms=min(untils, default=None))
 
 
-def _milliseconds(time: Any) -> int | None:
-    """Milliseconds since 1970, rounded down; None for what is no instant."""
+def _in_ms(time: Any) -> int | None:
+    """Return milliseconds since 1970, rounded down; None if it is no instant."""
     instant = pa.scalar(time)
     if not pa.types.is_timestamp(instant.type) or instant.type.tz is None:
         return None
-    microseconds: int = instant.cast(TIME).cast(pa.int64()).as_py()
-    return microseconds // 1000
+    time_us: int = instant.cast(TIME).cast(pa.int64()).as_py()
+    return time_us // 1000
 
 
 def _are_texts(values: Iterable[Any]) -> bool:

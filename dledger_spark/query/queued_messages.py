@@ -1,10 +1,8 @@
-"""The messages among entries, some of them without a look at the entries. Pure but for that look.
+"""The messages among entries, some without reading the entries. Pure except for the reading.
 
-Consume queues know topic, queue, offset and place of a message. A query that needs no more, and no
-sums, has that from them. A query for some topics reads only the entries that have their messages.
+Consume queues have topic, queue, offset and place of a message. A query that needs no more, and no
+sums, gets these from them. A query for some topics reads only the entries with their messages.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,11 +17,11 @@ from dledger_spark.records.acceptance import Run, accepted_messages
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
 
-# The columns of the table of messages that queues and index files know.
+# The columns of the table of messages that queues and index files have.
 KNOWN_COLUMNS: Final = frozenset(
     {"raft_group", "index", "topic", "queue", "offset", "physical_offset"}
 )
-# Reading more of a log than this share of it entry by entry takes longer than reading all of it.
+# Reading a larger share of a log than this entry by entry takes longer than reading all of it.
 _MAX_SHARE_ALONE: Final = 0.5
 
 
@@ -35,17 +33,10 @@ def queued_messages(
     *,
     checksums: bool,
 ) -> list[pa.RecordBatch] | None:
-    """The messages of a stretch, by what the queues say of it.
+    """Return the messages of a stretch, by its queues; None if all entries have to be read.
 
-    Args:
-        stretch: the entries.
-        refused: the refused records.
-        columns: the names of the columns; `KNOWN_COLUMNS` without `topics`.
-        topics: only messages of these; None for all.
-        checksums: whether the sums of entries are checked that are read.
-
-    Returns:
-        The messages, those that only the log knows last; None if all entries have to be read.
+    Messages that only the log has come last. `refused` are the refused records. Without `topics`,
+    `columns` are some of `KNOWN_COLUMNS`. `checksums`: check the sums of entries that are read.
     """
     is_known = not checksums and KNOWN_COLUMNS.issuperset(columns)
     numbers = None if topics is None else _numbers(stretch, topics)
@@ -71,13 +62,9 @@ def messages_of(
     columns: Sequence[str],
     topics: frozenset[str] | None,
 ) -> pa.RecordBatch:
-    """The messages among entries; with topics, entries of others are not decoded.
+    """Return the messages among entries, without the refused ones.
 
-    Args:
-        entries: of the log, rising.
-        refused: the refused records.
-        columns: the names of the columns.
-        topics: only messages of these; None for all.
+    With topics, only their messages; entries without these are not decoded.
     """
     if topics is None:
         return accepted_messages(entries, refused, columns)
@@ -98,7 +85,7 @@ def _numbers(stretch: QueuedEntries, topics: frozenset[str]) -> list[int]:
 def _known(
     stretch: QueuedEntries, columns: Sequence[str], numbers: list[int] | None
 ) -> pa.RecordBatch:
-    """The messages whose entries the queues tell all of; `numbers`: of these topics only.
+    """Return the messages of the entries that queues have completely; of the topics `numbers` only.
 
     None of them was refused, or it would be in no queue.
     """
@@ -115,7 +102,7 @@ def _known(
 
 
 def _column(stretch: QueuedEntries, name: str) -> Any:
-    """One of `KNOWN_COLUMNS` for each record."""
+    """Return one of `KNOWN_COLUMNS` for each record."""
     match name:
         case "raft_group":
             return pa.repeat(pa.scalar(stretch.group, pa.string()), len(stretch.rows))

@@ -1,7 +1,5 @@
 """Judges the records of ranges that a query reads one after another."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from dledger_spark.entries.entry_columns import EntryMismatch
@@ -13,14 +11,14 @@ from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, changes_t
 from dledger_spark.records.message_columns import message_batch
 
 # Spark plans the queries of a session in one process, as long as they are less than a minute apart.
-# So many judged ranges are remembered there for later queries, of 128 MiB each by default.
+# This many judged ranges are remembered there for later queries, of 128 MiB each by default.
 MAX_REMEMBERED: Final = 256
-MAX_REMEMBERED_RUNS: Final = 1024  # of refused records in a range; there are hardly ever any
+MAX_REMEMBERED_RUNS: Final = 1024  # of refused records in a range, which are rare
 MAX_REMEMBERED_BYTES: Final = 64 * 1024  # of the state behind a range; a queue takes about 10
 
 
 class _Judged(NamedTuple):
-    """A range, where judging began, and the chain sum that covers the log up to the range's end."""
+    """A range, where judging began, and the chain sum of the log up to the range's end."""
 
     origin: Origin
     begin: int
@@ -35,11 +33,9 @@ class RecordJudge:
     """Finds the records that the brokers have refused (see `acceptance`).
 
     It remembers the state behind the last range of each group, so the next range needs no other
-    entries. What it finds is also remembered for other queries of this process.
-
-    Args:
-        fail_on_data_loss: whether a missing file before a range is an error; otherwise topics count
-            as unknown behind it.
+    entries. Its results are also remembered for other queries of this process. With
+    `fail_on_data_loss` a missing file before a range is an error; else topics are unknown behind
+    it.
     """
 
     def __init__(self, *, fail_on_data_loss: bool) -> None:
@@ -48,17 +44,11 @@ class RecordJudge:
         self._states: dict[str, tuple[int, bytes]] = {}
 
     def refused(self, log: ReadableLog, entries: range, begin: int) -> list[Run]:
-        """The refused records of a range.
+        """Return the refused records of a range.
 
-        Args:
-            log: the log.
-            entries: the range.
-            begin: where judging begins, at the range's first entry or before; this reads what lies
-                between, unless it knows the state of an entry there. Topics count as unknown at
-                `begin`, unless that is entry 0.
-
-        Raises:
-            DledgerSparkError: as reading the entries does, sums apart.
+        Judging begins at `begin`, at the range's first entry or before, and reads the entries
+        between, unless it knows the state of an entry there. Topics are unknown at `begin`, unless
+        that is entry 0. Raises DledgerSparkError, as reading the entries does, except for sums.
         """
         if log.group is None:
             return []  # a log of Java's: its topics are not in it
@@ -68,7 +58,7 @@ class RecordJudge:
         if known is None:
             state = self._state_before(log, log.group, begin, entries.start)
             known = _judge(log, entries, state), state.encode()
-            # Where lost entries are passed over, they may come back.
+            # If lost entries are skipped, they may come back.
             if end.chain != NO_CHAIN and self._fail_on_data_loss:
                 _remember(judged, *known)
         refused, content = known
@@ -97,24 +87,24 @@ def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
 
 
 def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-    """The refused records of a range; consume queues tell those of most entries."""
+    """Return the refused records of a range; consume queues decide on most entries."""
     refused: list[Run] = []
     at = entries.start
     for stretch in log.queued(entries):
-        if not _takes(state, stretch):
+        if not _is_accepted(state, stretch):
             refused += _judge_all(log, stretch.entries, state)
         at = stretch.entries.stop
     return refused + _judge_all(log, range(at, entries.stop), state)
 
 
-def _takes(state: Acceptance, stretch: QueuedEntries) -> bool:
-    """Accept the records of a stretch, if the queues show that none can be refused."""
+def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
+    """Accept the records of a stretch if the queues show that none can be refused."""
     others = stretch.others
     if len(others):
         try:
             read = stretch.read(others, checksums=False)
         except EntryMismatch:
-            # Reading all of it looks for the entries elsewhere, or says what is wrong.
+            # Reading all of it finds the entries elsewhere, or raises what is wrong.
             return False
         if len(message_batch(read, ("index",))) or changes_topics(read):
             return False

@@ -1,9 +1,7 @@
-"""The options of the data source "dledger", read from Spark's texts and checked. Pure.
+"""Parses and checks the options of the data source "dledger". Pure.
 
-The names are those of Spark's source for Kafka where the meaning is the same.
+The names are those of Spark's source for Kafka if the meaning is the same.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -17,7 +15,7 @@ from dledger_spark.errors import OptionInvalid
 from dledger_spark.log.log_range import END, MAX_PIECE_BYTES
 from dledger_spark.schema import ENTRIES, MESSAGES, TABLES
 
-# As in offsets of Spark's source for Kafka.
+# The numbers of Spark's source for Kafka.
 LATEST: Final = -1
 EARLIEST: Final = -2
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
@@ -37,11 +35,11 @@ _ENDS: Final = ("to", "endingOffsets", "endingTimestamp")
 # Enough for the cores of a laptop, unless the log is tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
-# A broker has some thousand topics; a list of more is not typed by hand.
+# A broker has some thousand topics; nobody types a list of more.
 MAX_TOPICS: Final = 10_000
-# A group has less than twenty members.
+# A group has fewer than twenty members.
 MAX_ADDRESSES: Final = 64
-# More groups than a cluster has; each is asked for its state before a query begins.
+# No cluster has more groups; each is asked for its state before a query begins.
 MAX_GROUPS: Final = 256
 # Spaces at the ends of a path belong to it.
 _PATHS: Final = ("path", "tlsCert", "tlsKey", "tlsCa")
@@ -53,12 +51,12 @@ class Place:
     """Where to begin or end in the log of each group.
 
     Attributes:
-        option: the option that says so, for errors.
+        option: the option that gives the place, for errors.
         everywhere: an index, EARLIEST or LATEST, for groups that are not in `of_group`; None: the
-            usual place.
+            default.
         of_group: the same for single groups.
-        time_ms: at the first entry with this store time or a later one, in milliseconds since
-            1970; None: the place is not given by time.
+        time_ms: at the first entry with this store time or a later one, in milliseconds since 1970;
+            None if the place is not given by time.
     """
 
     option: str
@@ -69,12 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """Where members of a group listen.
-
-    Attributes:
-        group: its name.
-        addresses: "host:port" or "name=host:port" of some members.
-    """
+    """The addresses ("host:port" or "name=host:port") of some members of a group."""
 
     group: str
     addresses: tuple[str, ...]
@@ -87,22 +80,20 @@ class SourceOptions:
     Attributes:
         path: see `log_set.open_logs`; "" if the log is read over the network.
         members: the groups that are read over the network; none if logs are read from a folder.
-        tls: certificates for these groups; None: they do not speak TLS.
-        max_bytes_per_second: what a task reads of them at most; None: no limit.
+        tls: certificates for these groups; None if they do not use TLS.
+        max_bytes_per_second: the network limit of each task, or None.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
-        first: the first entry, as `ReadableLog.resolve` takes it.
-        last: the last one, likewise.
+        first, last: see `ReadableLog.resolve`.
         starting: where to begin; None: at the first entry kept.
-        ending: where to end, itself left out; None: behind the last committed entry.
+        ending: where to end, exclusive; None: behind the last committed entry.
         max_rows: entries in one batch of a stream, all groups together; None: no limit.
         max_bytes: bytes of the logs in one batch of a stream; None: no limit.
-        partition_bytes: see `ReadableLog.share_out`.
-        min_partitions: likewise.
+        partition_bytes, min_partitions: see `ReadableLog.share_out`.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
         decompress: whether bodies of messages are inflated.
-        fail_on_data_loss: whether entries that are gone are an error.
+        fail_on_data_loss: whether missing entries are an error.
         push_filters: whether filters of the query narrow what is read.
     """
 
@@ -128,11 +119,9 @@ class SourceOptions:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """Read and check the options of a query.
+    """Parse and check the options of a query, whose names are in any case.
 
-    Args:
-        options: names in any case, and their texts.
-        streaming: whether the query is a stream; None: not known yet.
+    `streaming`: whether the query is a stream; None if that is unknown yet.
 
     Raises:
         OptionInvalid: an option is unknown or malformed, or does not fit the others.
@@ -180,7 +169,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
 
 
 def _texts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that are not empty, under their proper names: Spark does not preserve case."""
+    """Return the options that are not empty, under their proper names: Spark does not preserve
+    case.
+    """
     texts = {}
     for key, text in options.items():
         name = _NAMES.get(key.lower())
@@ -203,7 +194,7 @@ def _refuse_word(place: Place | None, texts: Mapping[str, str], word: int, probl
 
 
 def _members(texts: Mapping[str, str]) -> tuple[GroupMembers, ...]:
-    """The groups to read over the network; checks that the other options of a network fit them."""
+    """Return the groups to read over the network; check that other network options fit them."""
     text = texts.get("bootstrap")
     if text is None:
         _refuse(texts, _OF_NETWORK, "it belongs to bootstrap; a folder is read without it")
@@ -225,11 +216,16 @@ def _members(texts: Mapping[str, str]) -> tuple[GroupMembers, ...]:
     return tuple(found)
 
 
-def _json_members(text: str) -> list[tuple[str, str]]:
+def _json(text: str) -> Any:
+    """Parse JSON; None if it is malformed."""
     try:
-        content: Any = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        content = None
+        return None
+
+
+def _json_members(text: str) -> list[tuple[str, str]]:
+    content = _json(text)
     if not isinstance(content, dict) or not all(isinstance(one, str) for one in content.values()):
         expected = 'give host:port,... or JSON by group: {"broker-a": "host:port,..."}'
         raise OptionInvalid("bootstrap", text, expected)
@@ -303,10 +299,7 @@ def _place(texts: Mapping[str, str], offsets: str, timestamp: str) -> Place | No
 
 def _by_group(option: str, text: str) -> dict[str, int]:
     expected = 'use earliest, latest, an index, or JSON such as {"broker-a": 5, "broker-b": -2}'
-    try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None
+    content = _json(text)
     if not isinstance(content, dict) or not content:
         raise OptionInvalid(option, text, expected)
     places: dict[str, Any] = {
@@ -320,7 +313,7 @@ def _by_group(option: str, text: str) -> dict[str, int]:
 
 
 def _number(text: str) -> int | None:
-    """A number from 0 to 2^63 - 1; None if the text is something else."""
+    """Parse a number from 0 to 2^63 - 1; None for any other text."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(_HIGHEST)):
         return None
     number = int(text)

@@ -1,6 +1,4 @@
-"""Which entries a query of the data source reads, and their division among tasks."""
-
-from __future__ import annotations
+"""The entries that a query of the data source reads, and their division among tasks."""
 
 import gc
 from collections.abc import Iterator, Sequence
@@ -25,7 +23,7 @@ from dledger_spark.records.acceptance import Run
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGES
 
-# A search looks at some thirty places, and needs the first message of each.
+# A search reads at some thirty places, and needs only the first message of each.
 _SEARCH_BATCH_BYTES: Final = 64 * 1024
 _ONE_GROUP: Final = (
     "an index is one group's, and there are several: use startingOffsets or endingOffsets with "
@@ -46,9 +44,9 @@ class EntryRange(InputPartition):
 def batch_entries(
     logs: Sequence[ReadableLog], options: SourceOptions, wanted: Wanted
 ) -> Iterator[tuple[ReadableLog, range, range]]:
-    """The entries that a batch query reads of each log.
+    """Yield the entries that a batch query reads of each log.
 
-    Yields the log, the entries that the options name, and those of them that its filters leave.
+    Yields the log, the entries that the options name, and those of them that the filters leave.
 
     Raises:
         DledgerSparkError: an option does not fit the logs; see `ReadableLog.resolve`.
@@ -75,14 +73,14 @@ def batch_entries(
 
 
 def beginning_of(log: ReadableLog, place: Place | None, fail_on_data_loss: bool) -> int:
-    """Where a query begins: an index from `first_index` to behind the last."""
+    """Return where a query begins: an index from `first_index` to behind the last."""
     if place is None:
         return log.first_index
     return _index_of(log, place, EARLIEST, kept_only=not fail_on_data_loss)
 
 
 def next_of(log: ReadableLog) -> int:
-    """The entry behind the last committed one.
+    """Return the entry behind the last committed one.
 
     Raises:
         CommittedUnknown: a folder of Java's does not record it.
@@ -93,7 +91,7 @@ def next_of(log: ReadableLog) -> int:
 
 
 def check_place(logs: Sequence[ReadableLog], place: Place | None) -> None:
-    """Refuse a place that does not fit the groups. Raises OptionInvalid."""
+    """Raises OptionInvalid: the place does not fit the groups."""
     if place is None:
         return
     groups = [log.group for log in logs]
@@ -106,12 +104,9 @@ def check_place(logs: Sequence[ReadableLog], place: Place | None) -> None:
 
 
 def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:
-    """Whether a query would read more of a log if more were recorded as committed.
+    """Return whether a query would read more of a log if more were recorded as committed.
 
-    Args:
-        log: the log.
-        entries: what the query reads of it.
-        options: the options of the query.
+    `entries` are those that it reads.
     """
     if options.last is not None or log.committed is None or entries.stop <= log.committed:
         return False
@@ -126,15 +121,8 @@ def plan(
 ) -> Iterator[EntryRange]:
     """Divide entries of one log among tasks.
 
-    Args:
-        log: the log.
-        entries: what to read of it.
-        begin: where judging records begins, see `RecordJudge.refused`.
-        options: the options of the query.
-        judge: finds the refused records.
-
-    Raises:
-        DledgerSparkError: entries are missing; see `ReadableLog.parts`.
+    Judging records begins at `begin`, see `RecordJudge.refused`. Raises DledgerSparkError: entries
+    are missing; see `ReadableLog.parts`.
     """
     for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
         for piece in log.share_out(part, options.partition_bytes, options.min_partitions):
@@ -148,13 +136,9 @@ def read_piece(
     columns: Sequence[str],
     topics: frozenset[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task.
+    """Yield the rows of one task.
 
-    Args:
-        piece: from `plan`; any other partition has no rows: Spark makes one where there is none.
-        options: the options of the query.
-        columns: the names of the columns.
-        topics: only messages of these; None for all.
+    `piece` is from `plan`. Other partitions, which Spark makes if there is none, have no rows.
     """
     if not isinstance(piece, EntryRange):
         return
@@ -175,7 +159,7 @@ def _stored(
     columns: Sequence[str],
     topics: frozenset[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task with bodies as they are stored."""
+    """Yield the rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
     entries = range(piece.first, piece.last + 1)
     if options.table != MESSAGES:
@@ -199,7 +183,7 @@ def _of_stretch(
     columns: Sequence[str],
     topics: frozenset[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a stretch, with as little reading as its columns and topics need."""
+    """Yield the messages of a stretch, reading as little as its columns and topics need."""
     found = queued_messages(stretch, refused, columns, topics, checksums=options.checksums)
     if found is not None:
         yield from found
@@ -214,16 +198,16 @@ def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[
 
 @cache
 def _keep_modules() -> None:
-    """Let collections of garbage pass over what is loaded by now, once in each worker.
+    """Let garbage collections skip the modules that are loaded by now, once in each worker.
 
-    Spark's workers collect all garbage behind each task. Looking through the modules of pyspark,
-    Arrow and numpy takes 50 ms, as long as reading 100,000 entries.
+    Spark's workers collect all garbage after each task. Visiting the modules of pyspark, Arrow and
+    numpy takes 50 ms, as long as reading 100,000 entries.
     """
     gc.freeze()
 
 
 def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool = False) -> int:
-    """The index that a place means; `kept_only`: what is not kept any more is passed over."""
+    """Return the index of a place; with `kept_only`, entries that are not kept are skipped."""
     if place.time_ms is not None:
         stop = next_of(log)
         kept = range(min(log.first_index, stop), stop)
@@ -248,7 +232,7 @@ def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool =
 
 
 def _narrowed(log: ReadableLog, entries: range, options: SourceOptions, wanted: Wanted) -> range:
-    """What the filters of a query leave of a range."""
+    """Return what the filters of a query leave of a range."""
     start = max(entries.start, wanted.first)
     stop = entries.stop if wanted.last is None else min(entries.stop, wanted.last + 1)
     if options.table == MESSAGES and log.is_judged_whole and start < stop:
@@ -265,19 +249,12 @@ def _refuse_index(option: str, value: str | None) -> None:
 
 
 def entry_at_time(log: ReadableLog, entries: range, time_ms: int) -> int:
-    """The end of the entries whose messages were stored before `time_ms`.
+    """Return the end of the entries whose messages were stored before `time_ms`.
 
     That is right behind the last such message, so entries that are no messages belong to the next
     one. Brokers never store a message with an earlier time than the one before; in a log where
-    somebody else did, this is one of the places where the time is passed.
-
-    Args:
-        log: the log.
-        entries: the entries to search; those that no file holds are passed over.
-        time_ms: milliseconds since 1970.
-
-    Returns:
-        An index of `entries`, or the stop of them.
+    another program did, this is one of the places where the time is passed. Entries that are in no
+    file are skipped. The result is an index of `entries`, or their stop.
     """
     parts = _existing_parts(log, entries)
     low, high = entries.start, entries.stop
@@ -292,7 +269,7 @@ def entry_at_time(log: ReadableLog, entries: range, time_ms: int) -> int:
 
 
 def _existing_parts(log: ReadableLog, entries: range) -> list[range]:
-    """The entries that files hold: whether the others matter is not known before the search."""
+    """Return the entries in files: only the search shows whether the others matter."""
     try:
         return log.parts(entries, fail_on_data_loss=True)
     except DataLost:
@@ -300,7 +277,7 @@ def _existing_parts(log: ReadableLog, entries: range) -> list[range]:
 
 
 def _first_message(log: ReadableLog, parts: list[range], entries: range) -> tuple[int, int] | None:
-    """Index and store time, in milliseconds, of the first message; None if there is none."""
+    """Return index and store time, in milliseconds, of the first message; None if there is none."""
     for part in parts:
         inside = range(max(part.start, entries.start), min(part.stop, entries.stop))
         for batch in log.batches(inside, batch_bytes=_SEARCH_BATCH_BYTES, checksums=False):

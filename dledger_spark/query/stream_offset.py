@@ -1,14 +1,12 @@
-"""The offset of a stream: how far it has read the log of each group. Pure.
+"""The offset of a stream: its progress in the log of each group. Pure.
 
 Spark keeps it as JSON in the checkpoint:
 
     {"v": 1, "groups": {"broker-a": {"next": 1200, "term": 3, "chain": 2868044544}}}
 
-`next` is the first entry not read yet. `term` and `chain` belong to the entry before it, and show
-after a restart that the log is still the same: the chain sum covers all entries up to there.
+`next` is the first entry not read yet. `term` and `chain` are those of the entry before it, and
+prove after a restart that the log is the same: the chain sum covers all entries up to there.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -21,7 +19,7 @@ _HIGHEST: Final = 2**63 - 1
 
 
 class GroupOffset(NamedTuple):
-    """How far one log is read.
+    """The progress in one log.
 
     Attributes:
         next: the first entry not read yet.
@@ -33,7 +31,6 @@ class GroupOffset(NamedTuple):
 
 
 def encode_offset(groups: Mapping[str, GroupOffset]) -> dict[str, Any]:
-    """The offset as a dict of plain values."""
     return {
         "v": VERSION,
         "groups": {
@@ -44,10 +41,10 @@ def encode_offset(groups: Mapping[str, GroupOffset]) -> dict[str, Any]:
 
 
 def decode_offset(content: Any) -> dict[str, GroupOffset]:
-    """The offset of each group.
+    """Return the offset of each group.
 
     Raises:
-        OffsetUnreadable: a later version wrote it, or something else.
+        OffsetUnreadable: a later version wrote it, or another program.
     """
     match content:
         case {"v": int(version), "groups": dict(groups)} if version == VERSION:

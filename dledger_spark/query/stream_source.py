@@ -1,10 +1,8 @@
-"""The stream of the data source "dledger": batches of entries, from where the last one ended.
+"""The stream of the data source "dledger": batches of entries, each from the end of the last one.
 
-Only committed entries are ever offered, and they never change. So a batch that is read again after
-a crash has the same rows.
+Only committed entries are read, and they never change. So a batch that is read again after a crash
+has the same rows.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import sleep
@@ -36,8 +34,8 @@ from dledger_spark.query.source_plan import (
 from dledger_spark.query.stream_offset import VERSION, GroupOffset, decode_offset, encode_offset
 
 _REMEDY: Final = "begin with a new checkpoint"
-# Spark asks again 10 ms after it heard that there is nothing new. Looking at all nodes costs more
-# than that, and they record what is committed four times a second. A batch takes longer than that,
+# Spark asks again 10 ms after an answer that there is nothing new. Reading the state of all nodes
+# costs more than that, and they record what is committed four times a second. A batch takes longer,
 # so a stream that has something to read never waits for this.
 IDLE_S: Final = 0.3
 
@@ -53,10 +51,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         self._target: dict[str, int] | None = None  # where availableNow ends
-        self._latest: dict[str, int] = {}  # the ends of the logs when they were looked at last
+        self._latest: dict[str, int] = {}  # the last known ends of the logs
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """Where a stream without a checkpoint begins."""
+        """Return where a stream without a checkpoint begins."""
         logs = open_all(self._options)
         check_place(logs, self._options.starting)
         return encode_offset(
@@ -70,7 +68,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark names it
-        """The limit of the options; `latestOffset` keeps both if there are two."""
+        """Return the limit of the options; `latestOffset` respects both if there are two."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -78,10 +76,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """Where the next batch ends.
+        """Return where the next batch ends.
 
-        A group that was not there before is read from its first entry. A group whose nodes here
-        know of fewer entries than the stream has read is waited for.
+        A new group is read from its first entry. The stream waits for a group whose nodes here have
+        fewer entries than it has read.
 
         Raises:
             LogReplaced: a log is not the one that the stream has read.
@@ -102,8 +100,8 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 stop = min(stop, self._target.get(group, first))
             if first < stop:
-                # Spark keeps an offset before it asks for the batch. One that no batch can reach
-                # would stop the stream for good, also at the right folder.
+                # Spark stores an offset before it asks for the batch. One that no batch can reach
+                # would stop the stream for good, also with the right folder.
                 self._check_kept(log, first, stop)
                 available[group] = range(first, stop)
         if not available and self._target is None:
@@ -113,7 +111,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_offset(ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """The ends of the logs as they were for the last batch, for the progress of the query."""
+        """Return the ends of the logs at the last batch, for the progress of the query."""
         return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
@@ -123,7 +121,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         warn_of_unrecorded(logs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Ranges of about equal size of one batch.
+        """Return ranges of about equal size of one batch.
 
         Raises:
             LogReplaced: a log is not the one that the stream has read.
@@ -141,7 +139,6 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range."""
         return read_piece(partition, self._options, self._columns, self._options.topics)
 
     def _pieces(
@@ -161,7 +158,9 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
 
     def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
-        """Raise DataLost if a log lacks the first entries of a range, unless options allow that."""
+        """Raises DataLost: a log lacks the first entries of a range, and options do not allow
+        that.
+        """
         if first < log.first_index and self._options.fail_on_data_loss:
             raise _removed(log, first, min(log.first_index, stop) - 1)
 
@@ -174,7 +173,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limited(
         self, available: dict[str, range], logs: dict[str, ReadableLog], limit: ReadLimit
     ) -> dict[str, int]:
-        """Where to stop in each log, so that all together are within the limits."""
+        """Return where to stop in each log, so that all together are within the limits."""
         max_rows, max_bytes = None, None
         if not isinstance(limit, ReadAllAvailable):
             max_rows, max_bytes = self._options.max_rows, self._options.max_bytes
@@ -197,7 +196,7 @@ def check_same(log: ReadableLog, at: GroupOffset) -> None:
     """Check that the entry before an offset is the one that the stream has read.
 
     An entry that is no longer kept cannot be compared. Nor can one that this node does not know to
-    be committed: it may still hold another one there, which it will replace.
+    be committed: it may still have another one there, which it will replace.
 
     Raises:
         LogReplaced: it is another one.
@@ -214,7 +213,7 @@ def _offset_at(log: ReadableLog, index: int) -> GroupOffset:
 
 
 def _share(available: dict[str, range], max_rows: int) -> dict[str, range]:
-    """The first `max_rows` of all ranges, in proportion to their lengths."""
+    """Return the first `max_rows` of all ranges, in proportion to their lengths."""
     total = sum(map(len, available.values()))
     if total <= max_rows:
         return available

@@ -1,21 +1,14 @@
-"""What the filters of a query leave of the rows."""
-
-from __future__ import annotations
+"""The rows that the filters of a query leave."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a query asks for, besides the range that its options name.
+    """The rows that a query needs, of the range that its options name. None is no limit.
 
-    Attributes:
-        first: no entry before this one.
-        last: no entry behind this one; None: no limit.
-        groups: only these groups; None: all.
-        topics: only messages of these topics; None: all.
-        from_ms: no message that was stored earlier, in milliseconds since 1970; None: no limit.
-        until_ms: no message that was stored later; None: no limit.
+    Entries first..last of these groups; only messages of these topics that were stored from
+    `from_ms` until `until_ms`, both included, in milliseconds since 1970.
     """
 
     first: int = 0

@@ -1,1 +1,1 @@
-"""Messages and commands in the bodies of entries: where they lie, and which ones brokers refuse."""
+"""Messages and commands in the bodies of entries, and the records that brokers refuse."""

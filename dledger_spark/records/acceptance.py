@@ -1,16 +1,17 @@
 """Decides which message records the brokers have accepted, and which they have refused. Pure.
 
-A broker's members refuse a record that cannot be read, that does not carry its own position, whose
-topic does not exist, or whose queue offset is not the next one of its queue; the leader reports
-that to the sender (see "What the log holds" in docs/broker.md). The usual cause is a topic that is
-deleted while messages are on their way. Such a record does not count as a message.
+A broker's members refuse a record that cannot be decoded, that does not hold its own position,
+whose topic does not exist, or whose queue offset is not the next one of its queue; the leader
+reports that to the sender (see "What the log holds" in docs/broker.md). The usual cause is a topic
+that is deleted while messages are in flight. Such a record does not count as a message.
 
-A command behind a record may have it refused as well, when two leaders deliver the same delayed
-message. No leader proposes one whose predecessor's it has not seen, so this is not judged here.
+A record may also be refused with the command that follows it, when two leaders deliver the same
+delayed message. A leader proposes no delivery before it has seen those of its predecessor, so this
+is not judged here.
 
-The rule needs the history: the topics that exist and where their queues end. A reader that starts
-at the log's first entry has all of it. A reader of a log without its beginning does not know a
-topic until it is deleted; the topic's records count until then.
+The rule needs the history: the topics that exist and the ends of their queues. A reader that begins
+with the log's first entry has it. For a reader of a log without its beginning, a topic is unknown
+until it is deleted; its records count until then.
 
 Logs of Java's brokers are not judged: their topics are not in the log.
 """
@@ -46,7 +47,7 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _KINDS: Final = (PutTopic.kind, DeleteTopic.kind, RaiseFormat.kind)
 
 Numbers = npt.NDArray[np.int64]
-# First and last index of a run of refused records; every record in between is refused as well.
+# First and last index of a run of refused records; all records between them are refused, too.
 Run = tuple[int, int]
 
 
@@ -54,8 +55,8 @@ class _TopicChange(NamedTuple):
     """A command that creates or deletes a topic.
 
     Attributes:
-        max_topics: with so many topics no other is created; None: no limit.
-        keeps_ends: a topic made again under the name begins where this one ended.
+        max_topics: if there are as many topics no other is created; None: no limit.
+        keeps_ends: the queues of a topic that is made again begin where they ended.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -72,8 +73,6 @@ class _FormatRaised(NamedTuple):
 
 
 class QueueRun(NamedTuple):
-    """Messages of one queue that follow one another: where they begin, and how many they are."""
-
     topic: str
     queue: int
     first_offset: int
@@ -83,9 +82,7 @@ class QueueRun(NamedTuple):
 class Acceptance:
     """The topics and queue ends at one place of the log, which decide on the records behind it.
 
-    Args:
-        is_whole: whether all earlier entries of the log are known. Then an unknown topic does not
-            exist.
+    With `is_whole` all earlier entries of the log are known, and an unknown topic does not exist.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
@@ -94,21 +91,17 @@ class Acceptance:
         # The next offset of each queue, by topic; None for a topic that certainly does not exist.
         self._ends: dict[str, dict[int, int] | None] = {}
         self._existing = set(FIRST_TOPICS)
-        # The first offset of the queues of each topic that exists, without those that begin with 0;
-        # and of those that are made again; None where the log at hand does not say it.
+        # The first offset of the queues of existing topics, if it is not 0.
         self._begins: dict[str, int] = {}
+        # The first offset of the queues of deleted topics that are made again; None if unknown.
         self._ended: dict[str, int | None] = {}
         self._forgotten_end = 0
 
     def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
-        """Process the next entries and find the refused records in them.
+        """Process the next entries; return the records that the brokers have refused.
 
-        Args:
-            entries: a batch of the table of entries.
-            records: all records in it, `COLUMNS` of the table of messages or more.
-
-        Returns:
-            The records that the brokers have refused.
+        `entries` is a batch of the table of entries, and `records` are all records in it, with the
+        columns `COLUMNS` of the table of messages or more.
         """
         index = records.column("index").to_numpy()
         refused = []
@@ -125,7 +118,6 @@ class Acceptance:
         return _runs(index, np.unique(np.concatenate(refused)))
 
     def encode(self) -> bytes:
-        """The state as JSON, for `decode`."""
         ends = {
             topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())
             for topic, queues in self._ends.items()
@@ -138,10 +130,10 @@ class Acceptance:
 
     @classmethod
     def decode(cls, content: bytes) -> Acceptance:
-        """The state that `encode` wrote. Raises ValueError, TypeError."""
+        """Decode the state from `encode`. Raises ValueError, TypeError."""
         is_whole, ends, *later = json.loads(content)
         state = cls(is_whole=bool(is_whole))
-        # What an earlier version wrote does not say it, and its logs have none yet.
+        # The states of an earlier version lack it, and its logs have no such entries yet.
         state._has_runs = bool(later[0]) if later else not is_whole
         state._ends = {
             topic: None if queues is None else {int(queue): int(end) for queue, end in queues}
@@ -160,7 +152,7 @@ class Acceptance:
             return
         is_new = topic not in self._existing
         if is_new:
-            # How many topics there are is not known without the log's beginning.
+            # The number of topics is unknown without the log's beginning.
             if self._is_whole and limit is not None and len(self._existing) >= limit:
                 return
             self._existing.add(topic)
@@ -185,12 +177,11 @@ class Acceptance:
     def _begin(self, topic: str) -> None:
         begin = self._ended.pop(topic, self._forgotten_end)
         if begin is None:
-            del self._ends[topic]  # as any other topic of which too little is known
+            del self._ends[topic]  # it is unknown again
         elif begin:
             self._begins[topic] = begin
 
     def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
-        """The indexes of the refused records."""
         if not len(records):
             return np.empty(0, np.int64)
         index, queues, offsets, places, flags = (
@@ -230,7 +221,7 @@ class Acceptance:
         if fits.all() and self._take_all(of_queues, offsets[rows]):
             return np.empty(0, np.int64)
         if shared.any():
-            # A record that is refused takes those with it that share its entry.
+            # All records of an entry are refused together.
             in_order = zip(
                 index.tolist(),
                 [names[topic] for topic in topics.tolist()],
@@ -249,10 +240,9 @@ class Acceptance:
         return found
 
     def _judge_entries(self, records: Iterable[tuple[int, str, int, int, bool]]) -> Numbers:
-        """The indexes of the refused entries, each of which is taken as a whole or not at all.
+        """Return the indexes of the refused entries, each accepted as a whole or not at all.
 
-        Args:
-            records: index, topic, queue, offset, and whether it is one that brokers can take.
+        `records`: index, topic, queue, offset, and whether the record itself is acceptable.
         """
         refused: list[int] = []
         for index, of_entry in groupby(records, itemgetter(0)):
@@ -273,18 +263,19 @@ class Acceptance:
         return np.array(refused, np.int64)
 
     def _end(self, topic: str, queue: int, offset: int) -> int | None:
-        """The offset of the queue's next record, `offset` if it is not known; None without it."""
+        """Return the next offset of a queue, `offset` if it is unknown; None if there is no
+        topic.
+        """
         ends = self._ends.get(topic)
         if ends is not None:
             return ends.get(queue, self._begins.get(topic, 0))
         return offset if topic not in self._ends and not self._is_whole else None
 
     def _take_all(self, of_queues: Sequence[tuple[str, int, int, int]], offsets: Numbers) -> bool:
-        """Take the records of all queues, if each goes on where its queue ends.
+        """Accept the records of all queues if each continues its queue.
 
-        Args:
-            of_queues: topic, queue, and where its records begin and end among the offsets.
-            offsets: the offsets of the records, by queue.
+        `of_queues`: topic, queue, and where its records begin and end in `offsets`, which are
+        sorted by queue.
         """
         goes_on = np.diff(offsets) == 1
         if not all(goes_on[start : stop - 1].all() for _, _, start, stop in of_queues):
@@ -297,13 +288,11 @@ class Acceptance:
         )
 
     def take(self, runs: Sequence[QueueRun]) -> bool:
-        """Accept the next records of the log, all that are not refused for what they are.
+        """Accept the next records of the log if each run continues its queue; return whether it
+        did.
 
-        Args:
-            runs: their queues, each once.
-
-        Returns:
-            Whether each run goes on where its queue ends. If not, nothing has changed.
+        No record may be unacceptable in itself, and each queue may have one run. If one run does
+        not fit, the state does not change.
         """
         for topic, queue, first, _messages in runs:
             if self._end(topic, queue, first) != first:
@@ -315,7 +304,6 @@ class Acceptance:
         return True
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
-        """The refused rows of one queue."""
         ends = self._ends.get(topic)
         if ends is None:
             is_unknown = topic not in self._ends and not self._is_whole
@@ -332,19 +320,19 @@ class Acceptance:
 
 
 def _places_in_bodies(entries: pa.RecordBatch, rows_of: Numbers) -> Numbers:
-    """Where in the body of its entry each record lies. `rows_of`: the places of their entries."""
+    """Return the place of each record in the body of its entry, whose row is in `rows_of`."""
     bodies = entries.column("body")
     pieces = record_pieces(bodies)
     if pieces is None:
         return np.zeros(len(rows_of), np.int64)
-    # Of an entry with records, all pieces are records.
+    # All pieces of an entry with records are records.
     of_records = np.isin(pieces.rows, rows_of)
     begins, _ends = bounds(bodies)
     return (pieces.begins - begins[pieces.rows])[of_records]
 
 
 def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
-    """A batch of the table of messages without the refused records. It needs the column "index"."""
+    """Return a batch of the table of messages, with the column "index", without refused records."""
     if not refused or not len(records):
         return records
     index = records.column("index").to_numpy()
@@ -357,7 +345,6 @@ def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
 def accepted_messages(
     entries: pa.RecordBatch, refused: Sequence[Run], names: Sequence[str]
 ) -> pa.RecordBatch:
-    """The messages among entries, without the refused ones."""
     if not refused:
         return message_batch(entries, names)
     with_index = message_batch(entries, list(dict.fromkeys((*names, "index"))))
@@ -365,7 +352,7 @@ def accepted_messages(
 
 
 def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
-    """Runs of refused candidates; a run ends where a candidate that is not refused lies between."""
+    """Return the runs of refused candidates; a candidate that is not refused ends a run."""
     if not len(refused):
         return []
     places = np.searchsorted(np.unique(candidates), refused)
@@ -376,12 +363,12 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
 
 
 def changes_topics(entries: pa.RecordBatch) -> bool:
-    """Whether one of these entries decides on the records behind it."""
+    """Return whether one of these entries decides on the records behind it."""
     return bool(_topic_changes(entries))
 
 
 def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised]:
-    """The commands that create or delete a topic or raise the format, in order."""
+    """Return the commands that create or delete a topic or raise the format, in order."""
     bodies = entries.column("body")
     begins, ends = bounds(bodies)
     rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
@@ -405,7 +392,7 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised
 
 
 def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | None:
-    """The change that a command makes; None for other and for malformed commands."""
+    """Return the change of a command; None for other and for malformed commands."""
     try:
         command = REGISTRY.decode(body)
     except (CommandMalformed, EntryTooNew):

@@ -1,10 +1,8 @@
-"""What the bodies of a broker's entries consist of: records, and commands. Pure.
+"""Finds the records and commands in the bodies of a broker's entries. Pure.
 
-A broker stores messages that came together in one entry, one record behind the other. A command is
-an entry of its own, or stands behind a record (`broker.log.entry`).
+A broker stores messages that came together in one entry, one record after the other. A command is
+an entry of its own, or follows a record (`broker.log.entry`).
 """
-
-from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
@@ -22,12 +20,11 @@ _MARK_AT: Final = 3  # of the four bytes that end with the mark
 
 
 class RecordPieces(NamedTuple):
-    """The pieces of the bodies of a batch, in the log's order; a body without several records is
-    one piece.
+    """The pieces of the bodies of a batch, in the log's order: records, or whole bodies.
 
     Attributes:
-        rows: which body each piece is of.
-        begins, ends: where it lies in the data of the bodies.
+        rows: the body of each piece.
+        begins, ends: its place in the data of the bodies.
     """
 
     rows: Positions
@@ -36,7 +33,7 @@ class RecordPieces(NamedTuple):
 
 
 def record_pieces(bodies: Any) -> RecordPieces | None:
-    """The pieces of these bodies, an Arrow array of binaries; None if none has several records."""
+    """Return the pieces of an Arrow array of bodies; None if none has several records."""
     begins, ends = bounds(bodies)
     several = np.flatnonzero(ends - begins >= 2 * SMALLEST_RECORD_BYTES)
     if not len(several):
@@ -71,7 +68,7 @@ def _cut(
     cut, at = rows, begins[rows]
     while len(cut):
         room = ends[cut] - at
-        # What cannot be read is looked at where the body begins, to stay within the data.
+        # Pieces that are too short are replaced by the body's beginning, to stay within the data.
         is_long = room >= SMALLEST_RECORD_BYTES
         place = np.where(is_long, at, begins[cut])
         size = number_at(data, place)
@@ -90,18 +87,15 @@ def _cut(
 
 
 def are_records(data: Any, at: Positions) -> npt.NDArray[np.bool_]:
-    """Whether there is the mark of a record where each of these would begin."""
+    """Return whether each place has the mark of a record."""
     found: npt.NDArray[np.bool_] = number_at(data, at + _MAGIC_AT) & 0xFFFFFFFF == MESSAGE_MAGIC
     return found
 
 
 def are_commands(data: Any, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
-    """Whether a broker's command makes up each of these stretches of a buffer.
+    """Return whether a broker's command makes up each of the slices begins[i]..ends[i] of a buffer.
 
-    Args:
-        data: the buffer, of `PREFIX_BYTES` at least.
-        begins: where each stretch begins.
-        ends: where it ends; one that ends before it begins holds no command.
+    The buffer has at least `PREFIX_BYTES`. A slice that ends before it begins holds no command.
     """
     sizes = ends - begins
     found: npt.NDArray[np.bool_] = sizes >= PREFIX_BYTES

@@ -1,10 +1,10 @@
 """Message records as Arrow columns, from the bodies of entries. Pure.
 
-An entry is a message when its body begins like a record of RocketMQ's commit log
+An entry is a message if its body begins like a record of RocketMQ's commit log
 (remoting.message.record has the layout): its own length, and one of the two magics. A command of a
-broker may follow; or further records, each of which is a message. All other entries (commands,
+broker may follow, or further records, each of which is a message. All other entries (commands,
 no-ops, configurations) are skipped, and so are records whose lengths contradict one another, and
-those that share an entry with one, because brokers refuse them.
+other records of the same entry, because brokers refuse them.
 
 Records have one of eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
 length of the topic. Within a shape every field up to the body has a fixed place, so a batch is
@@ -45,16 +45,13 @@ _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 # The two digits of each octet.
 _HEX_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
 # The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
-_FIRST_MILLISECOND: Final = -62_135_596_800_000
-_LAST_MILLISECOND: Final = 253_402_300_799_999
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 
 
 def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
-    """The messages among `entries`, in the log's order.
-
-    Args:
-        entries: a batch of the table of entries.
-        names: the wanted columns; no others are made. By default all.
+    """Return the messages among `entries`, in the log's order, with the columns `names`; by default
+    all.
     """
     names = MESSAGE_SCHEMA.names if names is None else names
     schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
@@ -85,14 +82,15 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
 
 
 def _of_entries(entries: pa.RecordBatch, name: str, rows: Positions) -> Any:
-    """One column of these rows."""
     column = entries.column(name)
     is_all = len(rows) == len(entries) and (np.diff(rows) == 1).all()
     return column if is_all else column.take(pa.array(rows))
 
 
 def _spoilt(pieces: RecordPieces, whole: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The entries of several records that are not all whole, by their places in the batch."""
+    """Return the entries with several records that are not all whole, by their places in the
+    batch.
+    """
     count = int(pieces.rows[-1]) + 1
     in_all = np.bincount(pieces.rows, minlength=count)
     are_whole = np.bincount(pieces.rows[whole], minlength=count)
@@ -100,12 +98,12 @@ def _spoilt(pieces: RecordPieces, whole: npt.NDArray[np.int64]) -> npt.NDArray[n
 
 
 def _found(data: Any, begins: Positions, ends: Positions) -> Iterator[_Records]:
-    """The whole records among pieces of a buffer, by their shapes."""
+    """Yield the whole records among pieces of a buffer, by their shapes."""
     rows = np.flatnonzero(ends - begins >= SMALLEST_RECORD_BYTES)
     if not len(rows):
         return
     begins, ends = begins[rows], ends[rows]
-    # Up to the system flag, which says what follows, all shapes are equal.
+    # Up to the system flag, which decides on the rest, all shapes are equal.
     start = at_places(data, begins, _layout(0))
     is_v2 = start["magic"] == MESSAGE_MAGIC_V2
     is_record = is_v2 | (start["magic"] == MESSAGE_MAGIC)
@@ -129,13 +127,13 @@ def _found(data: Any, begins: Positions, ends: Positions) -> Iterator[_Records]:
 
 
 def _rest_bytes(shape: int) -> int:
-    """The fields behind the body of a record without a topic and properties."""
+    """Return the bytes of the fields behind the body of a record without a topic and properties."""
     return (2 if shape & 4 else 1) + 2
 
 
 @cache
 def _layout(shape: int) -> np.dtype[Any]:
-    """The fixed part of a record of this shape, up to the body."""
+    """Return the fixed part of a record of this shape, up to the body."""
     return np.dtype(
         [
             ("size", ">i4"),
@@ -160,14 +158,10 @@ def _layout(shape: int) -> np.dtype[Any]:
 
 
 class _Records:
-    """The whole ones among records of one shape: those whose lengths fit together.
+    """The whole records among those of one shape: their lengths fit together.
 
-    Args:
-        data: the buffer they lie in.
-        rows: numbers of them, which are kept for those that are whole.
-        begins: where they begin.
-        fixed: their fixed parts, whose sizes are not larger than the buffer.
-        shape: their shape.
+    `rows` are their numbers, which are kept for whole records. The sizes in their fixed parts must
+    not exceed the buffer.
     """
 
     def __init__(
@@ -178,7 +172,7 @@ class _Records:
         body_begins = begins + fixed.dtype.itemsize
         body_ends = body_begins + fixed["body_size"].astype(np.int64)
         rest = _rest_bytes(shape)
-        # Records that do not fit read the record's first bytes instead, to stay within the buffer.
+        # For records that do not fit, the record's first bytes are read, to stay within the buffer.
         whole = (body_ends >= body_begins) & (body_ends + rest <= ends)
         lengths_at = np.where(whole, body_ends, begins)
         topic_begins = lengths_at + rest - 2
@@ -201,7 +195,7 @@ class _Records:
         return PropertyColumns(slices(self._data, *self._runs))
 
     def column(self, name: str) -> Any:
-        """One column of the table of messages, except `_OF_ENTRIES`."""
+        """Return one column of the table of messages, except `_OF_ENTRIES`."""
         match name:
             case "topic":
                 return _each_once(slices(self._data, *self._topics), texts)
@@ -229,20 +223,20 @@ def _topic_lengths(
 
 
 def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The signed 16-bit numbers at these places."""
+    """Return the signed 16-bit numbers at places."""
     unsigned = octets[at].astype(np.uint16) << 8 | octets[at + 1]
     return unsigned.view(np.int16).astype(np.int64)
 
 
-def _times(milliseconds: npt.NDArray[np.int64]) -> Any:
-    """Milliseconds since 1970 as instants; null outside of the years 1 to 9999."""
-    values = milliseconds.astype(np.int64)
-    shown = (values >= _FIRST_MILLISECOND) & (values <= _LAST_MILLISECOND)
+def _times(times_ms: npt.NDArray[np.int64]) -> Any:
+    """Convert milliseconds since 1970 to instants; null outside of the years 1 to 9999."""
+    values = times_ms.astype(np.int64)
+    shown = (values >= _FIRST_MS) & (values <= _LAST_MS)
     return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
 
 
 def _same_width(field: npt.NDArray[np.uint8], kind: Any) -> Any:
-    """Rows of equally many bytes as binaries or ASCII strings."""
+    """Convert rows of equally many bytes to binaries or ASCII strings."""
     rows, width = field.shape
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(field))]
@@ -250,13 +244,13 @@ def _same_width(field: npt.NDArray[np.uint8], kind: Any) -> Any:
 
 
 def _each_once(values: Any, turn: Any) -> Any:
-    """Apply `turn` to the distinct values only, and put the results in their places."""
+    """Apply `turn` to the distinct values, and put the results in their places."""
     coded = values.dictionary_encode()
     return turn(coded.dictionary).take(coded.indices)
 
 
 def _hosts(field: npt.NDArray[np.uint8]) -> Any:
-    """Packed addresses as texts; the distinct ones are few."""
+    """Convert packed addresses to strings; few of them are distinct."""
     return _each_once(
         _same_width(field, pa.binary()),
         lambda hosts: pa.array([unpacked_host(host) for host in hosts.to_pylist()], pa.string()),
@@ -264,7 +258,7 @@ def _hosts(field: npt.NDArray[np.uint8]) -> Any:
 
 
 def _message_ids(fixed: npt.NDArray[Any]) -> Any:
-    """Offset ids: upper-case hex of store host, store port and physical offset."""
+    """Return offset ids: upper-case hex of store host, store port and physical offset."""
     rows = len(fixed)
     parts = [fixed["store_host"]]
     for name in ("store_port", "physical_offset"):

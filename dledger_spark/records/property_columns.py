@@ -6,8 +6,6 @@ Python looks at single values only where bytes are not UTF-8 (U+FFFD replaces th
 string column cannot hold them).
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +22,7 @@ _MAX_COUNTED_CELLS: Final = 16 * 1024 * 1024
 
 
 class PropertyColumns:
-    """The properties of a batch.
-
-    Args:
-        runs: one run for each message, an Arrow array of binaries.
-    """
+    """The properties of a batch, from one run for each message, an Arrow array of binaries."""
 
     def __init__(self, runs: Any) -> None:
         self._rows = len(runs)
@@ -50,13 +44,13 @@ class PropertyColumns:
         self._rows_of, self._codes, self._values = rows, codes, texts(values)
 
     def map_column(self) -> Any:
-        """One map for each message, from names to values."""
+        """Return one map for each message, from names to values."""
         offsets = np.searchsorted(self._rows_of, np.arange(self._rows + 1)).astype(np.int32)
         names = self._names.take(pa.array(self._codes))
         return pa.MapArray.from_arrays(pa.array(offsets), names, self._values)
 
     def column(self, name: str) -> Any:
-        """The values of one property, null where a message does not have it."""
+        """Return the values of one property, null if a message does not have it."""
         code = pc.index(self._names, name).as_py()
         places = np.full(self._rows, -1, np.int64)
         if code >= 0:
@@ -66,10 +60,10 @@ class PropertyColumns:
 
 
 def slices(data: Any, begins: Positions, ends: Positions) -> Any:
-    """The stretches begins[i]..ends[i] of a buffer as binaries; they must ascend.
+    """Return the slices begins[i]..ends[i] of a buffer as binaries; they must ascend.
 
-    In an array with the offsets begin, end, begin, end ... every second element is a wanted
-    stretch; Arrow copies these.
+    In an array with the offsets begin, end, begin, end ... every second element is a wanted slice;
+    Arrow copies these.
     """
     count = len(begins)
     if not count:
@@ -84,7 +78,7 @@ def slices(data: Any, begins: Positions, ends: Positions) -> Any:
 
 
 def texts(values: Any) -> Any:
-    """Binaries as strings; bytes that are not UTF-8 become U+FFFD."""
+    """Convert binaries to strings; bytes that are not UTF-8 become U+FFFD."""
     try:
         return pc.cast(values, pa.string())
     except pa.ArrowInvalid:
@@ -94,7 +88,7 @@ def texts(values: Any) -> Any:
 def _last_of_each(
     rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], names: int
 ) -> npt.NDArray[np.int64] | None:
-    """The pairs that stay when only the last of a name counts; None if all stay."""
+    """Return the pairs that stay if only the last one of a name counts; None if all stay."""
     if not len(rows):
         return None
     cells = rows * names + codes

@@ -1,13 +1,11 @@
-"""Checks that an output was made from the log to be replayed, and that no entries lie between.
+"""Checks that an output was made from the log to be replayed, and for a gap between the two.
 
 Equal rows of one entry mean equal history up to there, because the chain sum covers all entries
-before. A log of Java's has no sums, so there only the term and the body are compared. The check
-compares the newest entry that output and log share. It refuses an output that shares no entry with
-the log, because rows of another group of that name could get into the same table unnoticed. Over
-the network entries have no sums, so there only the terms and bodies are compared, too.
+before. In a log of Java's and over the network entries have no sums, so there only terms and bodies
+are compared. The check compares the newest entry that output and log share. It refuses an output
+that shares no entry with the log, because rows of another group of that name could get into the
+same table unnoticed.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -34,15 +32,8 @@ def check_history(
 ) -> list[Gap]:
     """Refuse an output that was made from another log, or that this log cannot continue.
 
-    Args:
-        log: the log to replay.
-        out: the output folder.
-        goes_on: whether the replay continues where an earlier one ended.
-        fail_on_data_loss: whether a gap between output and log is an error, and whether an output
-            is refused that has no entry in common with the log.
-
-    Returns:
-        The gaps, when they are no error.
+    `goes_on`: the replay continues where an earlier one ended. Without `fail_on_data_loss`, gaps
+    between output and log are returned, and an output may have no entry in common with the log.
 
     Raises:
         OutputInvalid: the output was made from another log, or may have been.
@@ -79,7 +70,7 @@ def check_history(
 
 
 def _compare(log: ReadableLog, table: str, files: list[Published], end: int) -> bool:
-    """Compare the newest entry that a table and the log share. False if they share none."""
+    """Compare the newest entry that a table and the log share; return whether there is one."""
     damage: LogDamaged | None = None
     for file in reversed(files):
         index = min(file.entries.stop - 1, end)
@@ -102,7 +93,7 @@ def _compare(log: ReadableLog, table: str, files: list[Published], end: int) -> 
 
 
 def _is_equal(log: ReadableLog, table: str, file: Published, index: int) -> bool | None:
-    """Whether file and log have the same entry `index`; None if they cannot be compared."""
+    """Return whether file and log have the same entry; None if they cannot be compared."""
     is_last = index == file.entries.stop - 1
     if index == log.first_index - 1:
         mark = log.mark(index)
@@ -122,14 +113,14 @@ def _is_equal(log: ReadableLog, table: str, file: Published, index: int) -> bool
 
 
 def _are_equal(row: dict[str, Any], written: dict[str, Any]) -> bool:
-    """Whether two rows are of the same entry; a sum of 0 is not known."""
+    """Return whether two rows are of the same entry; a sum of 0 is unknown."""
     same = all(row[name] == written[name] for name in ("term", "magic", "pos", "size", "body"))
     sums = ((row[name], written[name]) for name in ("body_crc", "chain_crc"))
     return same and all(one == other or 0 in (one, other) for one, other in sums)
 
 
 def _gaps_before(log: ReadableLog, out: str, files: dict[str, list[Published]]) -> list[Gap]:
-    """The entries after an output's first one that neither the output nor the log holds."""
+    """Return the entries after an output's first one that neither the output nor the log has."""
     first = min(found[0].entries.start for found in files.values() if found)
     before = range(first, log.first_index)
     gaps = {gap for found in files.values() for gap in missing(found, before)}

@@ -1,11 +1,9 @@
 """Replays logs into two folders of Parquet files, so that it can be stopped and started again.
 
-The driver divides the range. Each task reads its piece and writes its files itself: rows do not go
-through the Java side, which would cost more than all the rest. Existing files are not written
-again. Committed entries never change, so an interrupted replay gives the same rows as any other.
+The driver divides the range. Each task reads its piece and writes its files itself: sending rows
+through Java would cost more than everything else. Existing files are not written again. Committed
+entries never change, so an interrupted replay gives the same rows as any other.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
@@ -33,11 +31,11 @@ from dledger_spark.replay.table_folder import (
 )
 from dledger_spark.schema import ENTRIES, MESSAGE_SCHEMA, MESSAGES, TABLES
 
-# This much of the log becomes one file of each table, a usual size for readers of Parquet.
+# The part of the log that becomes one file of each table, a usual size for readers of Parquet.
 FILE_BYTES: Final = 128 * 1024 * 1024
 
-# Often enough for a progress bar, and cheap beside the work.
-PROGRESS_SECONDS: Final = 0.5
+# Often enough for a progress bar, and cheap.
+PROGRESS_S: Final = 0.5
 
 _RESULT: Final = pa.schema([("number", pa.int64()), ("messages", pa.int64())])
 _RESULT_COLUMNS: Final = "number long, messages long"
@@ -47,7 +45,7 @@ class Judged(NamedTuple):
     """A range whose records have been judged.
 
     Attributes:
-        refused: the records in it that the brokers have refused.
+        refused: its records that the brokers have refused.
         after: the state behind it, see `Acceptance.encode`; empty if records are not judged.
     """
 
@@ -70,8 +68,8 @@ class Plan(NamedTuple):
 
     Attributes:
         pieces: the tasks.
-        entries: number of the wanted entries that the output will have.
-        lost: ranges that are left out, because no file holds them any more.
+        entries: the number of wanted entries that the output will have.
+        lost: ranges that are left out, because they are in no file any more.
     """
 
     pieces: list[Piece]
@@ -90,14 +88,9 @@ def plan_replay(
 ) -> Plan:
     """Plan the tasks for the files that are still missing.
 
-    Args:
-        log: the log.
-        entries: the wanted range, from `ReadableLog.resolve`.
-        out: the output folder.
-        file_bytes: about how much of the log becomes one file of each table.
-        goes_on: whether the replay continues where an earlier one ended; otherwise the caller
-            named a first entry, and a gap before it is intended.
-        fail_on_data_loss: whether lost entries are an error.
+    About `file_bytes` of the log become one file of each table. `goes_on`: the replay continues
+    where an earlier one ended; else the caller named a first entry, and a gap before it is
+    intended.
 
     Raises:
         OutputInvalid: the output was made from another log, or may have been.
@@ -122,7 +115,7 @@ def plan_replay(
 
 
 def _judged(log: ReadableLog, pieces: list[Piece], files: list[Published]) -> list[Piece]:
-    """Add to each piece the records that are refused in it.
+    """Add to each piece its refused records.
 
     That needs all earlier entries, so the driver does it once for all tasks before they begin. It
     starts from the state in the file of messages before a piece, if there is one.
@@ -156,14 +149,10 @@ def run_replay(
     pieces: list[Piece],
     on_progress: Callable[[int], None],
 ) -> dict[str | None, tuple[int, int]]:
-    """Run the tasks. Returns how many entries of each group were read, and messages among them.
+    """Run the tasks; return the numbers of entries and messages that were read, by group.
 
-    Args:
-        session: a Spark session.
-        out: the output folder, absolute; on a cluster, a folder that all machines share.
-        run: the replay's name, from `table_folder.replay_run`.
-        pieces: from `plan_replay`.
-        on_progress: called now and then with the number of entries done so far.
+    On a cluster, all machines share the folder `out`. `run` is the replay's name, from
+    `table_folder.replay_run`. `on_progress` gets the number of entries done now and then.
     """
     if not pieces:
         return {}
@@ -172,7 +161,7 @@ def run_replay(
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(results.collect)
         try:
-            while not wait([job], PROGRESS_SECONDS).done:
+            while not wait([job], PROGRESS_S).done:
                 on_progress(sum(len(p.entries) for p in pieces if is_published(out, p)))
         except BaseException:
             session.sparkContext.cancelAllJobs()
@@ -187,7 +176,6 @@ def run_replay(
 
 
 def is_published(out: str, piece: Piece) -> bool:
-    """Whether all files of a piece exist."""
     return all(
         os.path.exists(file_path(out, table, piece.entries, piece.group)) for table in piece.tables
     )
@@ -196,7 +184,7 @@ def is_published(out: str, piece: Piece) -> bool:
 def _write_pieces(
     out: str, run: str, pieces: list[Piece], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One task: `batches` hold the numbers of its pieces."""
+    """Run one task: `batches` hold the numbers of its pieces."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             piece = pieces[number]
@@ -206,7 +194,7 @@ def _write_pieces(
 
 
 def write_piece(log: ReadableLog, out: str, run: str, piece: Piece) -> int:
-    """Read a range and publish its files. Returns the number of messages in it."""
+    """Read a range and publish its files; return the number of messages."""
     messages = 0
     with RangeFiles(out, run, piece.entries, piece.tables, piece.group) as files:
         notes = FileNotes(log.group, UNKNOWN)

@@ -3,15 +3,15 @@
     OUT/entries/00000000000000000000-00000000000000099999.broker-a.parquet
     OUT/messages/00000000000000000000-00000000000000099999.broker-a.parquet
 
-A file's name says which entries of which group it covers, both ends included, and files of a table
-never overlap. (A log of Java's does not name its group, and nor do its files.)
-A file is written under a name that readers skip, synced, and renamed when it is complete. So the
-names alone show which entries are done, and a replay that was killed writes the missing files.
+A file's name has the entries that it covers, both ends included, and their group, unless the log is
+Java's and has no name. Files of a table never overlap. A file is written under a name that readers
+skip, synced, and renamed when it is complete. So the names alone show which entries are done, and a
+replay that was killed writes the missing files.
 
 Two locks end with the process that holds them. `_driver.lock` allows one replay at a time.
-`_publish.lock` is held while files get their names. Its holder first reads `_run`, the name of the
-replay that may do so. So a worker that outlives its killed driver cannot add files to its
-successor's output.
+`_publish.lock` is held while files are renamed. Its holder first reads `_run`, the name of the
+replay that may do so. So a worker that outlives its killed driver cannot add files to the output of
+the next replay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dledger_spark.local_path import OF_FILE_SYSTEM
 from dledger_spark.log.mark import Mark
 from dledger_spark.schema import MESSAGES, SCHEMAS, TABLES
 
-# Notes in each file: the log that it was made from, and its last entry.
+# Notes in each file: its log, and its last entry.
 GROUP: Final = b"dledger.group"
 LAST_TERM: Final = b"dledger.last_term"
 LAST_CHAIN: Final = b"dledger.last_chain_crc"
@@ -50,7 +50,7 @@ _RUN_NAME_BYTES: Final = 16
 
 
 class Published(NamedTuple):
-    """One file of a table: the entries of a group that it covers. None: a log of Java's."""
+    """One file of a table, and the entries of a group that it covers. None: a log of Java's."""
 
     path: str
     entries: range
@@ -58,7 +58,7 @@ class Published(NamedTuple):
 
 
 class FileNotes(NamedTuple):
-    """The notes of a file about the log that it was made from.
+    """The notes of a file about its log.
 
     Attributes:
         group: the log's group; None if it is unknown, as in a log of Java's.
@@ -73,7 +73,7 @@ class FileNotes(NamedTuple):
 
 @contextmanager
 def replay_run(out: str) -> Iterator[str]:
-    """Take the output folder for one replay, and create it if necessary. Yields the replay's name.
+    """Lock the output folder for one replay, and create it if necessary; yield the replay's name.
 
     Removes unfinished files of a killed replay.
 
@@ -107,7 +107,7 @@ def replay_run(out: str) -> Iterator[str]:
 
 
 def published(out: str, table: str) -> list[Published]:
-    """The files of a table, by group, in the order of their entries.
+    """Return the files of a table, by group, in the order of their entries.
 
     Raises:
         OutputInvalid: two of them overlap.
@@ -129,12 +129,12 @@ def published(out: str, table: str) -> list[Published]:
 
 
 def published_of(out: str, table: str, group: str | None) -> list[Published]:
-    """The files of a table that cover entries of one group, in their order."""
+    """Return the files of a table that cover entries of one group, in their order."""
     return [file for file in published(out, table) if file.group == group]
 
 
 def missing(files: list[Published], entries: range) -> list[range]:
-    """The parts of `entries` that no file of a group covers."""
+    """Return the parts of `entries` that no file of a group covers."""
     gaps = []
     start = entries.start
     for file in files:
@@ -147,17 +147,13 @@ def missing(files: list[Published], entries: range) -> list[range]:
 
 
 def file_path(out: str, table: str, entries: range, group: str | None) -> str:
-    """The path of the file that covers a range of a group's log."""
+    """Return the path of the file that covers a range of a group's log."""
     of_group = "" if group is None else f".{quote(group, safe='')}"
     return f"{out}/{table}/{entries.start:020d}-{entries.stop - 1:020d}{of_group}{_SUFFIX}"
 
 
 def file_notes(file: Published) -> FileNotes:
-    """Read the notes of a file.
-
-    Raises:
-        OutputInvalid: the file was not written by a replay.
-    """
+    """Read the notes of a file. Raises OutputInvalid: the file was not written by a replay."""
     with _replay_file(file):
         notes = pq.read_metadata(file.path).metadata or {}
         group = notes.get(GROUP, b"").decode() or None
@@ -166,7 +162,7 @@ def file_notes(file: Published) -> FileNotes:
 
 
 def check_columns_of(file: Published, table: str) -> None:
-    """Refuse a file with other columns, such as those of another version of this package.
+    """Check that a file has the columns of this version.
 
     Raises:
         OutputInvalid: it has other columns than the table, or was not written by a replay.
@@ -179,7 +175,7 @@ def check_columns_of(file: Published, table: str) -> None:
 
 
 def row_of(file: Published, index: int) -> dict[str, Any] | None:
-    """The row of one entry in a file of the table of entries; None if the file lacks it.
+    """Return the row of one entry in a file of the table of entries; None if the file lacks it.
 
     Raises:
         OutputInvalid: the file was not written by a replay.
@@ -207,7 +203,7 @@ def _replay_file(file: Published) -> Iterator[None]:
 
 @contextmanager
 def _failures(out: str) -> Iterator[None]:
-    """Turn errors of the operating system into one line that names the output."""
+    """Turn errors of the operating system into OutputFailed."""
     try:
         yield
     except OSError as cause:
@@ -217,12 +213,7 @@ def _failures(out: str) -> Iterator[None]:
 class RangeFiles:
     """The files of one range while they are written, as a context manager.
 
-    Args:
-        out: the output folder.
-        run: the name of the replay, from `replay_run`.
-        entries: the range.
-        tables: which tables get a file.
-        group: the group of the log.
+    `run` is the name of the replay, from `replay_run`. Each of `tables` gets a file.
     """
 
     def __init__(
@@ -248,7 +239,7 @@ class RangeFiles:
             self._writers[table].write_batch(batch)
 
     def publish(self, notes: FileNotes) -> None:
-        """Finish the files and give them their names.
+        """Finish the files and rename them.
 
         Raises:
             RunReplaced: another replay has begun meanwhile.
@@ -280,7 +271,7 @@ class RangeFiles:
             try:
                 writer.close()
             except OSError:
-                # If writing the file failed, closing it fails too: one error is enough.
+                # If writing the file failed, closing it fails, too: one error is enough.
                 if error[0] is None:
                     raise
             finally:

@@ -1,1 +1,1 @@
-"""One HTML page of what an operator looks at first, from the tables of a log."""
+"""One HTML page about the tables of a log."""

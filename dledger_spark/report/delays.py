@@ -1,7 +1,5 @@
 """How late delayed messages were delivered."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
@@ -15,24 +13,24 @@ BOUNDS_MS: Final = (0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_0
 
 
 def draw_delays(body: Element, engine: Engine) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "delays", "Delayed messages")
-    (told,) = engine.query(_SUMS).to_pylist()
-    if not told["messages"]:
+    (sums,) = engine.query(_SUMS).to_pylist()
+    if not sums["messages"]:
         note(part, "No message was delayed.")
         return
     note(
         part,
-        f"{count(told['messages'])} messages: {count(told['delivered'])} delivered, "
-        f"{count(told['waiting'])} wait, {count(told['dropped'])} recalled or dropped with their "
+        f"{count(sums['messages'])} messages: {count(sums['delivered'])} delivered, "
+        f"{count(sums['waiting'])} wait, {count(sums['dropped'])} recalled or dropped with their "
         "topic.",
     )
-    if not told["delivered"]:
+    if not sums["delivered"]:
         return
     note(
         part,
-        f"Delivered after they were due: median {duration(told['p50'])}, 99 % within "
-        f"{duration(told['p99'])}, at most {duration(told['most'])}.",
+        f"Delivered after they were due: median {duration(sums['p50'])}, 99 % within "
+        f"{duration(sums['p99'])}, at most {duration(sums['most'])}.",
     )
     bars(part, *_histogram(engine.query(_HISTOGRAM).to_pylist()))
 
@@ -40,7 +38,7 @@ def draw_delays(body: Element, engine: Engine) -> None:
 def _histogram(rows: list[dict[str, Any]]) -> tuple[list[Bar], float]:
     number = {row["place"]: row["messages"] for row in rows}
     whole, most = sum(number.values()), max(number.values())
-    # Classes that are empty at both ends say nothing.
+    # Empty classes at both ends are left out.
     shown = range(min(number), max(number) + 1)
     made = [
         Bar(
@@ -54,7 +52,7 @@ def _histogram(rows: list[dict[str, Any]]) -> tuple[list[Bar], float]:
 
 
 def _class_name(place: int) -> str:
-    """What the messages of a class were: place 0 was early, place 1 up to 10 ms late."""
+    """Name a class: place 0 is early, place 1 up to 10 ms late."""
     if place == 0:
         return "too early"
     if place == len(BOUNDS_MS):

@@ -1,6 +1,4 @@
-"""What the tables hold, and whether they agree with one another."""
-
-from __future__ import annotations
+"""The top of the page: the contents of the tables, and whether they agree with one another."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -22,24 +20,19 @@ _COLUMNS: Final = (
 
 
 class Check(NamedTuple):
-    """Something that has to be so if the tables are complete.
-
-    Attributes:
-        text: what.
-        problem: why it is not; None if it is.
-    """
+    """A condition that holds if the tables are complete; `problem` is None if it does."""
 
     text: str
     problem: str | None
 
 
 def logs_of(engine: Engine) -> list[dict[str, Any]]:
-    """A row for each log: its entries, and the figures of the tables. Raises QueryFailed."""
+    """Return a row for each log: its entries, and the figures of the tables. Raises QueryFailed."""
     return list(engine.query(_LOGS).to_pylist())
 
 
 def span_of(engine: Engine) -> Span | None:
-    """From the first to the last moment that the facts tell of. Raises QueryFailed."""
+    """Return the time from the first to the last fact. Raises QueryFailed."""
     (found,) = engine.query(_SPAN).to_pylist()
     if found["begin_ms"] is None:
         return None
@@ -49,16 +42,10 @@ def span_of(engine: Engine) -> Span | None:
 def checks(
     engine: Engine, logs: list[dict[str, Any]], ends: Mapping[str, Mapping[str, int | None]]
 ) -> list[Check]:
-    """Hold the tables against one another.
+    """Compare the tables with one another.
 
-    Args:
-        engine: knows the tables.
-        logs: see `logs_of`.
-        ends: the entry behind those that a table of facts has, by log ("" for one without a name)
-            and by table.
-
-    Raises:
-        QueryFailed: a table lacks a column.
+    `logs` are from `logs_of`. `ends` is the entry behind those of each table of facts, by log (""
+    for one without a name) and by table. Raises QueryFailed: a table lacks a column.
     """
     made = []
     for log in logs:
@@ -80,8 +67,8 @@ def checks(
         text = f"terms of {name} have its {count(log['entries'])} entries"
         is_equal = log["of_terms"] == log["entries"]
         made.append(Check(text, None if is_equal else f"they have {count(log['of_terms'])}"))
-        # A table that no further entry gives a row may end before; a writer that was stopped leaves
-        # tables that are ahead of that of entries.
+        # A table may end before the entries, if later ones give it no row. A writer that was
+        # stopped leaves tables that are ahead of the table of entries.
         text = f"no facts of {name} are ahead of its entries"
         other = {
             table: "no entry" if end is None else f"entry {end - 1}"
@@ -94,7 +81,7 @@ def checks(
 
 
 def draw_header(body: Element, logs: list[dict[str, Any]], made: list[Check]) -> None:
-    """The top of the page: the logs, then the checks."""
+    """Draw the logs, then the checks."""
     broken = [check for check in made if check.problem is not None]
     box = child(body, "div", class_="fails" if broken else "holds")
     child(box, "strong", f"Reconciles: {'no' if broken else 'yes'}")

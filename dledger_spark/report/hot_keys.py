@@ -1,6 +1,4 @@
-"""The keys that the most messages carry."""
-
-from __future__ import annotations
+"""The keys of the most messages."""
 
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -19,13 +17,13 @@ _COLUMNS: Final = (
 
 
 def draw_hot_keys(body: Element, engine: Engine) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "keys", "Hot keys")
     rows = engine.query(_QUERY).to_pylist()
     if not rows:
         note(part, "No message has a key.")
         return
-    told = [
+    cells = [
         (
             *(row["key"], row["topic"], count(row["messages"])),
             *(share(row["messages"], row["of_topic"]), size(row["bytes"])),
@@ -33,7 +31,7 @@ def draw_hot_keys(body: Element, engine: Engine) -> None:
         )
         for row in rows
     ]
-    table(part, _COLUMNS, told)
+    table(part, _COLUMNS, cells)
     note(part, "Counted while a key was among the twenty of the most messages in ten minutes.")
 
 

@@ -1,6 +1,4 @@
-"""What consumer groups have not consumed, by queue and time."""
-
-from __future__ import annotations
+"""The messages that consumer groups have not consumed, by queue and time."""
 
 from bisect import bisect_right
 from itertools import groupby
@@ -17,15 +15,15 @@ from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 6
 QUEUES_MAX: Final = 24
-# Groups commit their progress every five seconds, so a shorter step shows only when they do.
+# Groups commit their progress every five seconds, so shorter steps would only show the commits.
 _LEAST_MS: Final = 5000
 _ROW: Final = 15.0
-# The colours' classes begin here.
+# The least lag of each colour.
 _CLASSES: Final = (1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 
 
 def draw_lag(body: Element, engine: Engine, span: Span) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "lag", "Consumer lag")
     steps = span.steps(_LEAST_MS)
     rows = engine.query(lag_query(steps)).to_pylist()
@@ -71,7 +69,7 @@ def _draw_group(part: Element, cells: list[dict[str, Any]], steps: Steps, span: 
         )
     ]
 
-    # The same queue is in the log of each group of brokers.
+    # Each group of brokers has queues with the same numbers in its log.
     is_of_several = len({queue[0]["log"] for queue in queues}) > 1
 
     def draw(plot: Plot) -> None:
@@ -116,7 +114,8 @@ def _draw_queue(
 
 
 def lag_query(steps: Steps) -> str:
-    """The lag of the worst queues of the worst groups, and each group's own figures.
+    """Return the query for the lag of the worst queues of the worst groups, and the groups'
+    figures.
 
     A group is as bad as its place among the largest lags ever or among the largest at the end, so
     that old lags do not hide one that is behind now.
@@ -197,10 +196,10 @@ def lag_query(steps: Steps) -> str:
 
 
 def _lags(steps: Steps) -> str:
-    """SQL: the lag of every queue and group at the end of each step.
+    """Return the SQL for the lag of every queue and group at the end of each step.
 
-    A queue's end and a group's progress are known where they moved, and stay until the next move.
-    Progress of null was forgotten with its topic.
+    A queue's end and a group's progress are known at their changes, and stay until the next one.
+    Progress is null after its topic was deleted.
     """
     of_queue = "partition by k.log, k.consumer_group, k.topic, k.life, k.queue"
     return f"""

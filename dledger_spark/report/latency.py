@@ -1,6 +1,4 @@
-"""How long messages took: to the store, and from there to the progress of each group."""
-
-from __future__ import annotations
+"""The times of messages: to the store, and from there to the progress of each group."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -19,7 +17,7 @@ from dledger_spark.tables.engine import Engine
 GROUPS_MAX: Final = 4
 _HEIGHT: Final = 120.0
 _LEAST_MS: Final = 1000
-# The clocks of brokers and clients count milliseconds, so less than one is not known.
+# The clocks of brokers and clients count milliseconds, so shorter times are unknown.
 _FLOOR_MS: Final = 1.0
 _MARKS_MS: Final = (
     *(_FLOOR_MS, 10.0, 100.0, SECOND_MS, 10 * SECOND_MS, MINUTE_MS, 10 * MINUTE_MS),
@@ -28,7 +26,7 @@ _MARKS_MS: Final = (
 
 
 def draw_latency(body: Element, engine: Engine, span: Span) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "latency", "Latency")
     steps = span.steps(_LEAST_MS)
     stored = engine.query(stored_query(steps)).to_pylist()
@@ -90,10 +88,10 @@ _FIGURES: Final = """
 
 
 def stored_query(steps: Steps) -> str:
-    """Times to the store: a row for each step, and one without a step for all.
+    """Return the query for times to the store: a row for each step, and one without a step for all.
 
-    A copy of a message (of a delay, a transaction, a retry, a dead letter) was born with the first
-    one and stored when its time had come, so only first ones count.
+    A copy of a message (of a delay, a transaction, a retry, a dead letter) has the birth time of
+    the first one and is stored later, so only first ones count.
     """
     return f"""
     with copies as (
@@ -123,10 +121,11 @@ def stored_query(steps: Steps) -> str:
 
 
 def consumed_query(steps: Steps) -> str:
-    """Times from the store to progress, likewise, of the groups of the longest 99th percentile.
+    """Return the same for times from the store to progress, of the groups with the longest 99th
+    percentile.
 
-    A group has consumed a message when its progress is past it for the first time, as in the table
-    of latencies: what an operator reset does not count.
+    A group has consumed a message when its progress first passes it, as in the table of latencies;
+    resets by an administrator do not count.
     """
     return f"""
     with passed as (

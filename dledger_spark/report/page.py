@@ -1,6 +1,4 @@
-"""The page: what the tables hold and whether they agree, then what happened in the log."""
-
-from __future__ import annotations
+"""The page: the contents of the tables and whether they agree, then the events of the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -41,16 +39,11 @@ def page(
     ends: Mapping[str, Mapping[str, int | None]],
     on_section: Callable[[int], None] = lambda _done: None,
 ) -> str:
-    """The report as one HTML page, which needs nothing else and runs no script.
+    """Return the report as one HTML page, which loads nothing and runs no script.
 
-    Args:
-        title: what it is about.
-        engine: knows the tables. Every query here is DuckDB's.
-        ends: where the tables of facts end; see `header.checks`.
-        on_section: called with the number of sections done.
-
-    Raises:
-        QueryFailed: a table cannot be asked, because it is missing for example.
+    Every query is DuckDB's. `ends` is where the tables of facts end; see `header.checks`.
+    `on_section` gets the number of sections done. Raises QueryFailed: a table is missing, for
+    example.
     """
     root, body = new_page(f"{title}: report of a log", REPORT_STYLE)
     child(body, "h1", f"Report of the log in {title}")

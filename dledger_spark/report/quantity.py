@@ -1,9 +1,4 @@
-"""Figures with their units, and moments in UTC, as people read them.
-
-Moments are counted in milliseconds since 1970.
-"""
-
-from __future__ import annotations
+"""Formats quantities with their units, and moments in UTC (milliseconds since 1970) for people."""
 
 from typing import Final
 
@@ -20,12 +15,12 @@ _THOUSANDS: Final = ("", "k", "M", "G")
 
 
 def count(number: float) -> str:
-    """A number of things: 1,234,567."""
+    """Format a number: 1,234,567."""
     return f"{number:,.0f}"
 
 
 def short(number: float) -> str:
-    """A number beside an axis: 1.2k."""
+    """Format a number for an axis: 1.2k."""
     at = 0
     while abs(number) >= 1000 and at + 1 < len(_THOUSANDS):
         number /= 1000
@@ -34,7 +29,7 @@ def short(number: float) -> str:
 
 
 def size(number_of_bytes: float) -> str:
-    """A number of bytes: 1.5 MiB."""
+    """Format a number of bytes: 1.5 MiB."""
     if number_of_bytes < 1024:
         return f"{number_of_bytes:.0f} B"
     at = 0
@@ -46,17 +41,17 @@ def size(number_of_bytes: float) -> str:
 
 
 def rate(number_a_second: float) -> str:
-    """How often a second: 12.5/s."""
+    """Format a rate: 12.5/s."""
     return f"{number_a_second:,.0f}/s" if number_a_second >= 100 else f"{number_a_second:.3g}/s"
 
 
 def share(part: float, whole: float) -> str:
-    """A part of a whole in percent: 12.5 %."""
+    """Format a part of a whole in percent: 12.5 %."""
     return "-" if not whole else f"{100 * part / whole:.1f} %"
 
 
 def duration(ms: float | None) -> str:
-    """A time that passed: 12 ms, 1.25 s, 3 min 5 s. Nothing known is "-"."""
+    """Format a duration: 12 ms, 1.25 s, 3 min 5 s; "-" for None."""
     if ms is None:
         return "-"
     if ms < 0:
@@ -79,7 +74,7 @@ def duration(ms: float | None) -> str:
 
 
 def cut(text: str, letters: int) -> str:
-    """A text of at most so many letters; of a longer one, its begin and its end."""
+    """Cut a text to a number of letters: its beginning and its end."""
     if len(text) <= letters:
         return text
     tail = (letters - 1) // 3
@@ -87,7 +82,7 @@ def cut(text: str, letters: int) -> str:
 
 
 def day(ms: int) -> str:
-    """The date: 2026-11-25."""
+    """Format the date: 2026-11-25."""
     # Years begin in March here, so that the leap day is the last one of a year.
     era, of_era = divmod(ms // DAY_MS + _DAYS_TO_1970, _ERA_DAYS)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
@@ -98,12 +93,12 @@ def day(ms: int) -> str:
     return f"{era * 400 + year + is_next:04d}-{month - 9 if is_next else month + 3:02d}-{date:02d}"
 
 
-def clock(ms: int, *, seconds: bool = True) -> str:
-    """The time of the day: 22:04:05, or 22:04."""
+def clock(ms: int, *, with_seconds: bool = True) -> str:
+    """Format the time of the day: 22:04:05, or 22:04."""
     minute = f"{ms % DAY_MS // HOUR_MS:02d}:{ms % HOUR_MS // MINUTE_MS:02d}"
-    return f"{minute}:{ms % MINUTE_MS // SECOND_MS:02d}" if seconds else minute
+    return f"{minute}:{ms % MINUTE_MS // SECOND_MS:02d}" if with_seconds else minute
 
 
 def moment(ms: int | None) -> str:
-    """Date and time: 2026-11-25 22:04:05. Nothing known is "-"."""
+    """Format date and time: 2026-11-25 22:04:05; "-" for None."""
     return "-" if ms is None else f"{day(ms)} {clock(ms)}"

@@ -1,6 +1,4 @@
-"""How often messages came back to their group, and which died."""
-
-from __future__ import annotations
+"""How often messages were redelivered, and the dead letters."""
 
 from itertools import groupby
 from typing import Any, Final
@@ -12,12 +10,12 @@ from dledger_spark.report.section import Bar, bars, section
 from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 6
-# RocketMQ's brokers bury a message after 16 by default.
+# After so many a message becomes a dead letter, by RocketMQ's default.
 RETRIES_MAX: Final = 16
 
 
 def draw_retries(body: Element, engine: Engine) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "retries", "Retries and dead letters")
     rows = engine.query(_QUERY).to_pylist()
     if not rows:
@@ -45,7 +43,7 @@ def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
     ]
     most = max([messages for _, messages in funnel] + [first["dead"]])
     whole = funnel[0][1] if funnel else 0
-    told = [
+    shown = [
         Bar(
             f"retry {retry}" if retry < RETRIES_MAX else f"retry {retry} or later",
             [(messages, "c1")],
@@ -54,8 +52,8 @@ def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
         for retry, messages in funnel
     ]
     again = f", {count(first['redriven'])} of them delivered once more" if first["redriven"] else ""
-    told.append(Bar("dead", [(first["dead"], "bad")], f"{count(first['dead'])}{again}"))
-    bars(part, told, most)
+    shown.append(Bar("dead", [(first["dead"], "bad")], f"{count(first['dead'])}{again}"))
+    bars(part, shown, most)
 
 
 _QUERY: Final = f"""

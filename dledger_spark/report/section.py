@@ -1,6 +1,4 @@
-"""What the parts of a page are made of: headings, tables, bars."""
-
-from __future__ import annotations
+"""The elements of sections: headings, tables, bars."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +9,7 @@ from dledger.pages.markup import child, number
 from dledger.pages.table import Cell, Column, draw_table
 from dledger_spark.report.quantity import cut
 
-# Names of topics, groups and keys come from clients: some fill a page.
+# Names of topics, groups and keys come from clients: some would fill a page.
 NAME_LETTERS_MAX: Final = 80
 
 
@@ -19,9 +17,8 @@ class Bar(NamedTuple):
     """A row of bars.
 
     Attributes:
-        name: what it is about.
-        parts: how long each part is, and the class that colours it.
-        figure: what is written behind it.
+        parts: the length and the CSS class of each part.
+        figure: the text behind it.
     """
 
     name: str
@@ -30,7 +27,7 @@ class Bar(NamedTuple):
 
 
 def section(body: Element, anchor: str, title: str) -> Element:
-    """A part of the page, with a heading that can be linked to."""
+    """Add a section with a heading that can be linked to."""
     part = child(body, "section", id=anchor)
     child(part, "h2", title)
     return part
@@ -42,18 +39,14 @@ def table(
     rows: Sequence[Sequence[str]],
     keys: Sequence[str] = (),
 ) -> None:
-    """A table of texts.
+    """Draw a table of texts; a long text is cut, and shown whole over it.
 
-    Args:
-        parent: below which.
-        columns: from left to right.
-        rows: one text for each column; a long one is cut, and shown whole over it.
-        keys: the classes that colour a key before each row, if it has any.
+    `keys` are the CSS classes of the coloured keys before the rows, if they have any.
     """
-    told: list[list[Cell]] = [[partial(named, text=text) for text in row] for row in rows]
-    for row, key, (first, *_) in zip(told, keys, rows, strict=False):
+    cells: list[list[Cell]] = [[partial(named, text=text) for text in row] for row in rows]
+    for row, key, (first, *_) in zip(cells, keys, rows, strict=False):
         row[0] = partial(_keyed, key=key, text=first)
-    draw_table(parent, columns, told)
+    draw_table(parent, columns, cells)
 
 
 def _keyed(cell: Element, key: str, text: str) -> None:
@@ -63,7 +56,7 @@ def _keyed(cell: Element, key: str, text: str) -> None:
 
 
 def bars(parent: Element, rows: Sequence[Bar], most: float) -> None:
-    """Rows of bars; one of length `most` is as long as there is room."""
+    """Draw rows of bars; one of length `most` fills the width."""
     made = child(parent, "div", class_="bars")
     for row in rows:
         named(child(made, "span", class_="name"), row.name)
@@ -76,7 +69,7 @@ def bars(parent: Element, rows: Sequence[Bar], most: float) -> None:
 
 
 def named(parent: Element, text: str) -> None:
-    """A name, cut if it is long; the whole one shows over it."""
+    """Add a name, cut if it is long; the whole one shows over it."""
     short = cut(text, NAME_LETTERS_MAX)
     if short == text:
         child(parent, "span", text)

@@ -1,6 +1,4 @@
-"""How the parts of a report look that other pages do not have."""
-
-from __future__ import annotations
+"""The style of the elements that only reports have."""
 
 from typing import Final
 
@@ -12,7 +10,7 @@ _COLOURS: Final = (
     *(f"h{number}" for number in range(1, 10)),
     *("p50", "p99"),
 )
-# Colours of parts are told apart by people who see no red or green, too.
+# People who see no red or green can tell the colours of parts apart.
 _PARTS: Final = """
 :root { --good: #2f7d5b; --bad: #c0392f; --gap: #c0392f; --p50: #2468b0; --p99: #b5541c;
   --link: var(--p50);

@@ -1,6 +1,4 @@
-"""The leader of each term, and how long no message was stored between two terms."""
-
-from __future__ import annotations
+"""The leader of each term, and the times without stored messages between terms."""
 
 import json
 from itertools import groupby
@@ -28,7 +26,7 @@ _COLUMNS: Final = (
 
 
 def draw_terms(body: Element, engine: Engine, span: Span) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "terms", "Terms and leaders")
     rows = [_named(row) for row in engine.query(_TERMS).to_pylist()]
     drawn = [row for row in rows if row["begin_ms"] is not None]
@@ -46,7 +44,7 @@ def draw_terms(body: Element, engine: Engine, span: Span) -> None:
     if not gaps:
         note(part, "There was one term with messages, so no change of leaders.")
         return
-    told = [
+    cells = [
         (
             *(duration(row["gap_ms"]), moment(row["begin_ms"]), count(row["term"])),
             *(row["leader"], row["log"] or "-", count(row["entries"])),
@@ -58,7 +56,7 @@ def draw_terms(body: Element, engine: Engine, span: Span) -> None:
         "The longest times before the first message of a term. Without load they say how long "
         "nobody sent.",
     )
-    table(part, _COLUMNS, told)
+    table(part, _COLUMNS, cells)
 
 
 def _draw_log(part: Element, terms: list[dict[str, Any]], span: Span) -> None:
@@ -79,10 +77,10 @@ def _draw_log(part: Element, terms: list[dict[str, Any]], span: Span) -> None:
                 child(gap, "title", f"{duration(term['gap_ms'])} before term {term['term']}")
             if term["leader"] in shown:
                 top = shown.index(term["leader"]) * _ROW + 4
-                # Neighbours are told apart, also if they have one leader.
+                # Adjacent terms have different colours, even with one leader.
                 class_ = "c0" if term["term"] % 2 else "c4"
                 bar = plot.rect(term["begin_ms"], term["end_ms"], top, _ROW - 4, class_)
-                child(bar, "title", _told(term))
+                child(bar, "title", _summary(term))
 
     picture(part, "terms by leader over time", height, span, draw)
     if len(leaders) > len(shown):
@@ -92,20 +90,20 @@ def _draw_log(part: Element, terms: list[dict[str, Any]], span: Span) -> None:
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with its leader by name, if the log says it, and else by its address."""
+    """Name the leader of a row if the log has its name; else it is an address."""
     if row["said"] is not None:
         said = json.loads(row["said"])
         row["leader"] = f"{said['node_id']} {said['address']}"
     return row
 
 
-def _told(term: dict[str, Any]) -> str:
+def _summary(term: dict[str, Any]) -> str:
     lasted = duration(term["end_ms"] - term["begin_ms"])
     return f"term {term['term']}: {term['leader']}, {lasted}, {count(term['entries'])} entries"
 
 
-# Brokers behind one address for all store messages with that address; so each that begins to lead
-# says in the log who it is.
+# Brokers behind a shared address store messages with that address, so each new leader appends its
+# name to the log.
 _SAID: Final = """
     select coalesce(c.raft_group, '') as log, c.term, min(c.detail) as said
     from commands c

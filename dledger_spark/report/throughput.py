@@ -1,7 +1,5 @@
 """Messages a second by topic."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
@@ -14,7 +12,7 @@ from dledger_spark.report.section import section, table
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 
-# The topics of the most messages have a colour each; the others share one.
+# The topics with the most messages have a colour each; the others share one.
 TOPICS_MAX: Final = 7
 _HEIGHT: Final = 210.0
 _LEAST_MS: Final = 1000
@@ -25,7 +23,7 @@ _COLUMNS: Final = (
 
 
 def draw_throughput(body: Element, engine: Engine, span: Span) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "throughput", "Throughput by topic")
     steps = span.steps(_LEAST_MS)
     topics = engine.query(_TOPICS).to_pylist()
@@ -47,7 +45,7 @@ def draw_throughput(body: Element, engine: Engine, span: Span) -> None:
     picture(part, "messages a second by topic, stacked", _HEIGHT, span, draw)
     note(part, f"Messages stored a second, in steps of {duration(steps.step_ms)}; stacked.")
     whole = sum(row["messages"] for row in topics)
-    told = [
+    cells = [
         (
             row["topic"] if row["place"] <= TOPICS_MAX else f"{count(row['topics'])} others",
             count(row["messages"]),
@@ -58,18 +56,17 @@ def draw_throughput(body: Element, engine: Engine, span: Span) -> None:
         )
         for row, layer in zip(topics, layers, strict=True)
     ]
-    table(part, _COLUMNS, told, [f"c{at}" for at in range(len(told))])
+    table(part, _COLUMNS, cells, [f"c{at}" for at in range(len(cells))])
 
 
 def _layers(rows: list[dict[str, Any]], steps: Steps, number: int) -> list[list[float]]:
-    """What was stored a second, for each topic and step."""
     layers = [[0.0] * steps.number for _ in range(number)]
     for row in rows:
         layers[row["place"] - 1][row["step"]] = row["messages"] * 1000 / steps.step_ms
     return layers
 
 
-# The topics by their messages; one row for all that have no colour.
+# The topics by their messages; one row for all without a colour.
 _PLACES: Final = f"""
     select
         t.topic,
@@ -93,7 +90,6 @@ _TOPICS: Final = f"""
 
 
 def throughput_query(steps: Steps) -> str:
-    """The messages of each place and step."""
     return f"""
         select p.place, {steps.of("m.store_time")} as step, count(*) as messages
         from messages m

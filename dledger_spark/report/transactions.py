@@ -1,7 +1,5 @@
 """How transactions ended."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
@@ -27,7 +25,7 @@ _OPEN_COLUMNS: Final = (
 
 
 def draw_transactions(body: Element, engine: Engine) -> None:
-    """The section, below `body`. Raises QueryFailed."""
+    """Draw the section below `body`. Raises QueryFailed."""
     part = section(body, "transactions", "Transactions")
     rows = engine.query(_QUERY).to_pylist()
     if not rows:
@@ -35,7 +33,7 @@ def draw_transactions(body: Element, engine: Engine) -> None:
         return
     overall = {row["outcome"]: row for row in rows if row["place"] is None}
     whole = sum(row["transactions"] for row in overall.values())
-    told = [
+    cells = [
         (
             *(outcome, count(row["transactions"]), share(row["transactions"], whole)),
             *(duration(row["p50"]), duration(row["p99"]), duration(row["most"])),
@@ -45,7 +43,7 @@ def draw_transactions(body: Element, engine: Engine) -> None:
         if (row := overall.get(outcome)) is not None
     ]
     keys = [class_ for outcome, class_ in _OUTCOMES.items() if outcome in overall]
-    table(part, _COLUMNS, told, keys)
+    table(part, _COLUMNS, cells, keys)
     note(part, "Times from the half message to the end; checks are the broker's questions.")
     _draw_groups(part, [row for row in rows if row["place"] is not None])
     _list_open(part, engine)
@@ -53,15 +51,15 @@ def draw_transactions(body: Element, engine: Engine) -> None:
 
 def _draw_groups(part: Element, rows: list[dict[str, Any]]) -> None:
     legend(part, [(class_, outcome) for outcome, class_ in _OUTCOMES.items()])
-    told = []
+    shown = []
     for _, of_group in groupby(rows, lambda row: row["place"]):
         there = list(of_group)
         number = {row["outcome"]: row["transactions"] for row in there}
         parts = [(number.get(outcome, 0), class_) for outcome, class_ in _OUTCOMES.items()]
         whole = sum(number.values())
         name = there[0]["producer_group"] or "unknown producer group"
-        told.append(Bar(name, parts, count(whole)))
-    bars(part, told, max(sum(length for length, _ in bar.parts) for bar in told))
+        shown.append(Bar(name, parts, count(whole)))
+    bars(part, shown, max(sum(length for length, _ in bar.parts) for bar in shown))
     groups = rows[0]["groups"]
     if groups > GROUPS_MAX:
         note(part, f"{count(groups - GROUPS_MAX)} more producer groups have fewer transactions.")
@@ -74,14 +72,14 @@ def _list_open(part: Element, engine: Engine) -> None:
     whole = rows[0]["whole"]
     heading = f"Open or given up, the oldest {len(rows)} of {count(whole)}:"
     note(part, heading if whole > len(rows) else "Open or given up:")
-    told = [
+    cells = [
         (
             *(row["producer_group"] or "-", row["topic"] or "-", row["unique_key"] or "-"),
             *(moment(row["begin_ms"]), count(row["checks"])),
         )
         for row in rows
     ]
-    table(part, _OPEN_COLUMNS, told)
+    table(part, _OPEN_COLUMNS, cells)
 
 
 _QUERY: Final = f"""

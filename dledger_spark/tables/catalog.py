@@ -1,7 +1,5 @@
 """The tables of a folder, by name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, NamedTuple
 
@@ -19,10 +17,10 @@ class CatalogTable(NamedTuple):
     """A table at one moment.
 
     Attributes:
-        name: what queries call it.
+        name: its name in queries.
         table: the Delta table.
-        files: the Parquet files that it consists of. (Tables here have neither deletion vectors
-            nor partitions nor renamed columns, so the files alone are the table.)
+        files: its Parquet files. (Tables here have neither deletion vectors nor partitions nor
+            renamed columns, so the files alone are the table.)
     """
 
     name: str
@@ -31,14 +29,13 @@ class CatalogTable(NamedTuple):
 
     @property
     def schema(self) -> Any:
-        """Its columns, as Arrow has them."""
         import pyarrow as pa  # noqa: PLC0415
 
         return pa.schema(self.table.schema().to_arrow())
 
 
 def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
-    """All tables of a folder, as they are now.
+    """Return all tables of a folder, as they are now.
 
     Raises:
         TablesInvalid: there are none, or one cannot be read.

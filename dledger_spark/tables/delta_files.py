@@ -1,13 +1,11 @@
 """Keeps the number of files of a Delta table bounded, however many small commits it gets.
 
-A commit adds a file, so a stream with a commit a second would make millions. Small files are put
-together; what a table no longer consists of is deleted some hours later (`TableHome.kept_hours`),
-so whoever has opened a table has so long to read it; and Delta's own log is cut at a checkpoint
-that old. All three leave the transactions of the table alone, which say up to which entry it is
-complete. The caller holds the lock of the folder: nobody else commits meanwhile.
+A commit adds a file, so a stream with a commit a second would make millions. Small files are
+compacted; files that are not part of the table any more are deleted some hours later
+(`TableHome.kept_hours`), so that programs can read a table that they have opened; and Delta's own
+log is cut at a checkpoint of that age. All three keep the transactions of the table, which record
+up to which entry it is complete. The caller holds the lock of the folder: nobody else commits.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -25,17 +23,17 @@ WRITER_PROPERTIES: Final = WriterProperties(
     # Rows come in the log's order, so a query by index or time reads few groups.
     max_row_group_size=128 * 1024,
 )
-# A table with so many small files has them put together.
+# With so many small files a table is compacted.
 SMALL_FILES_MAX: Final = 64
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
-# Their new size. Putting together holds about twice that in memory.
+# The size of compacted files. Compaction holds about twice that in memory.
 WHOLE_FILE_BYTES: Final = 64 * 1024 * 1024
 # Commits between two of Delta's checkpoints; a reader opens as many small files of its log.
 CHECKPOINT_COMMITS: Final = 64
 
 
 def configuration(kept_hours: int) -> dict[str, str]:
-    """The properties of a table that keeps what is replaced for so long."""
+    """Return the properties of a table that keeps replaced files for some hours."""
     return {
         "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
         "delta.deletedFileRetentionDuration": f"interval {kept_hours} hours",
@@ -45,11 +43,7 @@ def configuration(kept_hours: int) -> dict[str, str]:
 
 @contextmanager
 def delta_failures(path: str, problem: str) -> Iterator[None]:
-    """Turn what Delta's library raises into one line, also where it aborts, as at some full disks.
-
-    Raises:
-        TablesInvalid: `problem` has happened to the table at `path`.
-    """
+    """Turn errors and panics of Delta's library, as at some full disks, into TablesInvalid."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -61,11 +55,7 @@ def delta_failures(path: str, problem: str) -> Iterator[None]:
 
 
 def keep_for(path: str, table: DeltaTable, kept_hours: int) -> None:
-    """Give a table that was made with other properties those of `configuration`.
-
-    Raises:
-        TablesInvalid: the table cannot be written.
-    """
+    """Give an older table the properties of `configuration`. Raises TablesInvalid."""
     wanted = configuration(kept_hours)
     if wanted.items() <= table.metadata().configuration.items():
         return
@@ -73,14 +63,11 @@ def keep_for(path: str, table: DeltaTable, kept_hours: int) -> None:
         table.alter.set_table_properties(wanted)
 
 
-def put_together(path: str, table: DeltaTable, kept_hours: int) -> bool:
-    """Put small files together if there are many, and delete old ones. Returns whether it did.
+def compact(path: str, table: DeltaTable, kept_hours: int) -> bool:
+    """Compact small files if there are many, and delete old files; return whether it did.
 
-    If it is killed, the table is as before or as after. Files that it leaves behind are deleted by
-    a later call.
-
-    Raises:
-        TablesInvalid: the table cannot be written.
+    If it is killed, the table is as before or as after. A later call deletes files that it leaves
+    behind. Raises TablesInvalid.
     """
     with delta_failures(path, "cannot be written"):
         sizes = [os.path.getsize(file) for file in files_of_delta(path, table.file_uris())]
@@ -96,11 +83,7 @@ def put_together(path: str, table: DeltaTable, kept_hours: int) -> bool:
 
 
 def delete_old_files(path: str, table: DeltaTable, kept_hours: int) -> None:
-    """Delete the files that the table has not consisted of for so long.
-
-    Raises:
-        TablesInvalid: the folder cannot be written.
-    """
+    """Delete files that have not been part of the table for some hours. Raises TablesInvalid."""
     with delta_failures(path, "cannot be written"):
-        # "full" finds those of killed writers as well, which the log does not mention.
+        # "full" also finds files of killed writers, which are not in Delta's log.
         table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True)

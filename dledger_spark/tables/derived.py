@@ -1,17 +1,15 @@
 """The tables that are a query over the facts: one file of SQL each.
 
-The SQL is what Spark and DuckDB both understand; `duckdb_engine` adds the few functions of Spark's
-that DuckDB has under another name. Each table is a function of the facts, so it is made anew and
+Spark and DuckDB both understand the SQL; `duckdb_engine` adds the few functions of Spark's that
+have other names in DuckDB. Each table is a function of the facts, so it is computed again and
 replaced in one commit; a run that is killed leaves the table as it was.
 """
-
-from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-# In the order in which they are made; none needs another one.
+# In the order in which they are made; none depends on another one.
 DERIVED: Final = (
     "traffic",
     "consumer_lag",
@@ -29,5 +27,4 @@ DERIVED: Final = (
 
 @cache
 def query(table: str) -> str:
-    """The query of a table."""
     return (files("dledger_spark.tables") / "sql" / f"{table}.sql").read_text(encoding="utf-8")

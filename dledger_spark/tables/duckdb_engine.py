@@ -1,9 +1,7 @@
-"""Answers queries over the tables with DuckDB: no Java, and quick on one machine.
+"""Runs queries over the tables with DuckDB: without Java, and fast on one machine.
 
-Its memory is bounded. What does not fit goes to files in the temporary folder.
+Its memory is bounded; more data goes to files in the temporary folder.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -21,12 +19,12 @@ from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
 
 DEFAULT_MEMORY_MIB: Final = 2048
-# DuckDB needs about so much for each thread; with less it has fewer threads.
+# DuckDB needs about this for each thread; with less it gets fewer threads.
 THREAD_MEMORY_MIB: Final = 256
-# Rows that are on their way to a table at once.
+# Rows in memory on their way to a table.
 BATCH_ROWS: Final = 64 * 1024
 
-# A column of many tables, and a word of SQL: DuckDB's error points behind it.
+# A column of many tables, and a keyword of SQL: DuckDB's error points behind it.
 _BARE_OFFSET: Final = re.compile(r"""(?<![\w."'])offset(?![\w"'])""", re.IGNORECASE)
 _OFFSET_HINT: Final = 'write the column offset as "offset", or with its table: m.offset'
 
@@ -40,29 +38,23 @@ _FUNCTIONS: Final = (
 
 
 class DuckdbEngine:
-    """A connection that knows the tables. See `duckdb_engine`.
-
-    Args:
-        connection: the connection.
-    """
+    """A connection with the tables. See `duckdb_engine`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
 
     def query(self, sql: str) -> pa.Table:
-        """The rows of a query. Raises QueryFailed."""
         try:
             found: Any = self.connection.sql(sql)
             return pa.table({}) if found is None else found.to_arrow_table()
         except duckdb.Error as error:
-            # What follows points into the text of the query, over several lines.
-            told = " ".join(str(error).partition("\n\nLINE ")[0].split())
+            # The rest points into the text of the query, over several lines.
+            reason = " ".join(str(error).partition("\n\nLINE ")[0].split())
             if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(sql):
-                told += f"; {_OFFSET_HINT}"
-            raise QueryFailed(told) from None
+                reason += f"; {_OFFSET_HINT}"
+            raise QueryFailed(reason) from None
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The same rows, a batch after the other; one batch at least. Raises QueryFailed."""
         try:
             found: Any = self.connection.sql(sql)
             reader = found.to_arrow_reader(BATCH_ROWS)
@@ -76,12 +68,7 @@ class DuckdbEngine:
 def duckdb_engine(
     tables: Sequence[CatalogTable], memory_mib: int = DEFAULT_MEMORY_MIB
 ) -> Iterator[DuckdbEngine]:
-    """An engine over the tables of a folder, for as long as the block runs.
-
-    Args:
-        tables: the tables.
-        memory_mib: DuckDB's memory; the answer of a `query` comes on top of it.
-    """
+    """Yield an engine over the tables of a folder. `query` needs memory beyond `memory_mib`."""
     with engine_over(
         {one.name: one.schema.empty_table() for one in tables if not one.files}, memory_mib
     ) as made:
@@ -98,13 +85,12 @@ def duckdb_engine(
 def engine_over(
     tables: Mapping[str, pa.Table], memory_mib: int = DEFAULT_MEMORY_MIB
 ) -> Iterator[DuckdbEngine]:
-    """An engine over tables in memory, for as long as the block runs."""
     with scratch_folder() as folder, duckdb.connect(":memory:") as connection:
         connection.execute(f"set memory_limit = '{memory_mib}MiB'")
         threads = max(1, min(os.cpu_count() or 1, memory_mib // THREAD_MEMORY_MIB))
         connection.execute(f"set threads = {threads}")
         connection.execute(f"set temp_directory = {_quoted(folder)}")
-        # Otherwise whole answers wait in memory for their first rows.
+        # Otherwise whole results are in memory before their first rows are read.
         connection.execute("set preserve_insertion_order = false")
         connection.execute("set timezone = 'UTC'")
         for function in _FUNCTIONS:

@@ -1,6 +1,4 @@
-"""What answers queries over the tables: DuckDB or Spark."""
-
-from __future__ import annotations
+"""The interface of DuckDB and Spark as engines of queries over the tables."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,15 +7,11 @@ import pyarrow as pa
 
 
 class Engine(Protocol):
-    """What answers queries over the tables."""
-
     def query(self, sql: str) -> pa.Table:
-        """The rows of a query. Raises QueryFailed."""
-        ...
+        """Return the rows of a query. Raises QueryFailed."""
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The same rows, a batch after the other, however many there are; one batch at least.
+        """Yield the same rows in batches, however many there are; one batch at least.
 
         Raises QueryFailed, at any batch.
         """
-        ...

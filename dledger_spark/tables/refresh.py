@@ -1,6 +1,4 @@
-"""Makes the derived tables anew from the facts."""
-
-from __future__ import annotations
+"""Computes the derived tables from the facts."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -29,13 +27,10 @@ def refresh(
     through: dict[str, Any],
     on_table: Callable[[str], None] = lambda _table: None,
 ) -> dict[str, int]:
-    """Replace each derived table, in a commit of its own. Returns their numbers of rows.
+    """Replace each derived table, in a commit of its own; return their numbers of rows.
 
-    Args:
-        home: the folder, `held` by the caller.
-        engine: knows the tables of facts.
-        through: the last entry of each log; the commits note it.
-        on_table: called with the name of each table before it is made.
+    The caller has `held` the folder. `through` is the last entry of each log, for the metadata of
+    the commits. `on_table` is called with the name of each table before it is made.
 
     Raises:
         QueryFailed: a table cannot be computed.
@@ -72,9 +67,8 @@ def refresh(
 class _CountedRows:
     """Batches on their way to a table: a few are in memory at once.
 
-    Attributes:
-        rows: how many have come.
-        failure: why no more came. (Delta's writer, which asks for them, knows the text only.)
+    `rows` have come so far. `failure` ended them: Delta's writer, which asks for them, keeps only
+    its text.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -83,7 +77,7 @@ class _CountedRows:
         self._batches = batches
 
     def reader(self) -> pa.RecordBatchReader:
-        """All batches. Raises QueryFailed if there is not even a first."""
+        """Return all batches. Raises QueryFailed if there is not even a first."""
         first = next(self._batches)
         return pa.RecordBatchReader.from_batches(first.schema, self._counted(first))
 

@@ -1,6 +1,4 @@
-"""Answers queries over the tables with Spark, which needs no more than their Parquet files."""
-
-from __future__ import annotations
+"""Runs queries over the tables with Spark, which needs only their Parquet files."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -15,17 +13,14 @@ from dledger_spark.errors import QueryFailed
 from dledger_spark.local_path import SPARK_PATHS
 from dledger_spark.tables.catalog import CatalogTable
 
-# Rows that are on their way to a table at once.
+# Rows in memory on their way to a table.
 BATCH_ROWS: Final = 64 * 1024
 
 
 class SparkEngine:
-    """A session that knows the tables as temporary views.
+    """A session that has the tables as temporary views.
 
-    Args:
-        session: the session.
-        tables: the tables, as they are now.
-        spill: a folder that `batches` makes and removes, which the driver and all executors see.
+    `batches` makes and removes the folder `spill`, which the driver and all executors share.
     """
 
     def __init__(self, session: Any, tables: Sequence[CatalogTable], spill: str) -> None:
@@ -34,23 +29,19 @@ class SparkEngine:
         register_tables(session, tables)
 
     def query(self, sql: str) -> pa.Table:
-        """The rows of a query. Raises QueryFailed."""
         try:
             return self._session.sql(sql).toArrow()
         except PySparkException as error:
             raise _failed(error) from None
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The same rows, a batch after the other; one batch at least. Raises QueryFailed.
-
-        They go through files, because the driver may have less memory than they need.
-        """
+        """Yield batches through files: the driver may have less memory than they need."""
         try:
             frame = self._session.sql(sql)
             frame.write.mode("overwrite").parquet(self._spill)
             schema = to_arrow_schema(frame.schema, timezone="UTC")
             yield pa.RecordBatch.from_pylist([], schema)
-            # Spark writes times as Parquet had them first, in 96 bits.
+            # Spark writes times in Parquet's old format of 96 bits.
             files = ds.ParquetFileFormat(
                 read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
             )

@@ -2,13 +2,11 @@
 
 OUT/facts/messages/            Delta tables of facts: rows that never change
 OUT/derived/traffic/           Delta tables that are a query over the facts
-OUT/_state/GROUP/NUMBER.json   what a later run needs to go on behind an entry
-OUT/_checkpoint/               of a stream that adds to them
+OUT/_state/GROUP/NUMBER.json   the state of the fold behind an entry, for a later run
+OUT/_checkpoint/               the checkpoint of a stream that adds to the tables
 OUT/_spill/                    rows on their way from Spark to a derived table
 OUT/_lock                      held by the one writer
 """
-
-from __future__ import annotations
 
 import fcntl
 import os
@@ -22,9 +20,9 @@ from dledger.store.disk import OsDisk
 from dledger_spark.errors import OutputFailed, TablesInvalid
 from dledger_spark.local_path import OF_FILE_SYSTEM, tables_path
 
-# How long what is replaced is still there, if the user says nothing: as long as a query may take.
+# How long replaced files are kept by default: as long as a query may take.
 KEPT_HOURS: Final = 1
-# A year: the log of a table that gets a commit a second has 31 million files by then.
+# A year, after which the log of a table that gets a commit a second has 31 million files.
 KEPT_HOURS_MAX: Final = 8760
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
@@ -38,14 +36,10 @@ _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
 
 
 class TableHome:
-    """The folder.
+    """The folder, which need not exist yet.
 
-    Args:
-        path: where it is, or will be.
-        kept_hours: how long files are still there that its tables no longer consist of.
-
-    Raises:
-        OptionInvalid: Delta tables cannot be there.
+    Files that are not part of its tables any more are kept for `kept_hours`. Raises OptionInvalid:
+    Delta tables cannot be there.
     """
 
     def __init__(self, path: str, kept_hours: int = KEPT_HOURS) -> None:
@@ -54,10 +48,10 @@ class TableHome:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder if need be, and be its one writer.
+        """Create the folder if necessary, and lock it for one writer.
 
         Raises:
-            TablesInvalid: another writer is at it, or it holds something else.
+            TablesInvalid: another writer has locked it, or it holds something else.
             OutputFailed: it cannot be written.
         """
         if os.path.exists(self.path) and not os.path.isdir(self.path):
@@ -82,25 +76,22 @@ class TableHome:
             os.close(descriptor)
 
     def fact_path(self, table: str) -> str:
-        """The folder of a table of facts."""
         return f"{self.path}/{FACTS_FOLDER}/{table}"
 
     def derived_path(self, table: str) -> str:
-        """The folder of a derived table."""
         return f"{self.path}/{DERIVED_FOLDER}/{table}"
 
     @property
     def checkpoint_path(self) -> str:
-        """The folder of a stream's checkpoint."""
         return f"{self.path}/{_CHECKPOINT}"
 
     @property
     def spill_path(self) -> str:
-        """The folder of what Spark computes, until it is in a derived table."""
+        """The folder of rows that Spark has computed, until they are in a derived table."""
         return f"{self.path}/{_SPILL}"
 
     def state(self, group: str | None, next_index: int) -> bytes | None:
-        """What was saved for a log behind the entry before `next_index`."""
+        """Return the saved state of a log's fold behind the entry before `next_index`."""
         try:
             with open(self._state_path(group, next_index), "rb") as file:
                 return file.read()
@@ -108,7 +99,7 @@ class TableHome:
             return None
 
     def save_state(self, group: str | None, next_index: int, content: bytes) -> None:
-        """Save it, whole or not at all. Raises OutputFailed."""
+        """Save the state atomically. Raises OutputFailed."""
         path = self._state_path(group, next_index)
         folder = os.path.dirname(path)
         try:
@@ -123,7 +114,7 @@ class TableHome:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
 
     def drop_states_before(self, group: str | None, next_index: int) -> None:
-        """Remove what nobody will go on from."""
+        """Delete states that no update resumes from."""
         folder = os.path.dirname(self._state_path(group, 0))
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             match = _NAME.fullmatch(name)

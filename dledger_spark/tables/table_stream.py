@@ -1,11 +1,9 @@
 """Keeps tables up to date with Spark's structured streaming.
 
-Spark plans the batches from the offsets of the source, and keeps them in its checkpoint; what the
-tables have is said by the tables themselves. So neither a lost checkpoint nor a batch that Spark
+Spark plans the batches from the offsets of the source, and keeps them in its checkpoint; the tables
+themselves record which entries they have. So neither a lost checkpoint nor a batch that Spark
 repeats doubles a row.
 """
-
-from __future__ import annotations
 
 import threading
 import time
@@ -22,26 +20,26 @@ from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import update_tables
 
-# What a batch is committing takes seconds; a disk may take longer.
+# A commit of a batch takes seconds, and longer on a slow disk.
 END_S: Final = 10.0
-# What is replaced is kept for an hour, so tables that take long must be made less often.
+# Replaced files are kept for an hour, so tables that take long to compute are made less often.
 _PAUSES_PER_REFRESH: Final = 9
 
 
 class StreamEnding(DeclaredError):
-    """The stream is told to end while a batch is written: the rest of the batch is left."""
+    """The stream ends while a batch is written: the rest of the batch is dropped."""
 
     _template = "the stream was told to end"
 
 
 class TableStream:
-    """Adds to tables what each batch of a stream covers.
+    """Adds the entries of each batch of a stream to tables.
 
     Args:
         home: the tables' folder, `held` by the caller.
         source: the options of the source "dledger".
-        refresh_s: the tables that follow from the facts are made anew so often, or as often as
-            takes a tenth of the time, if that is less.
+        refresh_s: how often the derived tables are computed, unless that takes more than a tenth of
+            the time.
         on_batch: called with the number of entries added by each batch.
         memory_mib: see `duckdb_engine`.
     """
@@ -65,14 +63,11 @@ class TableStream:
         self._writing = threading.Lock()  # held while the tables are written
 
     def start(self, session: Any, *, every_s: float | None) -> Any:
-        """Start the query.
-
-        Args:
-            session: a Spark session.
-            every_s: how often a batch begins; None: take what there is, and end.
+        """Start the query; a batch begins every `every_s`. With None it ends behind the present
+        entries.
         """
-        # The rows themselves need not go through Java: a batch says how far it goes, and its
-        # entries are read and folded here.
+        # The rows need not go through Java: a batch only has the ends of the logs, and its entries
+        # are read and folded here.
         frame = (
             session.readStream.format(NAME)
             .options(**self._source)
@@ -90,10 +85,10 @@ class TableStream:
         )
 
     def end(self) -> bool:
-        """Let nothing more be written. Returns whether nothing is, after `END_S` at most.
+        """Stop writing; return whether nothing is written any more, after `END_S` at most.
 
         Spark calls for its batches from another thread, and may wait there for the end of one. A
-        batch ends at the next rows that it reads, or with the table that it makes.
+        batch ends at the next rows that it reads, or with the table that it computes.
         """
         self._is_ending = True
         return self._writing.acquire(timeout=END_S)
@@ -131,7 +126,7 @@ class TableStream:
             self.refresh()
 
     def refresh(self) -> None:
-        """Make the tables that follow from the facts anew, if there are any facts."""
+        """Compute the derived tables, if there are any facts."""
         began = time.monotonic()
         if self._through:
             tables = catalog(self._home, derived=False)

@@ -1,11 +1,9 @@
-"""Adds the entries of a log that are new to the tables of facts, each exactly once.
+"""Adds the new entries of a log to the tables of facts, each exactly once.
 
 It folds the entries in the log's order and commits the rows of some at a time. Committed entries
-never change, and the fold is a function of the entries, so a run that was killed at any moment is
-repeated from where each table ends.
+never change, and the fold is a function of the entries, so after a run was killed at any moment the
+next one goes on from the end of each table.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,19 +21,18 @@ from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
 
-# The rows of about this much of the log are committed together: large files, and twice as much
-# memory, because the next are folded while these are written.
+# The rows of about this much of the log are committed together. That takes twice as much memory,
+# because the next ones are folded while these are written.
 PIECE_BYTES: Final = 64 * 1024 * 1024
 _LAST: Final = "entries"
 
 
 class Updated(NamedTuple):
-    """What an update has done with one log.
+    """The result of an update with one log.
 
     Attributes:
-        group: the log's group.
-        entries: those whose rows were not complete before.
-        rows: rows added, by table.
+        entries: the entries whose rows were not complete before.
+        rows: the number of rows added, by table.
     """
 
     group: str | None
@@ -44,10 +41,10 @@ class Updated(NamedTuple):
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
-    """The entry behind those that all tables have; None if they have none of this log.
+    """Return the entry behind those that all tables have; None if they have none of this log.
 
-    The table of entries is the last one that a commit reaches, so it says this for all. Others that
-    get no rows from some entries need no commit.
+    A commit writes the table of entries last, so its end counts for all. Other tables need no
+    commit for entries that give them no rows.
     """
     return FactTable(home.fact_path(_LAST), FACTS[_LAST]).next_index(app_of(group))
 
@@ -62,20 +59,20 @@ def update_tables(
     piece_bytes: int = PIECE_BYTES,
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> Updated:
-    """Add what is new, up to the commit index.
+    """Add the new entries, up to the commit index.
 
     Args:
         home: the tables' folder, `held` by the caller.
         log: the log.
         stop: the entry before which to stop; by default behind the commit index.
         checksums: whether to check the sums of each entry.
-        fail_on_data_loss: whether it is an error that entries are gone.
-        piece_bytes: so much of the log is committed at a time.
+        fail_on_data_loss: whether missing entries are an error.
+        piece_bytes: the bytes of the log that are committed at a time.
         on_progress: called with the number of entries folded so far.
 
     Raises:
-        DledgerSparkError: the log cannot be read, is another one than that of the tables, or the
-            tables cannot be written. What is committed is right, and the next update goes on.
+        DledgerSparkError: the log cannot be read, is not the log of the tables, or the tables
+            cannot be written. Committed rows are right, and the next update goes on.
     """
     committed = -1 if log.committed is None else log.committed
     stop = committed + 1 if stop is None else min(stop, committed + 1)
@@ -102,9 +99,9 @@ def update_tables(
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
             if number % SMALL_FILES_MAX == SMALL_FILES_MAX - 1:
-                pool.submit(_put_together, tables).result()
+                pool.submit(_compact, tables).result()
         _add(rows, writing)
-    _put_together(tables)
+    _compact(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
     return Updated(log.group, wanted, rows)
 
@@ -143,7 +140,7 @@ def _pieces(
                     yield _Piece(range(start, fold.next_index), batches, fold.state)
                     batches, start, size = {}, fold.next_index, 0
         except LogDamaged:
-            if start < fold.next_index:  # what was read before the damage is right
+            if start < fold.next_index:  # entries before the damage are right
                 yield _Piece(range(start, fold.next_index), batches, fold.state)
             raise
 
@@ -161,9 +158,9 @@ def _commit(
     return added
 
 
-def _put_together(tables: dict[str, FactTable]) -> None:
+def _compact(tables: dict[str, FactTable]) -> None:
     for table in tables.values():
-        table.put_together()
+        table.compact()
 
 
 def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:
@@ -173,7 +170,7 @@ def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:
 
 
 def _begin(home: TableHome, log: ReadableLog) -> LogFold | None:
-    """The fold behind the last entry that all tables have; None without such."""
+    """Return the fold behind the last entry that all tables have; None if there is none."""
     there = next_index(home, log.group)
     if there is None:
         return None
@@ -192,10 +189,10 @@ def _begin(home: TableHome, log: ReadableLog) -> LogFold | None:
 
 
 def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
-    """Refuse a log in which the last entry of the tables is another one."""
+    """Refuse a log whose entry is not the last entry of the tables."""
     last = fold.next_index - 1
     if last > (-1 if log.committed is None else log.committed):
-        return  # this copy of the log has not come as far
+        return  # this copy of the log is behind the tables
     found = log.mark(last)
     if found is not None and differ(found, fold.end):
         problem = f"was made from another log: entry {last} of {log.name} is another one"

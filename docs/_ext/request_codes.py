@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from broker.config import BrokerConfig
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from broker.services import SERVICES
 from broker.serving.not_here import NOT_HERE
 from dledger.free_ports import free_ports
@@ -83,13 +83,7 @@ async def _folders() -> Mapping[int, str]:
             directory=Path(directory),
         )
         async with trio.open_nursery() as nursery:
-            run = partial(
-                run_broker,
-                config,
-                wall_clock_ms=lambda: 0,
-                process_id=1,
-                report=lambda _line: None,
-            )
+            run = partial(run_broker, config, Surroundings(lambda: 0, 1), lambda _line: None)
             folders = answered_by(await nursery.start(run))
             nursery.cancel_scope.cancel()
     return folders

@@ -56,9 +56,9 @@ def orders(first: int, stop: int) -> list[Message]:
 
 with blocking_cluster(directory=Path("brokers").absolute()) as group:
     with blocking.open_producer(Producer("shop", nameservers=group.nameservers)) as producer:
-        producer.send_many(orders(0, 200), timeout_seconds=30)
+        producer.send_many(orders(0, 200), timeout_s=30)
         group.kill(group.leader())
-        producer.send_many(orders(200, 300), timeout_seconds=30)
+        producer.send_many(orders(200, 300), timeout_s=30)
         billing = PushConsumer(
             "billing",
             "Orders",
@@ -70,7 +70,7 @@ with blocking_cluster(directory=Path("brokers").absolute()) as group:
                 if number == 300:
                     messages.acknowledge()
                     break
-        *_others, last = producer.send_many(orders(300, 340), timeout_seconds=30)
+        *_others, last = producer.send_many(orders(300, 340), timeout_s=30)
 
     # The tables hold what the brokers have written down as committed, which they do every few
     # seconds. A command that is repeated adds what is new.

@@ -15,12 +15,7 @@ from jepsen_like.chaos.side_process import SideProcess
 
 
 class ClientProcess:
-    """Gives orders to the clients, and hears what they count.
-
-    Args:
-        command: starts them.
-        log: where their standard error goes.
-    """
+    """Gives orders to the clients, and takes their counts."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.process = SideProcess("clients", command, log, self._hear)
@@ -49,7 +44,6 @@ class ClientProcess:
             raise HarnessFailed(f"the clients had not started after {timeout_s:g} s")
 
     async def end_calls(self, timeout_s: float) -> None:
-        """Have the clients finish their last calls."""
         await self.process.say("end")
         with trio.move_on_after(timeout_s):
             await self._ended.wait()

@@ -1,4 +1,4 @@
-"""The known mistakes that runs of real processes must find: `--dirty` takes their names."""
+"""The known mistakes that runs of real processes must find: the names that `--dirty` takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRTY_SERVICES: Final[Mapping[str, Mutant]] = {
 
 
 def shown_by(mutant: Mutant) -> list[str]:
-    """The arguments of a run that shows a mistake: its workload and its nemesis, and the name."""
+    """Return the arguments of a run that shows a mistake: workload, nemesis, and the name."""
     assert mutant.workload is not None
     nemesis = [] if mutant.nemesis is None else ["--nemesis", mutant.nemesis]
     return ["--workload", mutant.workload, *nemesis, "--dirty", mutant.name]

@@ -19,11 +19,11 @@ from dledger.declared_error import DeclaredError
 DISK_MIB = 48
 # A file system that loses its power needs a journal of its own.
 POWERED_DISK_MIB = 128
-# ext4's own way to stop at once: nothing that is in memory gets to the disk, the journal included.
-# It is that of XFS: _IOR('X', 125, __u32), and the flag EXT4_GOING_FLAGS_NOLOGFLUSH.
+# ext4's own way to stop at once: nothing in memory gets to the disk, the journal included. It is
+# that of XFS: _IOR('X', 125, __u32), and the flag EXT4_GOING_FLAGS_NOLOGFLUSH.
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = struct.pack("I", 2)
-# Processes that were killed close their files in this time.
+# How long killed processes may take to close their files.
 BUSY_TIMEOUT_S = 10.0
 BUSY_LOOK_S = 0.01
 # Beside the disks of a run: the number of its watcher's process.
@@ -39,9 +39,9 @@ class DiskStuck(DeclaredError):
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:
-    """Mount a small tmpfs on a folder during a block; tell whether that worked.
+    """Mount a small tmpfs on a folder during a block; yield whether that worked.
 
-    What it holds in the end stays in the folder. It needs root.
+    Its content stays in the folder at the end. It needs root.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = ["-t", "tmpfs", "-o", f"size={DISK_MIB}m", "jepsen-like", str(folder)]
@@ -56,10 +56,10 @@ def small_disk(folder: Path) -> Iterator[bool]:
 
 @contextmanager
 def powered_disk(folder: Path) -> Iterator[bool]:
-    """Mount an ext4 of its own on a folder during a block; tell whether that worked.
+    """Mount an ext4 of its own on a folder during a block; yield whether that worked.
 
-    It lies in a sparse file beside the folder until the end; then the folder has what it holds. It
-    needs root, loop devices and mkfs.ext4.
+    It is in a sparse file beside the folder until the end; then its content goes into the folder.
+    It needs root, loop devices and mkfs.ext4.
     """
     folder.mkdir(parents=True, exist_ok=True)
     image = image_of(folder)
@@ -81,9 +81,9 @@ def powered_disk(folder: Path) -> Iterator[bool]:
 
 
 def take_down(folder: Path) -> None:
-    """Unmount the disk of a folder, if it is one; the folder then has what the disk holds.
+    """Unmount the disk of a folder, if it is one; its content goes into the folder.
 
-    What an ext4 holds stays in its image if it cannot be mounted once more.
+    The content of an ext4 stays in its image if it cannot be mounted once more.
     """
     image = image_of(folder)
     is_mounted = os.path.ismount(folder)
@@ -91,7 +91,7 @@ def take_down(folder: Path) -> None:
         if is_mounted:
             _keep(folder)
         return
-    # It may have been shut down, or have no power just now.
+    # It may have been shut down, or have no power at the moment.
     if (not is_mounted or _unmounted(folder)) and _mounted(folder):
         _keep(folder)
         image.unlink()
@@ -116,7 +116,7 @@ def take_down_orphans() -> None:
 
 
 def _take_down_alone(disk: Path, owner: Path) -> None:
-    """Unmount a disk unless another run does so just now."""
+    """Unmount a disk unless another run does so at the same time."""
     with owner.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,19 +126,18 @@ def _take_down_alone(disk: Path, owner: Path) -> None:
 
 
 def image_of(folder: Path) -> Path:
-    """The file behind the disk of a folder."""
     return folder.with_name(f"{folder.name}.img")
 
 
 def has_power(folder: Path) -> bool:
-    """Whether a folder is a disk whose power can be cut."""
+    """Return whether a folder is a disk whose power can be cut."""
     return image_of(folder).exists() and os.path.ismount(folder)
 
 
 def cut_power(folder: Path) -> None:
-    """Lose all that was not synced, as a power cut does, and mount the disk again.
+    """Lose all unsynced data, as a power cut does, and mount the disk again.
 
-    No process may have files in it any more. Raises DiskStuck.
+    No process may have open files in it. Raises DiskStuck.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -168,7 +167,7 @@ def _mounted(folder: Path) -> bool:
 
 
 def _keep(folder: Path) -> None:
-    """Unmount a folder; what it holds stays."""
+    """Unmount a folder, and keep its content."""
     kept = folder.with_name(f"{folder.name}.kept")
     shutil.rmtree(kept, ignore_errors=True)  # of a run that was killed here
     shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("filler"))

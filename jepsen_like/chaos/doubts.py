@@ -1,5 +1,5 @@
-"""What speaks against a run that found nothing: faults that broke nothing, packets that got lost
-without being told to. Pure.
+"""Reasons to doubt a run that found nothing: faults without an effect, packets that no fault
+lost. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jepsen_like.chaos.links.counts import Counts
 
 Event = Mapping[str, object]
-# What a fault that broke nothing did not do to packets or calls, by the count that did not grow.
+# The missing effect of a fault on packets or calls, by the count that did not grow.
 _NOT_DONE = {
     "lost": "lost no packet",
     "held": "held up no packet",
@@ -23,7 +23,7 @@ _NOT_DONE = {
 
 
 class Doubts(NamedTuple):
-    """What a run leaves in doubt.
+    """The doubts about a run.
 
     Attributes:
         texts: a sentence each, without a full stop.
@@ -35,12 +35,12 @@ class Doubts(NamedTuple):
 
 
 def doubts_of(events: Iterable[Event], links: Counts) -> Doubts:
-    """The doubts that remain of a run.
+    """Return the doubts about a run.
 
     Args:
         events: those of faults.jsonl. The `end` of a fault whose effect is counted has `effect`:
-            packets or calls by what became of them, such as `{"lost": 17}`.
-        links: what became of all packets of the run.
+            packets or calls by their fate, such as `{"lost": 17}`.
+        links: the fates of all packets of the run.
     """
     texts: list[str] = []
     effects: list[int] = []
@@ -51,7 +51,7 @@ def doubts_of(events: Iterable[Event], links: Counts) -> Doubts:
         for fate, count in effect.items():
             effects.append(count)
             if not count:
-                how = _NOT_DONE.get(fate, f"says {fate}: 0")  # a nemesis of the user's counts it
+                how = _NOT_DONE.get(fate, f"says {fate}: 0")  # a count of a user's nemesis
                 texts.append(f"fault {event['fault']} ({event['kind']}) {how}: it broke nothing")
     overflowed = sum(counts.overflowed for counts in links.values())
     if overflowed:

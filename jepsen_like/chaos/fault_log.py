@@ -1,4 +1,4 @@
-"""Writes faults.jsonl: what was broken when, and what members did of themselves."""
+"""Writes faults.jsonl: the faults with their times, and the events of members."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from pathlib import Path
 
 
 class FaultLog:
-    """One line for each event. docs/chaos.md has the format.
-
-    Args:
-        path: the new file.
-        now_ns: nanoseconds of the clock of the history.
-        wall: the time of day, in ISO 8601.
-    """
+    """Writes one line for each event. docs/chaos.md has the format."""
 
     def __init__(self, path: Path, now_ns: Callable[[], int], wall: Callable[[], str]) -> None:
         self._file = path.open("x", encoding="utf-8", buffering=1)
@@ -29,5 +23,4 @@ class FaultLog:
         self.events.append(line)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

@@ -40,10 +40,10 @@ class GapRow(NamedTuple):
 
 
 def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Window]:
-    """The windows of a run, from the lines of faults.jsonl; `end_ns` is when clients ended.
+    """Return the windows of a run, from the lines of faults.jsonl; clients ended at `end_ns`.
 
-    A fault that begins while others are in force is told from one that is alone: its kind is then
-    `kill-leader + isolate-leader`, because two members of three may be away.
+    A fault that begins during others has a kind of its own, such as `kill-leader + isolate-leader`,
+    because two members of three may be away then.
     """
     moments = [event for event in events if event["event"] in ("begin", "end")]
     moments.sort(key=ns_of)
@@ -65,7 +65,6 @@ def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Wind
 
 
 def ns_of(event: Mapping[str, object]) -> int:
-    """When an event of faults.jsonl was."""
     time_ns = event["time_ns"]
     assert isinstance(time_ns, int)
     return time_ns
@@ -78,14 +77,10 @@ def gap_rows(
     clients: int,
     step: int,
 ) -> list[GapRow]:
-    """The table of gaps by fault.
+    """Return the table of gaps by fault.
 
-    Args:
-        operations: the history.
-        windows: those of the faults.
-        readers: clients with smaller numbers read, each from one member; all others write.
-        clients: how many clients there are, readers and writers.
-        step: process numbers that differ by a multiple of it are the same client.
+    Of `clients`, the first `readers` read, each from one member; all others write. Process numbers
+    that differ by a multiple of `step` are the same client.
     """
     moments: dict[int, list[int]] = {client: [] for client in range(clients)}
     members: dict[int, str] = {}
@@ -123,7 +118,7 @@ def _who(client: int, readers: int, members: Mapping[int, str], window: Window) 
 
 
 def _longest(times: Sequence[int], window: Window) -> tuple[int, bool]:
-    """The longest time without an ok within a window, and whether the window cut it off."""
+    """Return the longest time without an ok within a window, and whether the window cut it off."""
     inside = times[bisect_left(times, window.begin_ns) : bisect_right(times, window.end_ns)]
     edges = [window.begin_ns, *inside, window.end_ns]
     longest, cut = 0, False

@@ -1,4 +1,4 @@
-"""What went wrong with a run itself."""
+"""The error of a run that itself went wrong."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from jepsen_like.chaos.wiring import Addresses, Wiring
 
 
 def loopback(hosts: Sequence[str], left_out: Sequence[str] = ()) -> Wiring:
-    """Hosts that are all this machine, and nothing between them that can break."""
+    """Return hosts that are all this machine, without links that can break."""
     free = iter(free_addresses(len(Addresses._fields) * len(hosts)))
     addresses = {host: Addresses(next(free), next(free), next(free)) for host in hosts}
     return Wiring("loopback", addresses, lambda host, argv: list(argv), left_out)

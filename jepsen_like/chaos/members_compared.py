@@ -1,4 +1,4 @@
-"""What members must agree on in the end: their states, once all have applied the same, and logs."""
+"""Checks that members agree at the end: on their states, after the same entries, and their logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ROUNDS = 20
 
 
 class Look(NamedTuple):
-    """What a member showed: its state, behind the entry at `after`; what is wrong with it."""
+    """The state of a member after the entry `after`, and its broken invariant."""
 
     after: int
     state: object
@@ -26,14 +26,10 @@ class Look(NamedTuple):
 async def looks_at_the_same(
     names: Collection[str], look: Callable[[str], Awaitable[Look | None]]
 ) -> dict[str, Look]:
-    """Look at members until all show their state behind the same entry.
+    """Look at members until all show their state after the same entry; return the last looks.
 
-    Args:
-        names: the members.
-        look: at one of them; None if it shows nothing, which is not tried again.
-
-    Returns:
-        The last look at each. Those of members that never reached the others differ in `after`.
+    Looks at members that never reached the others differ in `after`. A failed look, None, is not
+    tried again.
     """
     seen: dict[str, Look] = {}
     behind = list(names)
@@ -51,11 +47,7 @@ async def looks_at_the_same(
 
 
 def state_differences(states: Mapping[str, object]) -> Iterator[str]:
-    """A sentence for each member whose state is not that of the first: where, and both values.
-
-    Args:
-        states: plain values, by the names of the members.
-    """
+    """Yield a sentence for each member whose state differs from the first one's: where, and how."""
     first = next(iter(states), "")
     for name, state in states.items():
         if state != states[first]:
@@ -64,13 +56,10 @@ def state_differences(states: Mapping[str, object]) -> Iterator[str]:
 
 
 def log_differences(folders: Mapping[str, Path], *, verify: bool) -> list[str]:
-    """Where committed entries of two members differ, and what is broken, in sentences.
+    """Return where committed entries of two members differ, and broken sums, in sentences.
 
-    Equal indexes with equal chained sums mean equal histories up to there.
-
-    Args:
-        folders: the folder of each node, at rest.
-        verify: whether all sums are checked as well: not if the run has damaged files.
+    Equal indexes with equal chained sums mean equal histories up to there. All sums are checked as
+    well with `verify`: not if the run has damaged files.
     """
     found: list[str] = []
     chains: dict[int, tuple[str, int]] = {}

@@ -1,7 +1,7 @@
-"""What a process of a run hears on its standard input, and says on its standard output.
+"""The lines that a process of a run reads on standard input, and writes on standard output.
 
-Both are lines. They go past the network that the run breaks, and the process ends with its input:
-so it goes with the run, however that ends.
+They do not use the network that the run breaks. The process ends with its standard input: so it
+ends with the run, however that ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TELL_EVERY_S = 0.5
 
 
 async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
-    """The lines that arrive on a stream. A line that was cut off by its end is left out."""
+    """Yield the lines that arrive on a stream. A last line without an end is left out."""
     rest = b""
     while piece := await stream.receive_some(64 * 1024):
         *whole, rest = (rest + piece).split(b"\n")
@@ -32,13 +32,12 @@ async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
 
 @asynccontextmanager
 async def heard_orders() -> AsyncIterator[AsyncIterator[str]]:
-    """Read standard input during a block; yields its lines, until it ends."""
+    """Read standard input during a block; yield an iterator of its lines."""
     async with standard_input() as stream:
         yield lines_of(stream)
 
 
 def say(**fields: object) -> None:
-    """Write one line of JSON."""
     with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
@@ -50,13 +49,10 @@ async def follow_orders(
     end: Callable[[], None],
     make_final_calls: Callable[[], Awaitable[None]],
 ) -> None:
-    """Make the calls of clients as the orders say, until there are no more orders.
+    """Make the calls of clients as ordered, until standard input ends.
 
-    Args:
-        counts: outcomes by type so far, which are told all the time.
-        make_calls: makes calls from the beginning on.
-        end: has it end them, at the order `end`.
-        make_final_calls: makes the last ones, at the order `final`.
+    The order `end` calls `end`, the order `final` makes the last calls; `counts` are reported all
+    the time.
     """
 
     async def tell() -> None:

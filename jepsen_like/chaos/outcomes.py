@@ -1,4 +1,4 @@
-"""What an error of dledger says of a call: the one table of it in the harness."""
+"""The outcomes of calls, by the errors of dledger: the only such table in the harness."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ class Outcome(NamedTuple):
 
 
 def ok(value: object) -> Outcome:
-    """It happened, and returned this."""
     return Outcome(EventType.OK, value)
 
 
 def failed(error: str) -> Outcome:
-    """It certainly did not happen, and never will."""
     return Outcome(EventType.FAIL, None, error)
 
 
 def unknown(error: str) -> Outcome:
-    """It may happen at any time, or never."""
     return Outcome(EventType.INFO, None, error)
 
 
 def outcome_of(error: DLedgerError) -> Outcome:
-    """What an error says of an append.
+    """Return the outcome of an append that raised an error.
 
-    Rejected and Discarded are certain: it never happened. OutcomeUnknown says so itself; so do
-    errors that end a node, whose appends may have left it. ResultNotKept belongs to an append that
-    happened, but what it returned is not known, so a history cannot call it ok.
+    Rejected and Discarded are certain: it never happened. OutcomeUnknown is not; nor are errors
+    that end a node, whose appends may have left it. ResultNotKept belongs to an append that
+    happened, but whose result is not known, so a history cannot call it ok.
     """
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, (Rejected, Discarded)):

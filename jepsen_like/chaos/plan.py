@@ -1,10 +1,10 @@
-"""What is asked of a run."""
+"""The arguments of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Each member of five is led through as many elections as one of three, with half of the machine.
+# With five members each is led through as many elections, with half of the machine.
 NODES_DEFAULT = 3
 TIME_S_DEFAULT = 60.0
 CALLS_A_SECOND_DEFAULT = 20.0
@@ -24,8 +24,7 @@ class RunPlan:
         network: `auto`, `namespaces` or `none`.
         seeded_bug: a mistake to make on purpose.
         system: a module that runs a member of another system, or None.
-        client: what sends and consumes in a workload of brokers: `python` is `dledger_mq`, `cpp`
-            RocketMQ's client of C++.
+        client: of a workload of brokers: `python` is `dledger_mq`, `cpp` RocketMQ's client of C++.
         grown: the group begins with one member, to which the others are added before the faults.
     """
 

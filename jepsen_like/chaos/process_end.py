@@ -1,4 +1,4 @@
-"""The end of a process that reads its standard input, whatever becomes of the run."""
+"""Ends a process that reads its standard input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 
 
 async def end_process(process: trio.Process, wait_s: float = 0.0) -> None:
-    """Close its pipes, give it so many seconds to end by itself, then kill it. Not cancelled."""
+    """Close its pipes, wait so many seconds for its end, then kill it. Cannot be cancelled."""
     with trio.CancelScope(shield=True):
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

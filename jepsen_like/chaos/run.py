@@ -1,4 +1,4 @@
-"""One run: members and clients as processes, faults by the schedule, and what came of it."""
+"""One run: members and clients as processes, faults by the schedule, and the results."""
 
 from __future__ import annotations
 
@@ -73,14 +73,12 @@ QUIET_S = 3.0
 # Longer than any workload may have to wait for its last messages.
 FINAL_TIMEOUT_S = 180.0
 LOOK_EVERY_S = 1.0
-# Faults that harm data are left out unless the group is whole: after a fault before, it is soon.
+# How long a fault that harms data waits for a whole group; it is left out otherwise.
 WHOLE_BEFORE_HARM_S = 10.0
 TELL_EVERY_S = 0.5
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
-
     phase: str
     now_s: float
     until_s: float
@@ -94,7 +92,7 @@ Tell = Callable[[Progress], None]
 
 @dataclass
 class RunResult:
-    """What a run left, besides its files."""
+    """The results of a run, besides its files."""
 
     network: str = "loopback"
     left_out: tuple[str, ...] = ()
@@ -108,15 +106,9 @@ class RunResult:
 
 
 class Run:
-    """A run in a folder.
+    """A run in a folder, which is empty at first."""
 
-    Args:
-        plan: what is asked.
-        folder: an empty folder for all files.
-        tell: takes the progress.
-    """
-
-    # They are there once the run has begun.
+    # Set once the run has begun.
     _faults: FaultLog
     _wiring: Wiring
     _group: Group
@@ -137,15 +129,10 @@ class Run:
         self._network: NetworkFaults | None = None
         self._insides: Insides | None = None
         self._no_insides = ""
-        self._stage = self._made_stage()
+        self.stage = self._made_stage()
         self._nemeses = find_nemeses(plan.nemeses)
         catalogue = self._nemeses.catalogue
         self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s, catalogue)
-
-    @property
-    def stage(self) -> Stage:
-        """What the run is about."""
-        return self._stage
 
     def stop(self) -> None:
         """End the faults now, heal, and go on with the quiet phase."""
@@ -154,7 +141,6 @@ class Run:
 
     @property
     def history(self) -> Path:
-        """Where the history is."""
         return self._folder / "history.jsonl"
 
     def _made_stage(self) -> Stage:
@@ -167,7 +153,7 @@ class Run:
     # --- the whole run --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Do it all. Raises HarnessFailed."""
+        """Make the whole run. Raises HarnessFailed."""
         for name in ("members", "data"):
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
@@ -187,7 +173,7 @@ class Run:
                     self._insides = stack.enter_context(closing(insides))
                 except LibraryMissing as error:
                     self._no_insides = str(error)
-            hosts = [*self._names, *self._spares, *self._stage.hosts]
+            hosts = [*self._names, *self._spares, *self.stage.hosts]
             async with self._wired(hosts) as self._wiring:
                 await self._run_wired()
         harmed = {"flip", "tail"} & set(self._plan.nemeses)
@@ -196,7 +182,7 @@ class Run:
 
     @asynccontextmanager
     async def _wired(self, hosts: list[str]) -> AsyncIterator[Wiring]:
-        """The network of the run: links that can break, if this machine has them."""
+        """Make the network of the run, with links that can break if this machine has them."""
         wanted, problem = self._plan.network, why_not()
         if wanted == "none" or (wanted == "auto" and problem is not None):
             yield loopback(hosts, () if problem is None else (f"broken links: {problem}",))
@@ -217,7 +203,7 @@ class Run:
             self._group = group
             beside = {
                 name: SideProcess(name, command, self._folder / f"{name}.log")
-                for name, command in self._stage.beside_commands(wiring).items()
+                for name, command in self.stage.beside_commands(wiring).items()
             }
             for process in beside.values():
                 members_nursery.start_soon(process.run)
@@ -231,15 +217,15 @@ class Run:
                     f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
                     f"{self._folder / 'members'}"
                 )
-            command = self._stage.client_command(wiring)
+            command = self.stage.client_command(wiring)
             async with client_process(command, self._folder / "clients.log") as clients:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_progress, clients)
-                    if self._stage.has_invariant:
+                    if self.stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants)
                     # On a busy machine that takes longer than the faults of a short run.
                     await clients.wait_started(START_TIMEOUT_S)
-                    if self._stage.clients_come_back:
+                    if self.stage.clients_come_back:
                         beside[CLIENTS] = clients.process
                     await self._break(self._executors(beside))
                     await self._quieten()
@@ -277,7 +263,6 @@ class Run:
                 await self._carry_out(fault, executor_of(executors, fault.nemesis, fault.kind))
 
     async def _carry_out(self, fault: Fault, executor: Executor) -> None:
-        """Break, wait, heal, and note all of it."""
         what = {"fault": fault.number, "nemesis": fault.nemesis, "kind": fault.kind}
         begin_ns, has_begun = self._now_ns(), False
         chance, faults = Chance(self._plan.seed, fault.chance), self._faults
@@ -297,7 +282,9 @@ class Run:
             self._broken.pop(fault.number, None)
 
     async def _wait_until_whole(self) -> None:
-        """Wait until the fault before has passed, for some seconds, unless the run is to stop."""
+        """Wait some seconds for the group to recover from the last fault, unless the run is to
+        stop.
+        """
         with trio.move_on_after(WHOLE_BEFORE_HARM_S):
             while not (self._group.healthy or self._stops.is_set()):
                 await trio.sleep(LOOK_S)
@@ -308,7 +295,9 @@ class Run:
             await self._stops.wait()
 
     def _executors(self, beside: Mapping[str, SideProcess]) -> Executors:
-        """What carries out the faults; what cannot be done in this run is left out."""
+        """Return the executors of the faults; faults that cannot be made in this run are
+        skipped.
+        """
         no_links = absent("the links of this run cannot break")
         no_insides = absent(self._no_insides)
         no_joining = absent("members cannot be added to such a group while it runs")
@@ -324,7 +313,7 @@ class Run:
             **(network.executors if network is not None else {}),
             **{name: no_insides for name, one in NEMESES.items() if one.from_inside},
             **(InsideFaults(insides.steerings, self._finding).executors if insides else {}),
-            **(membership.executors if self._stage.can_join else {"membership": no_joining}),
+            **(membership.executors if self.stage.can_join else {"membership": no_joining}),
             **PROCESS_FAULTS,
             **DISK_FAULTS,
             **side_faults(beside),
@@ -347,7 +336,7 @@ class Run:
             raise HarnessFailed(str(skipped)) from skipped
 
     async def _quieten(self) -> None:
-        """All faults are healed: wait until the group is whole, then let clients go on for a while.
+        """Wait until the group is whole after all faults, then let clients go on for a while.
 
         A group that does not become whole is a finding.
         """
@@ -370,20 +359,20 @@ class Run:
     # --- looking --------------------------------------------------------------------------------
 
     async def _look_at_invariants(self) -> None:
-        """Ask each member once a second what is wrong with its state."""
+        """Ask each member once a second for a broken invariant."""
         while True:
             await trio.sleep(LOOK_EVERY_S)
             for member in list(self._group.present):
                 try:
                     seen = await member.order("look", LOOK_EVERY_S)
                 except OrderFailed:
-                    continue  # it is broken just now, or cut off: it is asked again
+                    continue  # it is broken at the moment, or cut off: it is asked again
                 if seen["broken"] is not None:
                     self._faults.note("broken", member=member.name, **seen)
                     self._finding(f"{member.name} at entry {seen['index']}: {seen['broken']}")
 
     async def _compare_states(self) -> None:
-        """The states of all members are equal in the end, and right."""
+        """Check that the states of all members are equal at the end, and keep the invariant."""
         members = {member.name: member for member in self._group.present}
 
         async def look(name: str) -> Look | None:
@@ -430,15 +419,14 @@ class Run:
         return self._folder / "data" / name
 
     def _member(self, name: str, *, joining: bool = False) -> Member:
-        """A member that is not started yet."""
-        command = self._stage.member_command(self._wiring, name, joining=joining)
+        command = self.stage.member_command(self._wiring, name, joining=joining)
         if self._insides is not None:
             command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"
         return Member(name, command, log, self._data(name))
 
     def _replace_disk(self, member: Member) -> None:
-        """What an operator does whose member says that its disk is full or broken."""
+        """Repair the disk of a member that reports it as full or broken, as an operator does."""
         free(member.data)
         if self._insides is not None:
             self._insides.steerings[member.name].heal()

@@ -1,4 +1,4 @@
-"""What a run has to know of a replicated service: its machine, its calls, and what must hold."""
+"""The interface of a replicated service to a run: its machine, its calls, and its checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jepsen_like.history.value import Value, thawed
 
 
 class CallFailed(DeclaredError):
-    """A call certainly changed nothing, such as a comparison in vain. Its text says why."""
+    """A call certainly changed nothing, such as a failed comparison. Its text says why."""
 
     problem: str
 
@@ -46,11 +46,11 @@ class Call:
 
 
 class Caller(NamedTuple):
-    """Who makes the next call.
+    """The client that makes the next call.
 
-    `random` is the client's own stream of choices, made from the seed of the run. `process` is
-    its number in the history. `number` counts the calls of all clients: it never comes again in a
-    run, so it serves as a value that differs from all others.
+    `random` is the client's own stream of choices, made from the seed of the run. `process` is its
+    number in the history. `number` counts the calls of all clients: it is unique in a run, so it
+    serves as a value that differs from all others.
     """
 
     random: Chance
@@ -65,29 +65,27 @@ class ServiceUnderTest(Protocol):
 
     Some further attributes are used if a service has them:
 
-    - `model`: what the history must keep: a name of `jepsen-like check --model`, or a class of the
+    - `model`: the promise of the history: a name of `jepsen-like check --model`, or a class of the
       same module with `initial` and `step`, or such an object. Without one, only the outcomes are
       counted, and the invariants below decide;
     - `settings`: further fields of the history's header, such as `{"initial": 0}`;
     - `query(machine, call)`: the answer to a call with `is_read`, from the machine of a member;
-    - `answered(call, result)`: what the history has for what `apply` returned; it raises CallFailed
+    - `answered(call, result)`: the history's value for what `apply` returned; it raises CallFailed
       if the result says that nothing was changed. Unless given, the result itself;
     - `invariant(machine)`: what is wrong with the state of a member, in a sentence, or None. Asked
       once a second on each member, and at the end;
     - `state(machine)`: a plain value that must be equal on all members at the end;
     - `client(caller)`: in simulations, in the place of `generate`: a generator of the calls of one
       client, which is sent the Answer to each;
-    - `final()`: calls that are made at the end, of each member: reads of all that there is.
+    - `final()`: calls that are made at the end, of each member: reads of the whole state.
 
     An explanation of one line, for `jepsen-like list`, is the first line of its docstring.
     """
 
     @property
-    def machine(self) -> Callable[[], StateMachine]:
-        """Makes the state machine of a member."""
+    def machine(self) -> Callable[[], StateMachine]: ...
 
-    def generate(self, caller: Caller, /) -> Call:
-        """The next call of a client."""
+    def generate(self, caller: Caller, /) -> Call: ...
 
 
 class ServiceUnusable(DeclaredError):
@@ -97,7 +95,7 @@ class ServiceUnusable(DeclaredError):
 
 
 class Described:
-    """A service, with what it leaves out filled in."""
+    """A service, with defaults for the attributes that it lacks."""
 
     def __init__(self, service: ServiceUnderTest, name: str) -> None:
         self.service = service
@@ -119,13 +117,11 @@ class Described:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Fields of the header of the history."""
         settings: Mapping[str, object] = getattr(self.service, "settings", {})
         return settings
 
     @property
     def explanation(self) -> str:
-        """What it is, in a line."""
         return (type(self.service).__doc__ or self.name).strip().splitlines()[0]
 
     @property
@@ -134,7 +130,7 @@ class Described:
         return hasattr(self.service, "client")
 
     def client(self, caller: Caller) -> object:
-        """The generator of one client's calls; only for a service that `adapts`."""
+        """Return the generator of one client's calls; only for a service that `adapts`."""
         client: Callable[[Caller], object] = self.service.client  # type: ignore[attr-defined]
         return client(caller)
 
@@ -147,30 +143,28 @@ class Described:
 
     @property
     def reads_results(self) -> bool:
-        """Whether the service looks at what `apply` returned."""
+        """Whether the service needs the results of `apply`."""
         return hasattr(self.service, "answered")
 
     def answered(self, call: Call, result: object) -> object:
-        """What the history has for a result of `apply`. Raises CallFailed."""
+        """Return the history's value for a result of `apply`. Raises CallFailed."""
         answered = getattr(self.service, "answered", None)
         return result if answered is None else answered(call, result)
 
     def invariant(self, machine: Any) -> str | None:
-        """What is wrong with a state."""
         invariant = getattr(self.service, "invariant", None)
         return None if invariant is None else invariant(machine)
 
     @property
     def has_invariant(self) -> bool:
-        """Whether there is something to ask members for while they run."""
+        """Whether members have an invariant to check while they run."""
         return hasattr(self.service, "invariant")
 
     def state(self, machine: Any) -> object:
-        """The state as a plain value, or None if the service does not tell it."""
+        """Return the state as a plain value; None if the service does not give it."""
         state = getattr(self.service, "state", None)
         return None if state is None else state(machine)
 
     def final(self) -> Sequence[Call]:
-        """The calls at the end."""
         final = getattr(self.service, "final", None)
         return () if final is None else tuple(final())

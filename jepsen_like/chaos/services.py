@@ -13,7 +13,7 @@ USERS_SERVICE_MARK = ":"
 
 
 def find_service(name: str) -> Described:
-    """The service of a name such as `register` or `my_module:Machine`.
+    """Return the service of a name such as `register` or `my_module:Machine`.
 
     A user's name leads to a class with `machine` and `generate`, or to a state machine that exactly
     one such class of its module has as `machine`. Raises ServiceUnusable.
@@ -40,7 +40,7 @@ def _is_service(found: object) -> bool:
 
 
 def _service_of(name: str, module: ModuleType, machine: object) -> object:
-    """The class of a module that is about one machine."""
+    """Return the class of a module that has a machine as `machine`."""
     classes = [
         each
         for each in vars(module).values()

@@ -25,11 +25,7 @@ FRAME = " |+-"
 class SideProcess:
     """A process that comes and goes as the run wants; it ends with its standard input.
 
-    Args:
-        name: what messages call it.
-        command: starts it.
-        log: where its standard error goes, and its output unless somebody hears that.
-        hear: takes each line of its output.
+    Its standard error goes to `log`, and its output unless `hear` takes that, line by line.
     """
 
     name: str
@@ -89,7 +85,6 @@ class SideProcess:
     # --- what a nemesis does --------------------------------------------------------------------
 
     async def started(self) -> None:
-        """Wait until it runs."""
         while self._process is None:
             await trio.sleep(LOOK_S)
 
@@ -132,7 +127,7 @@ class SideProcess:
 
 
 def last_words(log: str) -> str:
-    """The last line of a log that has a word. Errors of a nursery are told within a frame."""
+    """Return the last line of a log that has a word. Nurseries print errors within a frame."""
     for line in reversed(log.splitlines()):
         if words := line.strip(FRAME):
             return words

@@ -1,4 +1,4 @@
-"""A run as its report tells it."""
+"""A run as its report describes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def told_run(
     operations: Sequence[Operation],
     versions: Mapping[str, str],
 ) -> ToldRun:
-    """What the report of a run tells."""
     nemeses = ", ".join(plan.nemeses) or "nothing"
     return ToldRun(
         title=f"{plan.service} on {plan.nodes} members, broken by {nemeses}",
@@ -64,7 +63,7 @@ def _gap(row: Row) -> GapRow:
 
 
 def faults_of(events: Iterable[Event]) -> Iterable[Fault]:
-    """The faults, in the order in which they began."""
+    """Yield the faults, in the order in which they began."""
     found = list(events)
     ends = {event["fault"]: ns_of(event) for event in found if event["event"] == "end"}
     begins = sorted((event for event in found if event["event"] == "begin"), key=ns_of)
@@ -75,7 +74,6 @@ def faults_of(events: Iterable[Event]) -> Iterable[Fault]:
 
 
 def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
-    """The processes that ended."""
     for event in events:
         if event["event"] != "down":
             continue
@@ -86,7 +84,7 @@ def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
 
 
 def skipped_of(events: Iterable[Event]) -> list[str]:
-    """Why faults were left out, each reason once."""
+    """Return why faults were left out, each reason once."""
     reasons = {
         f"{event['kind']}: {event['reason']}" for event in events if event["event"] == "skipped"
     }

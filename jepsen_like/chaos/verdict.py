@@ -1,4 +1,4 @@
-"""What a run says: the verdict of the checker, the findings, the gaps, and run.json."""
+"""The result of a run: the verdict of the checker, the findings, the gaps, and run.json."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ STATISTICS = "statistics"
 
 @dataclass(frozen=True)
 class RunVerdict:
-    """The verdict of a run, and what it is founded on.
+    """The verdict of a run, and its reasons.
 
-    `doubts` speak against a run that found nothing; they are part of its reason.
+    `doubts` qualify a run that found nothing; they are part of its reason.
     """
 
     exit: RunExit
@@ -47,13 +47,13 @@ class RunVerdict:
 
 
 def judge(run: Run, check_limit_s: float) -> RunVerdict:
-    """Check the history of a run, and put it together with what was found while it ran."""
+    """Check the history of a run, and combine the result with the findings of the run."""
     result = run.result
     statistics = check_file(run.history, Plan(STATISTICS, time_limit_s=check_limit_s))
-    allowed = run.stage.allowed
-    checked = check_file(
-        run.history, Plan(_model(run), time_limit_s=check_limit_s, allowed=allowed)
-    )
+    # Else the header of the history names the checker.
+    model = STATISTICS if run.stage.model_name is None else None
+    plan = Plan(model, time_limit_s=check_limit_s, allowed=run.stage.allowed)
+    checked = check_file(run.history, plan)
     operations = _operations(run)
     gaps = _gaps(run, operations)
     result.findings += unserved(gaps)
@@ -68,9 +68,9 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
 
 
 def doubted(reason: str, doubts: Doubts) -> tuple[RunExit, str]:
-    """The exit and the reason of a run that found nothing.
+    """Return the exit and the reason of a run that found nothing.
 
-    One whose network broke nothing at all has tested nothing of it: that is undecided.
+    If no fault had any effect, nothing was tested: that is undecided.
     """
     if not doubts.texts:
         return RunExit.NOTHING_FOUND, reason
@@ -78,11 +78,6 @@ def doubted(reason: str, doubts: Doubts) -> tuple[RunExit, str]:
     but = doubts.texts[0] + (f", and {more} more in doubt" if more else "")
     exit_ = RunExit.UNDECIDED if doubts.nothing_broke else RunExit.NOTHING_FOUND
     return exit_, f"{reason}; but {but}"
-
-
-def _model(run: Run) -> str | None:
-    """None: the header of the history names it."""
-    return STATISTICS if run.stage.model_name is None else None
 
 
 def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
@@ -101,7 +96,7 @@ def _operations(run: Run) -> Sequence[Operation]:
     try:
         return read_history(run.history).operations
     except HistoryUnreadable:
-        return ()  # which is the verdict
+        return ()  # the verdict says so
 
 
 def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
@@ -112,7 +107,6 @@ def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
 
 
 def again(plan: RunPlan, service_option: str) -> str:
-    """The command that makes a run of the same plan."""
     words = ["jepsen-like", "run", service_option, plan.service]
     words += ["--nemesis", ",".join(plan.nemeses) or "none"]
     words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]
@@ -132,7 +126,6 @@ def again(plan: RunPlan, service_option: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What it ran on."""
     return {
         "dledger": dledger.__version__,
         "trio": trio.__version__,
@@ -148,7 +141,7 @@ def run_file(
     result: RunResult | None = None,
     verdict: RunVerdict | None = None,
 ) -> dict[str, object]:
-    """The content of run.json; docs/chaos.md has the fields."""
+    """Return the content of run.json; docs/chaos.md has the fields."""
     told: dict[str, object] = {
         "run_format": RUN_FORMAT,
         "plan": asdict(plan),
@@ -191,7 +184,7 @@ def _checked(checked: Checked | None) -> dict[str, object] | None:
         "model": checked.model,
         "verdict": checked.verdict,
         "operations": checked.operations,
-        "seconds": round(checked.seconds, 3),
+        "seconds": round(checked.took_s, 3),
         "summary": checked.unreadable if report is None else report.summary,
         "problems": [] if report is None else [asdict(problem) for problem in report.problems],
         "text": [] if report is None else list(report.text),
@@ -199,5 +192,4 @@ def _checked(checked: Checked | None) -> dict[str, object] | None:
 
 
 def write_run_file(folder: Path, content: dict[str, object]) -> None:
-    """Write run.json, whole or not at all."""
     write_whole(folder / "run.json", json.dumps(content, indent=1) + "\n")

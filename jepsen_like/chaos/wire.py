@@ -1,4 +1,4 @@
-"""What clients and members say to each other: msgpack objects, one after another."""
+"""The messages between clients and members: msgpack objects, one after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class WireBroken(DeclaredError):
-    """The other side sent what is no message of ours."""
+    """The other side sent bytes that are not a message."""
 
     problem: str
 
@@ -31,11 +31,10 @@ class Messages:
         self._unpacker = msgpack.Unpacker(max_buffer_size=MESSAGE_BYTES_MAX)
 
     def feed(self, piece: bytes) -> None:
-        """Take what arrived."""
         self._unpacker.feed(piece)
 
     def next(self) -> dict[str, Any] | None:
-        """The next whole message, or None if it is not there yet. Raises WireBroken."""
+        """Return the next whole message; None if it has not arrived. Raises WireBroken."""
         try:
             message = next(self._unpacker, None)
         except (ValueError, msgpack.exceptions.UnpackException) as error:
@@ -46,7 +45,7 @@ class Messages:
 
 
 def call_message(call: Call, *, in_session: bool) -> bytes:
-    """A call as a client sends it to a member."""
+    """Return a call as a client sends it to a member."""
     fields: dict[str, object] = {
         "function": call.function,
         "key": thawed(call.key),
@@ -61,7 +60,7 @@ def call_message(call: Call, *, in_session: bool) -> bytes:
 
 
 def parse_call(message: Mapping[str, Any]) -> tuple[Call, bool]:
-    """A call, and whether it is to be made in the session of the connection."""
+    """Return a call, and whether it is to be made in the session of the connection."""
     try:
         call = Call(
             str(message["function"]),
@@ -76,7 +75,7 @@ def parse_call(message: Mapping[str, Any]) -> tuple[Call, bool]:
 
 
 def outcome_message(outcome: Outcome, leader: str | None) -> bytes:
-    """An outcome as a member sends it, with the leader if it is known."""
+    """Return an outcome as a member sends it, with the leader if it is known."""
     fields = {
         "type": outcome.type.value,
         "value": thawed(outcome.value),
@@ -88,7 +87,7 @@ def outcome_message(outcome: Outcome, leader: str | None) -> bytes:
 
 
 def parse_outcome(message: Mapping[str, Any]) -> tuple[Outcome, str | None]:
-    """An outcome, and the leader that the member knows. Raises WireBroken."""
+    """Return an outcome, and the leader that the member knows. Raises WireBroken."""
     try:
         outcome = Outcome(EventType(message["type"]), message["value"], message["error"])
         return outcome, message["leader"]

@@ -29,11 +29,8 @@ class Addresses(NamedTuple):
 class Wiring:
     """The network of a run, as its processes see it.
 
-    Args:
-        kind: how it is made.
-        addresses: those of each host.
-        command: makes of a host and a command what runs the command on the host.
-        left_out: what cannot be broken on this machine, and why.
+    `command` returns the command that runs a command on a host. `left_out` are faults that cannot
+    be made on this machine, and why.
     """
 
     kind: str
@@ -42,5 +39,5 @@ class Wiring:
     left_out: Sequence[str] = ()
 
     def peers(self, hosts: Sequence[str]) -> dict[str, str]:
-        """Where each of these takes other members."""
+        """Return the addresses at which these hosts take other members."""
         return {host: self.addresses[host].peer for host in hosts}

@@ -15,8 +15,8 @@ FUNCTIONS = frozenset({"transfer", "read"})
 def check_bank(history: History, request: Request) -> Report:
     """Check `transfer` and `read` (a map of account to balance).
 
-    `total` in the header is the sum of all balances; without, that of the first read. Each key is
-    a bank of its own.
+    `total` in the header is the sum of all balances; without it, the sum of the first read counts.
+    Each key is a bank of its own.
     """
     refuse_other_functions(history, FUNCTIONS)
     findings = Findings(request.allowed)

@@ -31,14 +31,14 @@ from jepsen_like.history.value import Value
 
 
 class Entry(NamedTuple):
-    """A checker: what it promises, in a line, and how it checks."""
+    """A checker: its promise in a line, and its check."""
 
     promise: str
     check: Check
 
 
 def linearizable(model: Model) -> Check:
-    """A check against a model."""
+    """Return a check against a model."""
 
     def check(history: History, request: Request) -> Report:
         return Linearizability(model, request.bounds).check(history)
@@ -47,7 +47,7 @@ def linearizable(model: Model) -> Check:
 
 
 def _beginning(kind: Callable[[Value], Model], default: Value = None) -> Check:
-    """A check against a model that begins with `initial` in the header."""
+    """Return a check against a model that begins with `initial` in the header."""
 
     def check(history: History, request: Request) -> Report:
         model = kind(history.header.setting("initial", default))
@@ -89,7 +89,7 @@ CATALOGUE: dict[str, Entry] = {
     "statistics": Entry("outcomes, latencies, gaps of readers: any function", check_statistics),
 }
 
-# What only one model can mean. Others are named by the header or by --model.
+# Functions that only one model has. Other models are named by the header or by --model.
 _RECOGNIZED = (
     (frozenset({"get", "put", "append"}), "kv-append"),
     (frozenset({"read", "write", "cas"}), "cas-register"),
@@ -104,7 +104,7 @@ _RECOGNIZED = (
 
 
 def recognized(history: History) -> str | None:
-    """The model of a history, by its header or else by its functions."""
+    """Return the model of a history, by its header or else by its functions."""
     if history.header.model is not None:
         return history.header.model
     functions = {operation.function for operation in history.operations}

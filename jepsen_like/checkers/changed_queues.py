@@ -1,6 +1,6 @@
-"""Queues that operators change: groups that are moved back, topics that are deleted and made again,
-and delayed messages that are taken back. What these checks add is told beside what the check of
-the messages themselves finds.
+"""Queues that operators change: groups are moved back, topics are deleted and made again, and
+delayed messages are recalled. These checks add their findings to those of the check of the
+messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Addition = Callable[[History, Sequence[Operation], Findings], str | None]
 
 
 def _with(function: str, check: Check, add: Addition) -> Check:
-    """A check of a history with a further function, which the check itself does not see."""
+    """Return a check of a history with a further function, which `check` itself does not see."""
 
     def checked(history: History, request: Request) -> Report:
         changes = [one for one in history.operations if one.function == function]
@@ -40,7 +40,7 @@ def _with(function: str, check: Check, add: Addition) -> Check:
 
 
 def joined(first: Report, others: Sequence[Report]) -> Report:
-    """One report that has what others found, too: the worst verdict counts."""
+    """Return one report with the findings of all; the worst verdict counts."""
     reports = [first, *others]
     counts: dict[str, int] = {}
     for report in reports:
@@ -67,7 +67,7 @@ def _deliveries(history: History) -> Deliveries:
 
 
 def _resets(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
-    """After a reset to the first message, all that were there come again."""
+    """Check that all messages come again after a reset to the first one."""
     certain = [one for one in changes if one.ok]
     if not certain:
         return None
@@ -78,7 +78,7 @@ def _resets(history: History, changes: Sequence[Operation], findings: Findings) 
             continue
         there = deliveries.by_message.get(send.value, [])
         if not there or there[-1].line > last.invoked_line:
-            continue  # that it never came the check of the queue tells
+            continue  # the check of the queue reports that it never came
         if not deliveries.drained_after(last.certain_from):
             missing.unseen += 1
             continue
@@ -91,7 +91,7 @@ def _resets(history: History, changes: Sequence[Operation], findings: Findings) 
 
 
 def _recalls(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
-    """What was taken back never comes."""
+    """Check that no recalled message comes."""
     deliveries = _deliveries(history)
     for recall in changes:
         there = deliveries.by_message.get(recall.value)
@@ -102,11 +102,14 @@ def _recalls(history: History, changes: Sequence[Operation], findings: Findings)
 
 
 def check_recalls(history: History, request: Request) -> Report:
-    """As `delays`, with `recall` (an id). A message that may have been recalled may be missing."""
+    """Check `send`, `receive` and `drain` as `delays` does, and `recall` (an id).
+
+    A message that may have been recalled may be missing.
+    """
     perhaps = {one.value for one in history.operations if one.function == "recall"}
 
     def kept(one: Operation) -> Operation:
-        """A send that nobody has to receive is one of unknown outcome."""
+        """Return a send of unknown outcome in place of one whose message may be missing."""
         value = one.value.get("id") if isinstance(one.value, Map) else None
         if one.function != "send" or not one.ok or value not in perhaps:
             return one
@@ -123,8 +126,8 @@ check_resets = _with("reset", check_queue, _resets)
 def check_remade(history: History, request: Request) -> Report:
     """Check `send`, `receive`, `drain` as `queue` does, and `delete`, of the topic.
 
-    A message must come if no deletion was under way at its send or called later, and none that was
-    acknowledged before a deletion was called comes later than `cached_ns`, a setting of the header,
+    A message must come if no deletion was under way at its send or called later. A message that was
+    acknowledged before a deletion was called comes at most `cached_ns`, a setting of the header,
     after that deletion: clients may still have it. A deletion of unknown outcome is over when a
     later one was acknowledged, which the log has behind it.
     """
@@ -139,7 +142,7 @@ def check_remade(history: History, request: Request) -> Report:
         over = max(over, until)
 
     def kept(one: Operation) -> Operation:
-        """A message that may have been deleted is a send of unknown outcome."""
+        """Return a send of unknown outcome in place of one whose message may have been deleted."""
         if one.function != "send" or not one.ok or one.invoked_line > over:
             return one
         return replace(one, outcome=EventType.INFO)

@@ -1,4 +1,4 @@
-"""What a checker is, and how it names histories that are not of its kind."""
+"""The interface of checkers, and their errors for histories of another kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.value import shown
 
-# What a search may remember. With the history itself a check stays below 1 GB or so.
+# The memory of a search. With the history itself a check stays below 1 GB or so.
 MEMORY_BYTES_MAX = 700_000_000
 
 
@@ -20,11 +20,11 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Ends a search that takes too long or too much; its verdict is then unknown.
+    """Ends a search that takes too long or too much memory; its verdict is then unknown.
 
     Args:
-        out_of_time: says whether the time is over; it is asked a few times a second.
-        memory_bytes_max: what the search may remember, estimated.
+        out_of_time: returns whether the time is over; it is called a few times a second.
+        memory_bytes_max: the memory of the search, estimated.
     """
 
     out_of_time: Callable[[], bool] = _never
@@ -36,21 +36,21 @@ class Request:
     """How a history is to be checked.
 
     Args:
-        bounds: how much it may cost.
-        allowed: kinds of problems that are told but do not make a history invalid.
+        bounds: the limits of the search.
+        allowed: kinds of problems that are reported but do not make a history invalid.
     """
 
     bounds: Bounds = field(default_factory=Bounds)
     allowed: Collection[str] = ()
 
 
-# Says whether a history keeps a promise. Raises HistoryUnreadable if it has operations of which the
-# promise says nothing.
+# Checks whether a history keeps a promise. Raises HistoryUnreadable if the promise does not cover
+# one of its operations.
 Check = Callable[[History, Request], Report]
 
 
 def no_function(function: str, functions: Collection[str]) -> str:
-    """That a history has a function that a model does not have."""
+    """Return the error text for a function that a model does not have."""
     return (
         f"{shown(function, 40)} is no function of this model, which has "
         f"{', '.join(sorted(functions))}: name another model with --model"
@@ -69,10 +69,10 @@ def refuse_other_functions(history: History, functions: Collection[str]) -> None
 def wrong_value(
     history: History, line: int | None, expected: str, value: object
 ) -> HistoryUnreadable:
-    """An error to be raised: a value has another shape than its function has."""
+    """Return the error for a value whose shape is not that of its function."""
     return history.unreadable(line, f"{expected}, not {shown(value, 40)}")
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and a noun, in the plural unless it is one."""
+    """Return a number and a noun, in the plural unless it is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -24,8 +24,8 @@ def check_delays(history: History, request: Request) -> Report:
     """Check `send` ({"id": ..., "deliver_at_ns": ...}), `receive` and `drain` (ids).
 
     `deliver_at_ns` is of the clock of the history. Settings of the header: `clock_error_ns`, how
-    far the two clocks may differ, 0 unless given; `late_after_ns`, from which lateness on a message
-    is `late`, never unless given.
+    far the two clocks may differ (0 unless given); `late_after_ns`, the lateness from which on a
+    message is `late` (unless given, none is).
     """
     refuse_other_functions(history, FUNCTIONS)
     if not history.timed and history.operations:
@@ -72,7 +72,7 @@ def check_delays(history: History, request: Request) -> Report:
     text = [f"lateness: {told.told()}"] if lateness_ns else []
     summary = f"{counted(len(sends), 'message')} sent, {len(lateness_ns)} received"
     unknown = missing.unknown() or (None if sends else "nothing was sent")
-    figures = {"sent": len(sends), "lost": missing.lost, "lateness_ns": told.as_dict()}
+    figures = {"sent": len(sends), "lost": missing.lost, "lateness_ns": told._asdict()}
     return findings.report(summary, unknown, figures, text)
 
 

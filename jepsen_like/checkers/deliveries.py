@@ -1,4 +1,4 @@
-"""What consumers received, and when they had received all there was."""
+"""The messages that consumers received, and whether they had received all there were."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ class Delivery(NamedTuple):
 class Deliveries:
     """The answers to the consumers of one queue, in the order in which they came.
 
-    A `receive` returns null, a message, or a list of messages; a `drain` as well, and when it
-    ends the queue is empty.
+    A `receive` returns null, a message, or a list of messages; so does a `drain`, and when it ends
+    the queue is empty.
     """
 
     def __init__(self) -> None:
         self.by_message: dict[Value, list[Delivery]] = {}
         self._receives: list[Operation] = []
         self._last_drain = 0
-        self._last_unknown = float("-inf")
         self.has_unknown = False
 
     def take(self, receive: Operation) -> None:
@@ -50,7 +49,7 @@ class Deliveries:
             self.has_unknown = True
 
     def close(self) -> None:
-        """Sort what was taken."""
+        """Sort the answers; none is taken afterwards."""
         self._receives.sort(key=lambda one: one.ended_line or 0)
         for delivery in self:
             self.by_message.setdefault(delivery.message, []).append(delivery)
@@ -66,7 +65,7 @@ class Deliveries:
                 yield Delivery(message, receive)
 
     def drained_after(self, line: float) -> bool:
-        """Whether a drain that began after a line found everything."""
+        """Return whether a drain that began after a line found everything."""
         return self._last_drain > line
 
     def tell_duplicates(self, findings: Findings) -> int:
@@ -93,7 +92,7 @@ class Missing:
     def add(
         self, findings: Findings, deliveries: Deliveries, what: str, message: Value, line: int
     ) -> None:
-        """Note a message that is certainly there since a line."""
+        """Note a message that is certainly in the queue since a line, and was not received."""
         if not deliveries.drained_after(line):
             self.unseen += 1
         elif deliveries.has_unknown:
@@ -104,7 +103,7 @@ class Missing:
             findings.add("lost", how, line)
 
     def unknown(self) -> str | None:
-        """Why the verdict is unknown, if it is."""
+        """Return why the verdict is unknown, if it is."""
         if self.maybe_taken:
             return f"{self.maybe_taken} messages may have gone to a receive of unknown outcome"
         if self.unseen:

@@ -15,17 +15,17 @@ from jepsen_like.history.operation import Operation
 STEPS_AT_ONCE = 4_000
 # The search for a shorter part is given up after so many configurations: a second or so.
 STEPS_MAX = 100_000
-# Different states told of one point, and how long they are searched; more say no more.
+# Different states reported of one point, and the steps to find them; more would not help.
 STATES_MAX = 8
 STATES_STEPS_MAX = 20_000
 
 
 class FailingPart(NamedTuple):
-    """Where every order ends.
+    """The end that no order passes: that of `late`.
 
-    No order passes the end of `late`. `order` is one of all operations that ended before, and of
-    others that had been called; `shortest` says whether there certainly is such an order. `states`
-    are those that orders lead to; all of them if `all_states`. `others` ran when `late` ended.
+    `order` is one of all operations that ended before, and of others that had been called;
+    `shortest` says whether there certainly is such an order. `states` are those that orders lead
+    to; all of them if `all_states`. `others` ran when `late` ended.
     """
 
     late: Operation
@@ -39,13 +39,9 @@ class FailingPart(NamedTuple):
 def failing_part(
     model: Model, overlaps: Overlaps, search: Search, out_of_time: Callable[[], bool]
 ) -> FailingPart:
-    """Find the first end that no order passes.
+    """Find the first end that no order passes, as `search` found no order.
 
-    Args:
-        model: what the object does.
-        overlaps: the operations on it, which have no order.
-        search: the search that found none.
-        out_of_time: ends the search early; the part is then not the shortest.
+    If `out_of_time` ends this early, the part may not be the shortest.
     """
     first, last = search.furthest, search.doomed_at
     steps_left = STEPS_MAX
@@ -93,7 +89,7 @@ def _told(model: Model, overlaps: Overlaps, end: int, shortest: bool) -> Failing
 
 
 def _state_after(model: Model, order: list[Operation]) -> Hashable:
-    """The state after an order. A search may know it only as one that nobody observes."""
+    """Return the state after an order; a search may know it only as one that nobody observes."""
     state: Hashable = model.initial
     for operation in order:
         after = model.step(state, operation)

@@ -19,11 +19,9 @@ class Floor(NamedTuple):
 def floors(
     operations: Iterable[Operation], number_of: Callable[[Operation], float | None]
 ) -> Iterator[Floor]:
-    """For each operation what was certain when it was called, in the order of calls.
+    """Yield what was certain when each operation was called, in the order of calls.
 
-    Args:
-        operations: in the order of calls.
-        number_of: what an operation that was ok says; None if it says nothing.
+    `number_of` returns what an operation that was ok shows; None if it shows nothing.
     """
     whole = list(operations)
     ended = sorted((one for one in whole if one.ok), key=lambda one: one.certain_from)

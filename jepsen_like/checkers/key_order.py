@@ -16,7 +16,7 @@ FUNCTIONS = frozenset({"append", "read"})
 def check_key_order(history: History, request: Request) -> Report:
     """Check `append` (a value that differs within its key) and `read` (a list, in order).
 
-    A read may begin and end anywhere. What it has is in the order in which appends were
+    A read may begin and end anywhere. Its values are in the order in which appends were
     acknowledged before others were called, and no two reads disagree.
     """
     refuse_other_functions(history, FUNCTIONS)
@@ -48,8 +48,6 @@ def check_key_order(history: History, request: Request) -> Report:
 
 
 class _Log:
-    """The operations on one key."""
-
     def __init__(self) -> None:
         self.appends: dict[Value, Operation] = {}
         self.reads: list[Operation] = []
@@ -81,7 +79,7 @@ class _Log:
             seen.add(value)
 
     def _check_times(self, findings: Findings, read: Operation, values: tuple[Value, ...]) -> None:
-        """No append stands before one that had been acknowledged when it was called."""
+        """Check that no append stands before one that had been acknowledged when it was called."""
         later: Operation | None = None
         for value in reversed(values):
             append = self.appends.get(value)
@@ -99,7 +97,7 @@ class _Log:
     def _check_agreement(
         self, findings: Findings, followers: dict[Value, dict[Value, Operation]]
     ) -> None:
-        """Take away what nothing stands before, again and again: a cycle is left."""
+        """Remove values that no other value stands before, again and again: a cycle is left."""
         waits: dict[Value, int] = {}
         for there in followers.values():
             for value in there:
@@ -126,7 +124,7 @@ class _Log:
 
 
 def _cycle(followers: dict[Value, dict[Value, Operation]], left: set[Value]) -> list[Value]:
-    """A cycle among values each of which another one that is left stands before."""
+    """Return a cycle among values of which each has another one before it."""
     before: dict[Value, Value] = {}
     for value in left:
         for follower in followers.get(value, {}):

@@ -1,8 +1,8 @@
 """Linearizability: every operation happened at one moment between its call and its end.
 
-Objects of different keys are independent, so that each is searched by itself (Herlihy and Wing,
-1990: linearizability is local). They take turns, with more steps each time: one key may take
-forever while another is wrong at the first glance.
+Objects of different keys are independent, so each is searched by itself (Herlihy and Wing, 1990:
+linearizability is local). They take turns, with more steps each time: one key may take forever
+while another is wrong at first sight.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jepsen_like.users_code import said
 KIND = "not linearizable"
 # A turn of an object, at first. Most histories are decided in less.
 FIRST_TURN_STEPS = 1_000
-# The end of an order that is shown; what matters stands at its end.
+# Operations shown of an order: the last ones, which matter most.
 ORDER_SHOWN_MAX = 12
 
 
@@ -36,12 +36,7 @@ class ModelFailed(DeclaredError):
 
 
 class Linearizability:
-    """Checks histories against a model.
-
-    Args:
-        model: what each object does.
-        bounds: how much a search may cost.
-    """
+    """Checks histories against a model, within bounds."""
 
     def __init__(self, model: Model, bounds: Bounds) -> None:
         self._model = model
@@ -50,7 +45,7 @@ class Linearizability:
     def check(self, history: History) -> Report:
         """Search an order for each object.
 
-        Raises HistoryUnreadable if an operation is none of the model's, ModelFailed.
+        Raises HistoryUnreadable if the model does not have an operation, ModelFailed.
         """
         whole = self._objects(history)
         looked_at = f"{counted(len(history.operations), 'operation')} on {_objects(len(whole))}"
@@ -78,7 +73,7 @@ class Linearizability:
         return ModelFailed(f"the model {type(self._model).__name__} failed: {said(error)}")
 
     def _objects(self, history: History) -> list[tuple[Value, list[Operation]]]:
-        """The operations on each object, without those that did not happen."""
+        """Return the operations on each object, without those that did not happen."""
         functions = getattr(self._model, "functions", None)
         problem_of = getattr(self._model, "problem", lambda operation: None)
         is_one = getattr(self._model, "whole", False)
@@ -96,7 +91,9 @@ class Linearizability:
         return list(objects.items())
 
     def _run(self, objects: Sequence[_Object]) -> tuple[list[_Object], _Object | None]:
-        """Give each search its turns; those that were given up, and the first that is invalid."""
+        """Give each search its turns; return those that were given up, and the first that is
+        invalid.
+        """
         left = sorted(objects, key=lambda one: len(one.operations))
         given_up: list[_Object] = []
         turn = FIRST_TURN_STEPS
@@ -128,7 +125,7 @@ class Linearizability:
         return None
 
     def _invalid(self, wrong: _Object, looked_at: str) -> Report:
-        """Tell the shortest part that is wrong: up to the end that no order gets past."""
+        """Report the shortest part that is wrong: up to the end that no order passes."""
         wrong.search.forget()
         found = failing_part(self._model, wrong.overlaps, wrong.search, self._bounds.out_of_time)
         late = found.late
@@ -158,7 +155,7 @@ class Linearizability:
         )
 
     def _told(self, found: FailingPart) -> list[str]:
-        """The longest order there is, and what has no place behind it."""
+        """Return the longest order, and the operations that have no place after it."""
         told = getattr(self._model, "told", lambda state: f"the state is {state!r}")
         order = found.order
         text = [f"An order of the first {counted(len(order), 'operation')}:" if order else "First,"]
@@ -189,7 +186,7 @@ class Linearizability:
 
 
 class _Object(NamedTuple):
-    """What one key is of, and its search."""
+    """The operations on one key, and the search of their order."""
 
     key: Value
     operations: list[Operation]

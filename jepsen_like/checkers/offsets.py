@@ -54,7 +54,7 @@ def _check_shape(history: History, operation: Operation) -> None:
 
 
 def _offset(operation: Operation) -> int | None:
-    """The offset that is certainly committed when an operation has ended."""
+    """Return the offset that is certainly committed when an operation has ended."""
     value = operation.value if operation.function == "commit" else operation.result
     return value if isinstance(value, int) else None
 
@@ -81,7 +81,7 @@ def _check_committed(findings: Findings, there: list[Operation], initial: Value)
 
 
 def _between(reset: Operation, before: Operation, operation: Operation) -> bool:
-    """Whether a reset may have happened after one operation and before another."""
+    """Return whether a reset may have happened after one operation and before another."""
     return reset.invoked_line < (operation.ended_line or 0) and (
         reset.certain_from > before.invoked_line
     )

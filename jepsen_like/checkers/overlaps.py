@@ -1,4 +1,4 @@
-"""Which operations on one object may come next, at each point of its history."""
+"""The operations on one object that may come next, at each point of its history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Open(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """An operation that observes, and the operations that may bring about what it observed.
+    """An operation that observes, and the operations that may bring about its observation.
 
     Those that ended before the end number `since` are left out.
     """
@@ -39,14 +39,10 @@ class Awaited(NamedTuple):
 
 
 class Overlaps:
-    """The operations on one object, by what runs at once.
+    """The operations on one object, by what runs at once. None of them failed.
 
     `running[n]` are the operations called before the end number n and not ended before it, the
     first to end first; `open_called[n]` says how many of the unknown ones were called by then.
-
-    Args:
-        model: what the object does.
-        operations: those on it, in the order of their calls, without those that failed.
     """
 
     def __init__(self, model: Model, operations: Sequence[Operation]) -> None:
@@ -93,13 +89,13 @@ class Overlaps:
                 last_equal[alike] = bit
 
     def _alike(self, operation: Operation) -> Hashable:
-        """Equal for operations that do the same."""
+        """Return a value that is equal for operations that do the same."""
         ignores = getattr(self._model, "ignores_processes", False)
         process = None if ignores else operation.process
         return operation.function, operation.value, process
 
     def _find_observers(self) -> list[int | None]:
-        """For each end the first one, it or a later one, of an operation that observes."""
+        """Return for each end the first one, it or a later one, of an operation that observes."""
         found: list[int | None] = []
         following: int | None = None
         for end in range(len(self.running) - 1, -1, -1):
@@ -109,7 +105,9 @@ class Overlaps:
         return found[::-1]
 
     def _find_impossible(self) -> int | None:
-        """The first end of an operation that observed what nothing before its end brings."""
+        """Return the first end of an operation whose observation no operation before its end
+        brings.
+        """
         brings = self._brings
         toward = getattr(self._model, "toward", None)
         if brings is None or toward is None:
@@ -130,7 +128,7 @@ class Overlaps:
         return None
 
     def awaited(self, ended: int, placed: int, goal: int) -> Awaited | None:
-        """The first observation that is not placed, if it ends before the end number `goal`.
+        """Return the first observation that is not placed, if it ends before the end number `goal`.
 
         Args:
             ended: the ends that are passed.
@@ -168,5 +166,4 @@ class Overlaps:
         return found
 
     def end_line(self, end: int) -> int:
-        """The line of an end."""
         return self.running[end][0].operation.ended_line or 0

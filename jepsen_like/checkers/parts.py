@@ -1,4 +1,4 @@
-"""Histories of several parts at once: each is checked by a model of its own."""
+"""Histories of several parts: each part is checked by its own model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jepsen_like.history.value import Map, Value, shown
 
 
 def check_parts(find: Callable[[str], Check | None]) -> Check:
-    """A check of histories whose keys are `[part, key]`.
+    """Return a check of histories whose keys are `[part, key]`.
 
     The header has `parts`: by name the header of each part, with its `model`, and `allowed`, kinds
     of problems that do not count in it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 def seconds(time_ns: float) -> str:
-    """A time in seconds, milliseconds or microseconds, for people."""
+    """Return a time in seconds, milliseconds or microseconds, for people."""
     if time_ns >= 1e9:
         return f"{time_ns / 1e9:.3g} s" if time_ns < 1e12 else f"{time_ns / 1e9:.0f} s"
     if time_ns >= 1e6:
@@ -16,7 +16,7 @@ def seconds(time_ns: float) -> str:
 
 
 class Quantiles(NamedTuple):
-    """How times are spread; all are 0 if there are none."""
+    """The spread of times; all are 0 if there are no times."""
 
     number: int
     p50: int
@@ -25,19 +25,14 @@ class Quantiles(NamedTuple):
     longest: int
 
     def told(self) -> str:
-        """In words."""
         return (
             f"50 % within {seconds(self.p50)}, 95 % {seconds(self.p95)}, "
             f"99 % {seconds(self.p99)}, the longest {seconds(self.longest)}"
         )
 
-    def as_dict(self) -> dict[str, int]:
-        """For a program."""
-        return self._asdict()
-
 
 def quantiles(times_ns: Iterable[int]) -> Quantiles:
-    """The smallest times that so many hundredths of all do not exceed."""
+    """Return the smallest times that so many hundredths of all do not exceed."""
     order = sorted(times_ns)
     if not order:
         return Quantiles(0, 0, 0, 0, 0)

@@ -90,8 +90,6 @@ def check_broadcast(history: History, request: Request) -> Report:
 
 
 class _Queue:
-    """The operations on one queue."""
-
     def __init__(self, history: History) -> None:
         self.sends: dict[Value, Operation] = {}
         self.deliveries = Deliveries()
@@ -125,7 +123,7 @@ class _Queue:
                 findings.add("aborted", how, send.invoked_line, line)
 
     def check_order(self, findings: Findings) -> None:
-        """Each consumer gets the messages of a producer in the order of their sends."""
+        """Check that each consumer gets the messages of a producer in the order of their sends."""
         last: dict[tuple[int, int], tuple[Operation, Delivery]] = {}
         for delivery in self.deliveries:
             send = self.sends.get(delivery.message)

@@ -1,4 +1,4 @@
-"""What a checker says of a history."""
+"""The report of a checker on a history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Examples told of one kind of problem; all are counted. A screen has room for about so many.
+# Examples reported of one kind of problem. A screen has room for about so many.
 EXAMPLES_MAX = 32
 
 
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that must not be so: its kind, a sentence, and the lines that show it."""
+    """One broken rule: its kind, a sentence, and the lines that show it."""
 
     kind: str
     how: str
@@ -30,11 +30,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict and what it is founded on.
+    """The verdict and its reasons.
 
     `summary` is one line. `problems` are examples, at most `EXAMPLES_MAX` of a kind; those that
     count come first. `counts` has how many there are of each kind. `allowed` are kinds that were
     found and did not count.
+
     `figures` are numbers for a program; `text` are lines for people, shown below the verdict.
     """
 
@@ -48,11 +49,7 @@ class Report:
 
 
 class Findings:
-    """Collects problems, and counts those that there is no room for.
-
-    Args:
-        allowed: kinds of problems that are told but do not make a history invalid.
-    """
+    """Collects examples of problems, and counts all; those of `allowed` kinds do not count."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._allowed = allowed
@@ -60,7 +57,7 @@ class Findings:
         self._problems: list[Problem] = []
 
     def add(self, kind: str, how: str, *lines: int | None) -> None:
-        """Note a problem; of lines that are None nothing is known."""
+        """Note a problem, and the lines that show it; a line that is None is unknown."""
         self._counts[kind] += 1
         if self._counts[kind] <= EXAMPLES_MAX:
             there = tuple(line for line in lines if line is not None)
@@ -73,13 +70,10 @@ class Findings:
         figures: Mapping[str, object] | None = None,
         text: Sequence[str] = (),
     ) -> Report:
-        """The report of what was found.
+        """Return the report of the findings.
 
-        Args:
-            summary: what was looked at, for a history without problems.
-            unknown: why the verdict is unknown unless a problem was found.
-            figures: numbers for a program.
-            text: lines for people.
+        `summary` is for a history without problems. `unknown` says why the verdict is unknown
+        unless a problem was found.
         """
         counted = {kind: n for kind, n in self._counts.items() if kind not in self._allowed}
         verdict = Verdict.VALID

@@ -46,10 +46,10 @@ class Point(NamedTuple):
     open_placed: int
     state: Hashable
     path: Path
-    is_spent: bool = False  # the last one placed is of unknown outcome
+    is_spent: bool = False  # whether the last one placed is of unknown outcome
 
     def order(self) -> list[Operation]:
-        """The operations that are placed, the first one first."""
+        """Return the placed operations, the first one first."""
         order: list[Operation] = []
         path = self.path
         while path is not None:
@@ -61,10 +61,7 @@ class Point(NamedTuple):
 class Search:
     """The search of one object, which can be continued.
 
-    Args:
-        model: what the object does.
-        overlaps: the operations on it.
-        goal: how many of the ends an order must pass; all, unless given.
+    `goal` is how many of the ends an order must pass; all, unless given.
     """
 
     def __init__(self, model: Model, overlaps: Overlaps, goal: int | None = None) -> None:
@@ -79,7 +76,7 @@ class Search:
         self._overlaps = overlaps
         self._running = overlaps.running
         self._goal = len(overlaps.running) if goal is None else goal
-        # For what is placed and the state, which unknown operations were spent on it.
+        # By placed operations and state: the unknown operations that were spent on it.
         self._seen: dict[tuple[int, int, Hashable], tuple[int, ...]] = {}
         self._states: dict[Hashable, Hashable] = {}
         self._points = [Point(0, 0, 0, model.initial, None)]
@@ -89,7 +86,7 @@ class Search:
             self._points = []
 
     def run(self, steps: int) -> Verdict | None:
-        """Search for so many configurations; None: it has not ended.
+        """Search so many configurations; return None if the search has not ended.
 
         A search that arrived may go on: it then looks for another way to arrive.
         """
@@ -132,7 +129,7 @@ class Search:
         self.memory_bytes = 0
 
     def _observed(self, point: Point) -> Point:
-        """Place every operation that only observes, as long as there is one that may."""
+        """Place every operation that only observes, as long as one may be placed."""
         ended, placed, open_placed, state, path, is_spent = point
         step, running, goal = self._step, self._running, self._goal
         again = True
@@ -165,9 +162,9 @@ class Search:
         return ended, placed
 
     def _outlook(self, point: Point) -> Point | None:
-        """The point, or None if the next observation cannot come true behind it.
+        """Return the point, or None if the next observation cannot come true after it.
 
-        If its state is overwritten before anybody can observe it, it is dead.
+        If its state is overwritten before any operation can observe it, it is dead.
         """
         if self._toward is None:
             return point
@@ -221,7 +218,7 @@ class Search:
         self.doomed_at = max(self.doomed_at, ended)
 
     def _known(self, state: Hashable) -> Hashable:
-        """One object for all states that are equal."""
+        """Return one object for all states that are equal."""
         known = self._states.get(state)
         if known is None:
             self._states[state] = known = state
@@ -230,7 +227,7 @@ class Search:
 
 
 def _is_placed(one: Candidate, point: Point, line: int) -> bool:
-    """Whether an operation that ended is placed at a point, whose next end is in a line."""
+    """Return whether an operation that ended is placed at a point, whose next end is in a line."""
     if one.end < point.ended:
         return True
     return bool(point.placed & one.bit) and one.operation.invoked_line < line

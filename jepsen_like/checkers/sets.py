@@ -45,8 +45,6 @@ _FIGURES = ("acknowledged", "unknown", "unknown_and_found", "reads", "never_read
 
 
 class _Set:
-    """The operations on one set."""
-
     def __init__(self, history: History, findings: Findings) -> None:
         self.figures = dict.fromkeys(_FIGURES, 0)
         self._history = history
@@ -82,7 +80,7 @@ class _Set:
         self.figures["reads"] = len(self._reads)
 
     def _check_origin(self, read: _Read) -> None:
-        """Each element of a read was added before the read ended."""
+        """Check that each element of a read was added before the read ended."""
         for element in read.elements:
             adds = self._adds.get(element, [])
             end = read.operation.ended_line or 0
@@ -96,7 +94,7 @@ class _Set:
                 self._findings.add("aborted", how, begun[0].invoked_line, end)
 
     def _known_from(self) -> dict[Value, float]:
-        """The line from which on each element is certainly there."""
+        """Return the line from which on each element is certainly there."""
         known: dict[Value, float] = {}
         for element, adds in self._adds.items():
             line = min(add.certain_from for add in adds)
@@ -110,7 +108,7 @@ class _Set:
         return known
 
     def _check_presence(self, known: dict[Value, float]) -> None:
-        """Elements are in each read that begins when they are there."""
+        """Check that elements are in each read that begins when they are there."""
         order = sorted(known.items(), key=lambda item: item[1])
         there: set[Value] = set()
         at = 0

@@ -19,8 +19,8 @@ GAPS_SHOWN_MAX = 8
 def check_statistics(history: History, request: Request) -> Report:
     """Count outcomes by function, and measure latencies and the longest gaps.
 
-    A function of which nothing was ok proves nothing, so the verdict is unknown then. A gap is the
-    time between two reads that succeeded one after another, of one process bound to one member.
+    A function without any ok proves nothing, so the verdict is unknown then. A gap is the time
+    between two reads that succeeded one after another, of one process bound to one member.
     """
     counts: dict[str, Counter[EventType]] = {}
     latencies: dict[str, list[int]] = {}
@@ -40,7 +40,7 @@ def check_statistics(history: History, request: Request) -> Report:
         text.append(f"{function}: {words}")
         figures[function] = {
             **{outcome.value: there[outcome] for outcome in (*EventType,)[1:]},
-            "latency_ns": spread.as_dict(),
+            "latency_ns": spread._asdict(),
         }
     if history.timed:
         gaps = _gaps(history)
@@ -58,7 +58,7 @@ def check_statistics(history: History, request: Request) -> Report:
 
 
 def _gaps(history: History) -> list[tuple[tuple[int, str], int]]:
-    """The longest gap of each reader that is bound to a member, the longest first."""
+    """Return the longest gap of each reader that is bound to a member, the longest first."""
     last_ns: dict[tuple[int, str], int] = {}
     longest: dict[tuple[int, str], int] = {}
     for operation in history.operations:

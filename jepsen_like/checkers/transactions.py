@@ -41,8 +41,6 @@ def check_transactions(history: History, request: Request) -> Report:
 
 
 class _Queue:
-    """The transactions of one queue."""
-
     def __init__(self) -> None:
         self.prepares: dict[Value, Operation] = {}
         self.deliveries = Deliveries()
@@ -59,11 +57,11 @@ class _Queue:
             self._decisions[operation.function].setdefault(operation.value, []).append(operation)
 
     def number_of(self, function: str) -> int:
-        """Messages of which a decision was acknowledged."""
+        """Return the number of messages of which a decision was acknowledged."""
         return sum(any(one.ok for one in there) for there in self._decisions[function].values())
 
     def check_visibility(self, findings: Findings) -> None:
-        """Nothing is received that nobody had asked to commit."""
+        """Check that no message is received before its commit was asked for."""
         for message, deliveries in self.deliveries.by_message.items():
             line = deliveries[0].line
             words = f"{shown(message, 40)} was received in line {line}"
@@ -83,7 +81,7 @@ class _Queue:
                 findings.add("early", how, line, commits[0].invoked_line)
 
     def check_decisions(self, findings: Findings, missing: Missing) -> None:
-        """Each transaction has one outcome, and what is committed is received."""
+        """Check that each transaction has one outcome, and that committed messages are received."""
         for message, commits in self._decisions["commit"].items():
             certain = [one for one in commits if one.ok]
             if not certain:

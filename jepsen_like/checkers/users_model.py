@@ -17,7 +17,7 @@ class ModelUnusable(DeclaredError):
 
 
 def users_model(name: str) -> Model:
-    """The model of a name such as `bank:Accounts`: a class without arguments, or an object.
+    """Return the model of a name such as `bank:Accounts`: a class without arguments, or an object.
 
     Raises ModelUnusable.
     """

@@ -30,8 +30,6 @@ CONSUME_TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class Result:
-    """The findings of the demo."""
-
     tally: Tally
     killed: str = ""
     new_leader: str = ""
@@ -42,7 +40,6 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether no promise was broken."""
         return (
             self.tally.lost == 0
             and not self.tally.failed
@@ -52,7 +49,7 @@ class Result:
         )
 
     def line(self) -> str:
-        """The last line, for scripts."""
+        """Return the last line, for scripts."""
         tally = self.tally
         return (
             f"demo: sent={tally.sent} acknowledged={len(tally.acknowledged)} "
@@ -122,7 +119,7 @@ async def _traffic(cluster: Cluster, messages: int, result: Result, progress: Pr
 
 
 async def _replay(log: Path, tables: Path, result: Result) -> None:
-    """Write the Spark tables in a process of its own, and count what they lack."""
+    """Write the Spark tables in a separate process, and count the messages that they lack."""
     ended = await trio.run_process(
         [
             *(sys.executable, "-m", "dledger_spark", "replay"),
@@ -141,7 +138,7 @@ async def _replay(log: Path, tables: Path, result: Result) -> None:
 
 
 def committed_bytes_are_identical(folders: Sequence[Path]) -> bool:
-    """Whether the committed parts of the logs are equal, byte for byte."""
+    """Return whether the committed parts of the logs are equal, byte for byte."""
     scans = [scan_folder(str(folder)) for folder in folders]
     limit = min(scan.committed for scan in scans)
     if limit < 0:
@@ -159,7 +156,7 @@ def committed_bytes_are_identical(folders: Sequence[Path]) -> bool:
 
 
 def _same(paths: tuple[str, ...], start: int, end: int) -> bool:
-    """Whether the files are equal up to the position `end` of the log."""
+    """Return whether the files are equal up to the position `end` of the log."""
     contents = {Path(path).read_bytes()[: max(0, end - start)] for path in paths}
     return len(contents) == 1
 

@@ -1,4 +1,4 @@
-"""A name server and three brokers as real processes, by the command people use."""
+"""A name server and three brokers as real processes, started by the command that users type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dledger.declared_error import DeclaredError
 from dledger.free_ports import free_addresses
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory
 
-# Starting three processes and an election take less, or the cluster does not start at all.
+# Three processes start and elect in less, unless the cluster does not start at all.
 READY_TIMEOUT_S = 60.0
 
 # A broker that is asked to stop closes its files; see the command's own limit.
@@ -38,19 +38,15 @@ class DemoFailed(DeclaredError):
 
 @dataclass(slots=True)
 class Cluster:
-    """The running processes."""
-
     nameserver: str
     directory: GroupDirectory
     plan: ClusterPlan
     process: trio.Process
 
     def log_folder(self, node: str) -> Path:
-        """Where a node keeps its log."""
         return self.directory.node_path(node)
 
     async def leader(self) -> str:
-        """The node that leads now."""
         client = self._client()
         with trio.fail_after(READY_TIMEOUT_S):
             while (found := await client.ready_leader()) is None:
@@ -58,11 +54,11 @@ class Cluster:
         return found
 
     def kill(self, node: str) -> None:
-        """Kill a node's process; it is started again by the command that watches it."""
+        """Kill a node's process; the command that watches it starts it again."""
         os.kill(self.directory.read_pids()[node], signal.SIGKILL)
 
     async def wait_caught_up(self) -> None:
-        """Wait until every node has applied what is committed."""
+        """Wait until every node has applied all committed entries."""
         client = self._client()
         with trio.fail_after(READY_TIMEOUT_S):
             while not await self._equal(client):

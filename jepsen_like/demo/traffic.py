@@ -29,7 +29,7 @@ BODY_BYTES = 256
 # Enough to keep a broker busy between two of its syncs.
 IN_FLIGHT = 512
 
-# A send goes on trying over an election; far more than the second and a half that one takes.
+# A send is retried for longer than an election, which takes a second and a half.
 SEND_TIMEOUT_S = 30.0
 
 
@@ -45,7 +45,6 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """How many acknowledged messages were not consumed."""
         return len(self.acknowledged - self.consumed.keys())
 
     @property
@@ -54,7 +53,9 @@ class Tally:
         return self.consumed.total() - len(self.consumed)
 
     def failover_ms(self, killed_at: float) -> int:
-        """From the kill to the first acknowledgement after the silence it caused."""
+        """Return the time from the kill to the first acknowledgement after the silence it
+        caused.
+        """
         moments = [killed_at, *(at for at in self.acknowledged_at if at >= killed_at)]
         gaps = [(later - earlier, later) for earlier, later in pairwise(moments)]
         return round((max(gaps)[1] - killed_at) * 1000) if gaps else -1
@@ -66,12 +67,12 @@ async def send(nameserver: str, count: int, tally: Tally, killed: trio.Event) ->
     async with Producer(
         "demo-senders",
         nameservers=[nameserver],
-        timeout_seconds=SEND_TIMEOUT_S,
+        timeout_s=SEND_TIMEOUT_S,
         max_in_flight=2 * IN_FLIGHT,
     ) as producer:
         for number in range(count):
             if number == count * 3 // 4:
-                await killed.wait()  # as a rule it was long ago; a short run may be faster
+                await killed.wait()  # which was long ago unless the run is short
             key = f"demo-{number}"
             await room.acquire_on_behalf_of(key)
             message = Message(TOPIC, key.encode().ljust(BODY_BYTES, b"."), tags="demo", keys=key)
@@ -93,7 +94,7 @@ def _noting(key: str, tally: Tally, room: trio.CapacityLimiter) -> SendCallback:
 
 @asynccontextmanager
 async def two_readers(nameserver: str, tally: Tally) -> AsyncIterator[None]:
-    """Two members of one consumer group, each with connections of its own."""
+    """Run two members of one consumer group, each with connections of its own, during a block."""
 
     async def listen(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
         for message in messages:

@@ -1,1 +1,1 @@
-"""Histories: what clients called, when, and what they were told. See docs/histories.md."""
+"""Histories: clients' calls, their times, and their answers. See docs/histories.md."""

@@ -25,7 +25,7 @@ _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
 _NAMES: dict[str, Value] = {"nil": None, "true": True, "false": False}
 _CLOSING = {"[": "]", "(": ")", "{": "}", "#{": "}"}
-# Longer numbers are no values of a workload, and cost much time to read.
+# Longer numbers are not values of a workload, and cost much time to read.
 _DIGITS_MAX = 40
 
 
@@ -36,10 +36,10 @@ class NotEdn(DeclaredError, ValueError):
 
 
 def read_forms(text: str) -> list[Value]:
-    """Every form of a text, one after another.
+    """Return every form of a text, one after another.
 
     Keywords and symbols become strings, without the colon; vectors and lists tuples; sets frozen
-    sets; maps `Map`s. Tags, and the namespaces of maps, are dropped, and what they stand before is
+    sets; maps `Map`s. Tags, and the namespaces of maps, are dropped, and the values after them are
     kept.
 
     Raises NotEdn.
@@ -57,7 +57,7 @@ class _Reader:
         self._at = 0
 
     def at_end(self) -> bool:
-        """Whether only spaces and comments follow."""
+        """Return whether only spaces and comments follow."""
         match = _NOTHING.match(self._text, self._at)
         return match is not None and match.end() == len(self._text)
 

@@ -1,4 +1,4 @@
-"""Takes the operations of a history in EDN out of what is around them.
+"""Takes the operations of a history in EDN out of the text around them.
 
 Jepsen writes one map a line. Knossos and Elle print a vector or a list of maps, and printers for
 people break a map over several lines.
@@ -13,8 +13,8 @@ from jepsen_like.history.errors import BadLine
 
 # Brackets that count, and texts in which brackets do not.
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|;.*|[\[\](){}]')
-# Behind the bracket of a vector of operations stands another form, a comment, or nothing; behind
-# that of an operation as a vector, its process.
+# After the bracket of a vector of operations comes another form, a comment, or nothing; after that
+# of an operation as a vector, its process.
 _OPERATIONS_FOLLOW = re.compile(r"[\s,]*(?:[#;\[({\])]|$)")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
@@ -22,14 +22,7 @@ Line = tuple[int, str]
 
 
 def unwrapped(lines: Iterable[Line], bytes_max: int) -> Iterator[Line]:
-    """The text of each operation, with the line at which it begins.
-
-    Args:
-        lines: the lines of a file, with their numbers.
-        bytes_max: a longer operation is refused.
-
-    Raises BadLine.
-    """
+    """Yield the text of each operation, with the line at which it begins. Raises BadLine."""
     wrapping = _Wrapping(bytes_max)
     for number, text in lines:
         yield from wrapping.take(number, text)
@@ -39,7 +32,7 @@ def unwrapped(lines: Iterable[Line], bytes_max: int) -> Iterator[Line]:
 class _Wrapping:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._number = 0  # of the line that was taken last
+        self._number = 0  # of the last line
         self._around = ""  # the bracket around the operations
         self._around_at = 0
         self._depth = 0  # how many brackets of the operation are open
@@ -48,9 +41,9 @@ class _Wrapping:
         self._begun_bytes = 0
 
     def take(self, number: int, text: str) -> Iterator[Line]:
-        """Take a line; yield what ends in it."""
+        """Take a line; yield the operations that end in it."""
         self._number = number
-        told = 0  # so much of the line was taken
+        told = 0  # how much of the line was taken
         if not self._begun:
             self._begun_at, self._begun_bytes = number, 0
         for match in _BRACKET.finditer(text):
@@ -76,7 +69,7 @@ class _Wrapping:
             yield number, text[told:]
 
     def end(self) -> Iterator[Line]:
-        """Say that no line is left; yield what has not ended."""
+        """End the text; yield an operation that has not ended."""
         if self._begun:
             yield self._begun_at, "\n".join(self._begun)
         if self._around:

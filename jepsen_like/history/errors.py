@@ -24,7 +24,7 @@ class HistoryUnreadable(DeclaredError):
 
 
 class BadLine(DeclaredError):
-    """A line is not an event, or not one that may stand where it does.
+    """A line is not an event, or not one that may follow the events before it.
 
     The reader knows the file and raises HistoryUnreadable in its place.
     """
@@ -36,6 +36,6 @@ class BadLine(DeclaredError):
 
 
 class EventRefused(DeclaredError, ValueError):
-    """An event that no reader would take is not written."""
+    """An event is not written, because no reader would accept it."""
 
     problem: str

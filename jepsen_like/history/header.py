@@ -1,4 +1,4 @@
-"""What a history says of itself in its first line."""
+"""The header of a history: its first line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMAT_VERSION = 1
 class Header:
     """The first line of a history; all fields are optional except the format's version.
 
-    `model` names the checker; `seed` that of the run. `settings` are all fields, and those of
+    `model` names the checker; `seed` is that of the run. `settings` are all fields, with those of
     checkers among them, such as `initial` and `total`: docs/checkers.md names them.
     """
 
@@ -23,5 +23,4 @@ class Header:
     settings: Map = field(default_factory=Map)
 
     def setting(self, name: str, default: Value = None) -> Value:
-        """A field by its name."""
         return self.settings.get(name, default)

@@ -14,7 +14,7 @@ from jepsen_like.history.operation import Operation
 class History:
     """Operations in the order of their calls, as read from one file.
 
-    `timed` says whether the events carried times; without, all times are 0 and only the order of
+    `timed` says whether the events carried times; otherwise all times are 0 and only the order of
     the lines is known.
     """
 
@@ -24,5 +24,5 @@ class History:
     timed: bool = True
 
     def unreadable(self, line: int | None, problem: str) -> HistoryUnreadable:
-        """An error about a line of this history, to be raised."""
+        """Return an error about a line of this history."""
         return HistoryUnreadable(self.name, line, problem)

@@ -1,4 +1,4 @@
-"""Reads events from what Jepsen writes: histories in EDN, and lines of its log."""
+"""Reads events from the files of Jepsen: histories in EDN, and lines of its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGED_EVENT = re.compile(
     r"\bjepsen\.util\s*[-:]\s*(?P<process>\S+)\s+:(?P<type>invoke|ok|fail|info)"
     r"\s+:?(?P<function>[^\s:]\S*)(?P<rest>.*)$"
 )
-# Other lines of a log, such as of the set-up of a test.
+# Other lines of a log, such as those of the set-up of a test.
 _OTHER_LOGGED = re.compile(r"\b(TRACE|DEBUG|INFO|WARN|ERROR)\b")
 KEYED_PAIR = 2
 # An operation as a vector, as Knossos wrote it at first; the last two may be missing.
@@ -26,15 +26,9 @@ ROW_LEAST = 3
 def parse_edn_event(line: int, text: str, *, keyed: bool = False) -> Event | None:
     """Read an operation of Jepsen's: a map, or a vector of process, type, function and value.
 
-    Keys may have a namespace. Elle's histories may leave out what they all have: one process, and
-    the function `txn`. None: nothing stands in the text.
-
-    Args:
-        line: the number of the line at which it begins.
-        text: its text.
-        keyed: values are pairs of a key and a value, as Jepsen's independent workloads have them.
-
-    Raises BadLine.
+    Keys may have a namespace. Elle's histories may leave out fields that are the same in all
+    events: process 0, and the function `txn`. With `keyed`, values are pairs of a key and a value,
+    as Jepsen's independent workloads have them. Returns None for an empty text. Raises BadLine.
     """
     forms = _forms(text)
     if not forms:
@@ -75,10 +69,7 @@ def parse_edn_event(line: int, text: str, *, keyed: bool = False) -> Event | Non
 
 
 def parse_logged_event(line: int, text: str, *, keyed: bool = False) -> Event | None:
-    """Read a line of Jepsen's log. None: it tells of something else than an operation.
-
-    Raises BadLine.
-    """
+    """Read a line of Jepsen's log. Return None if it is not about an operation. Raises BadLine."""
     match = LOGGED_EVENT.search(text)
     if match is None:
         if "jepsen.util" not in text and _OTHER_LOGGED.search(text):
@@ -88,7 +79,7 @@ def parse_logged_event(line: int, text: str, *, keyed: bool = False) -> Event | 
     value = forms[0] if forms else None
     error = forms[1] if len(forms) > 1 else None
     event_type = checked_type(match["type"])
-    # `:info :write :timed-out`: what went wrong stands in the place of the value.
+    # `:info :write :timed-out`: the error takes the place of the value.
     if event_type in (EventType.FAIL, EventType.INFO) and match["rest"].split()[:1] == [
         f":{value}"
     ]:

@@ -10,7 +10,7 @@ from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.value import Map, Value, frozen, shown
 
 VERSION_FIELD = "history_format"
-# 292 years of nanoseconds: what fits a signed 64-bit number, as other programs keep times.
+# 292 years of nanoseconds: the largest signed 64-bit number, in which other programs keep times.
 TIME_NS_MAX = 2**63 - 1
 _REQUIRED = frozenset({"process", "time_ns", "type", "function"})
 _FIELDS = _REQUIRED | {"key", "value", "error", "member"}
@@ -68,7 +68,7 @@ def parse_event(line: int, text: str) -> Event:
 
 
 def checked_process(process: Value) -> int | str:
-    """A client's number or an observer's name. Raises BadLine."""
+    """Return a client's number or an observer's name. Raises BadLine."""
     if isinstance(process, str) and process:
         return process
     if type(process) is int and process >= 0:
@@ -77,7 +77,7 @@ def checked_process(process: Value) -> int | str:
 
 
 def checked_time_ns(time_ns: Value) -> int:
-    """A time of a monotonic clock. Raises BadLine."""
+    """Return a time of a monotonic clock. Raises BadLine."""
     if type(time_ns) is int and 0 <= time_ns <= TIME_NS_MAX:
         return time_ns
     raise BadLine(
@@ -90,7 +90,7 @@ _TYPES: dict[Value, EventType] = {name.value: name for name in EventType}
 
 
 def checked_type(name: Value) -> EventType:
-    """The type of an event. Raises BadLine."""
+    """Return the type of an event. Raises BadLine."""
     found = _TYPES.get(name)
     if found is None:
         raise BadLine(f"type is {shown(name, 40)}, not one of {', '.join(EventType)}")
@@ -98,14 +98,14 @@ def checked_type(name: Value) -> EventType:
 
 
 def checked_function(function: Value) -> str:
-    """What was called. Raises BadLine."""
+    """Return the name of a function. Raises BadLine."""
     if isinstance(function, str) and function:
         return function
     raise BadLine(f"function is {shown(function, 40)}, not a name")
 
 
 def event_line(event: Event) -> str:
-    """An event as a line, without its end. Fields that say nothing are left out."""
+    """Return an event as a line, without its end. Empty fields are left out."""
     fields: dict[str, object] = {
         "process": event.process,
         "time_ns": event.time_ns,

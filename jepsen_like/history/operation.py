@@ -1,4 +1,4 @@
-"""Events as they are recorded, and the operations that pairs of events tell of."""
+"""Events as they are recorded, and the operations that pairs of events describe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jepsen_like.history.value import Value, shown
 
 
 class EventType(StrEnum):
-    """What an event says of its operation."""
+    """The meaning of an event for its operation."""
 
     INVOKE = "invoke"  # the client calls
     OK = "ok"  # it happened, between its call and this answer
@@ -21,8 +21,8 @@ class EventType(StrEnum):
 class Event(NamedTuple):
     """One line of a history.
 
-    `process` is a number for a client, which does one thing after another, and a name for
-    whatever else takes notes, such as `nemesis`. `time_ns` is of one monotonic clock.
+    `process` is a number for a client, which does one thing after another, and a name for an
+    observer that takes notes, such as `nemesis`. `time_ns` is of one monotonic clock.
     """
 
     line: int
@@ -40,8 +40,8 @@ class Event(NamedTuple):
 class Operation:
     """One call of a client and its outcome.
 
-    Lines are the order in which things happened: `ended_line` is None if no event ended the
-    operation. `result` is the value of the event that ended it, or None.
+    Lines give the order of events: `ended_line` is None if no event ended the operation. `result`
+    is the value of the event that ended it, or None.
     """
 
     process: int

@@ -1,4 +1,4 @@
-"""Joins the events of a history to operations, and refuses events that cannot be true."""
+"""Joins the events of a history to operations, and refuses contradictory events."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from jepsen_like.history.errors import BadLine
 from jepsen_like.history.operation import Event, EventType, Operation
 from jepsen_like.history.value import shown
 
-# About 1 GB of memory once they are read; longer histories are for checkers that stream.
+# About 1 GB of memory once they are read.
 OPERATIONS_MAX = 2_000_000
 
 
 class Pairing:
-    """The operations of the events seen so far, in the order of their calls.
+    """The operations of the events so far, in the order of their calls.
 
-    Args:
-        timed: whether the events carry times of a clock, which may then not go back.
-        operations_max: more are refused.
+    If `timed`, the events carry times of a clock, which may not go back.
     """
 
     def __init__(self, *, timed: bool = True, operations_max: int = OPERATIONS_MAX) -> None:
@@ -28,8 +26,8 @@ class Pairing:
     def add(self, event: Event) -> None:
         """Take the next event.
 
-        Raises BadLine if its process does one thing at a time and this is a second, if it ends
-        what was not begun, or if time goes back.
+        Raises BadLine if its process calls while another call runs, if it ends a call that was not
+        begun, or if time goes back.
         """
         if self._timed:
             if event.time_ns < self._now_ns:
@@ -97,7 +95,7 @@ class Pairing:
 
 
 def _check_note(event: Event) -> None:
-    """An observer, such as the nemesis, takes notes and calls nothing."""
+    """Check an event of an observer, such as the nemesis: it takes notes and calls nothing."""
     if event.type is not EventType.INFO:
         raise BadLine(
             f"{event.type} of process {shown(event.process, 40)}: a client's process is a number; "

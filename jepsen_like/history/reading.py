@@ -89,7 +89,7 @@ def _parser(format: HistoryFormat, *, keyed: bool) -> Callable[[int, str], Event
 
 
 def recognized(text: str) -> HistoryFormat:
-    """The format of a history, by its first line. Raises BadLine."""
+    """Return the format of a history, by its first line. Raises BadLine."""
     start = text.lstrip("\ufeff, \t")
     if re.match(r'\{\s*("|\})', start):
         return HistoryFormat.JSON_LINES
@@ -109,7 +109,7 @@ def _put_back(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
 
 
 def _lines(path: Path, line_bytes_max: int) -> Iterator[Line]:
-    """The lines of a file that are not empty, with their numbers."""
+    """Yield the lines of a file that are not empty, with their numbers."""
     name = str(path)
     number = 0
     try:

@@ -11,14 +11,14 @@ from typing import TypeAlias
 # None, bool, int, float, str, tuples, frozen sets and `Map`s of the same.
 Value: TypeAlias = Hashable
 
-# What a message shows of a value: a screen line is about as long.
+# Characters of a value in a message: about a line of a screen.
 SHOWN_CHARACTERS_MAX = 120
 # Deeper values are refused: no workload needs them, and each level costs a level of recursion.
 NESTED_MAX = 32
 
 
 class Map(dict[Value, Value]):
-    """A mapping that is part of a value. It has a hash, so nobody may change it."""
+    """A mapping that is part of a value. It has a hash, so it must not be changed."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Map(dict[Value, Value]):
 
 
 def frozen(value: object, depth: int = NESTED_MAX) -> Value:
-    """A value as JSON gives it, with tuples for lists and `Map`s for dictionaries.
+    """Return a value as JSON gives it, with tuples for lists and `Map`s for dictionaries.
 
     Raises ValueError if it is nested deeper than `NESTED_MAX`.
     """
@@ -47,7 +47,7 @@ def frozen(value: object, depth: int = NESTED_MAX) -> Value:
 
 
 def thawed(value: object) -> object:
-    """A value as `json.dumps` takes it; sets become lists, in the order of what is shown."""
+    """Return a value as `json.dumps` takes it; sets become lists, in the order of `shown`."""
     if isinstance(value, dict):
         return {str(name): thawed(inner) for name, inner in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -58,19 +58,19 @@ def thawed(value: object) -> object:
 
 
 def _rank(value: object) -> tuple[str, object]:
-    """Numbers by size, all else by what is shown."""
+    """Return a sort key: numbers sort by size, other values by `shown`."""
     if isinstance(value, (int, float)):
         return "", value
     return type(value).__name__, shown(value)
 
 
 def ordered(values: Iterable[Value]) -> list[Value]:
-    """Values in an order that is the same in every run."""
+    """Return values in an order that is the same in every run."""
     return sorted(values, key=_rank)
 
 
 def shown(value: object, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
-    """A value as JSON, shortened in the middle where it is long."""
+    """Return a value as JSON, shortened in the middle if it is long."""
     text = json.dumps(thawed(value), ensure_ascii=True)
     if len(text) <= characters_max:
         return text
@@ -79,12 +79,12 @@ def shown(value: object, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
 
 
 def repeated(values: Iterable[Value]) -> list[Value]:
-    """The values that are there more than once."""
+    """Return the values that occur more than once."""
     return [value for value, number in Counter(values).items() if number > 1]
 
 
 def listed(values: Iterable[Value], values_max: int = 8) -> str:
-    """Some values, with commas; those behind the first `values_max` are only counted."""
+    """Return some values, with commas; those after the first `values_max` are only counted."""
     there = ordered(values)
     words = [shown(value, 40) for value in there[:values_max]]
     if len(there) > values_max:

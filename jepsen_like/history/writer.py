@@ -29,10 +29,10 @@ FIRST_EVENT_LINE = 2
 class HistoryWriter:
     """Writes one history, line by line: a recorder that is killed loses no whole line.
 
-    It refuses what a reader would refuse, so a history that was written can be read.
+    It refuses events that a reader would refuse, so a written history can be read.
 
     Args:
-        path: the new file; an old one of the name is not overwritten.
+        path: the new file; an existing one is not overwritten.
         settings: further fields of the header, such as `workload`, `model` and `seed`.
     """
 
@@ -49,7 +49,7 @@ class HistoryWriter:
 
     @classmethod
     def going_on(cls, path: Path, **settings: object) -> HistoryWriter:
-        """Go on with a history whose recorder was killed, or begin it if it was killed before.
+        """Continue a history whose recorder was killed, or begin it if that had not.
 
         A last line that was cut off is removed. Raises BadLine if the rest is no history.
         """
@@ -70,7 +70,7 @@ class HistoryWriter:
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """What was written, in the order of the calls."""
+        """The operations that were written, in the order of the calls."""
         return self._pairing.operations
 
     def event(
@@ -105,7 +105,6 @@ class HistoryWriter:
         self._line += 1
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> HistoryWriter:

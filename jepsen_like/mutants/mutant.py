@@ -32,18 +32,14 @@ from typing import Any, Final, NamedTuple
 from dledger.declared_error import DeclaredError
 
 FOLDER: Final = Path(__file__).parent / "catalogue"
-# Of the packages: this checkout, or where they are installed.
+# The folder of the packages: this checkout, or where they are installed.
 ROOT: Final = Path(__file__).parents[2]
 SERVICES = "services"
 SCENARIOS_TEST = "tests/dledger/scenarios/test_scenarios.py::test_a_scenario_goes_as_it_says"
 
 
 class MutantUnusable(DeclaredError):
-    """An entry of the catalogue does not fit the code.
-
-    Attributes:
-        problem: which one, and how.
-    """
+    """An entry of the catalogue does not fit the code: `problem` says which, and how."""
 
     problem: str
 
@@ -57,7 +53,6 @@ class Change(NamedTuple):
 
 
 def module_of(file: str) -> str:
-    """The dotted name of the module in a file."""
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -83,18 +78,11 @@ class Mutant(NamedTuple):
 
     @property
     def area(self) -> str | None:
-        """Where the harness looks for it: a tier, or SERVICES; None: only tests do."""
+        """The area in which the harness looks for it: a tier, or SERVICES; None: only tests do."""
         return self.tier or (SERVICES if self.workload else None)
 
     def patched(self, root: Path = ROOT) -> dict[str, str]:
-        """The texts of the changed files with the mistake in them, by file.
-
-        Args:
-            root: the folder of the packages.
-
-        Raises:
-            MutantUnusable: a change does not fit its file.
-        """
+        """Return the texts of the changed files with the mistake in them. Raises MutantUnusable."""
         texts: dict[str, str] = {}
         for file, find, replace in self.changes:
             path = root / file
@@ -110,7 +98,6 @@ class Mutant(NamedTuple):
         return texts
 
     def diff(self) -> str:
-        """The mistake as a unified diff of the source."""
         return "".join(self._diff_lines())
 
     def _diff_lines(self) -> Iterator[str]:
@@ -121,7 +108,7 @@ class Mutant(NamedTuple):
 
 
 def read_mutants(folder: Path = FOLDER) -> dict[str, Mutant]:
-    """The catalogue of a folder, by name. Raises MutantUnusable for an entry that is none."""
+    """Return the catalogue of a folder, by name. Raises MutantUnusable for a wrong entry."""
     mutants: dict[str, Mutant] = {}
     for path in sorted(folder.glob("*.toml")):
         for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []):
@@ -134,12 +121,10 @@ def read_mutants(folder: Path = FOLDER) -> dict[str, Mutant]:
 
 @cache
 def all_mutants() -> dict[str, Mutant]:
-    """The catalogue, by name."""
     return read_mutants()
 
 
 def mutants_of(tier: str) -> list[Mutant]:
-    """The mistakes that a tier of the simulation must find."""
     return [mutant for mutant in all_mutants().values() if mutant.tier == tier]
 
 

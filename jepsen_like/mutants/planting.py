@@ -19,9 +19,7 @@ def planted(name: str | None) -> Iterator[None]:
     """Plant a mistake in this process, for the length of a block; None plants nothing.
 
     Functions that were imported before have the mistake as well, as it is their code that changes.
-
-    Raises:
-        MutantUnusable: it does not fit the code, or it changes more than the bodies of functions.
+    Raises MutantUnusable if it does not fit, or changes more than the bodies of functions.
     """
     changed = [] if name is None else list(_changes(all_mutants()[name]))
     try:
@@ -47,7 +45,7 @@ def _compiled(text: str, file: str) -> CodeType:
 def _changed(
     owner: Any, before: CodeType, after: CodeType, name: str
 ) -> Iterator[tuple[FunctionType, CodeType, CodeType]]:
-    """The functions of a module or class whose code differs, each with both codes."""
+    """Yield the functions of a module or class whose code differs, each with both codes."""
     if _frame(before) != _frame(after):
         raise MutantUnusable(f"{name}: it changes more than functions in {before.co_qualname}")
     for was, comes in zip(_parts(before), _parts(after), strict=True):
@@ -64,13 +62,13 @@ def _parts(code: CodeType) -> list[CodeType]:
 
 
 def _frame(code: CodeType) -> CodeType:
-    """What a module or class does besides its functions and classes."""
+    """Return the code of a module or class without that of its functions and classes."""
     others = [None if isinstance(value, CodeType) else value for value in code.co_consts]
     return _unplaced(code.replace(co_consts=tuple(others)))
 
 
 def _unplaced(code: CodeType) -> CodeType:
-    """The code without the lines that it was on."""
+    """Return the code without its place in the source."""
     values = [_unplaced(one) if isinstance(one, CodeType) else one for one in code.co_consts]
     if not code.co_flags & inspect.CO_OPTIMIZED:
         noted = _noted(code)
@@ -79,7 +77,9 @@ def _unplaced(code: CodeType) -> CodeType:
 
 
 def _noted(code: CodeType) -> list[object]:
-    """What the body of a class notes of its source since 3.13: its line, and what methods set."""
+    """Return the notes of a class body on its source since 3.13: its line, and attributes of
+    methods.
+    """
     instructions = list(dis.get_instructions(code))
     return [
         loaded.argval
@@ -89,7 +89,7 @@ def _noted(code: CodeType) -> list[object]:
 
 
 def _function(owner: Any, code: CodeType) -> FunctionType:
-    """The function of a module or class that has this code."""
+    """Return the function of a module or class that has this code."""
     found = inspect.getattr_static(owner, code.co_name)
     candidates: tuple[Any, ...] = (
         (found.fget, found.fset) if isinstance(found, property) else (found,)

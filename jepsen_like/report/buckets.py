@@ -10,16 +10,9 @@ from jepsen_like.history.operation import EventType, Operation
 
 
 class Bucket(NamedTuple):
-    """What ended in one span.
+    """The operations that ended in one span, and the latencies of the `timed` ones.
 
-    Attributes:
-        begin_ns: where the span begins.
-        ok: operations that happened.
-        failed: operations that certainly did not.
-        unknown: operations of which it is not known; in the span in which their client gave up.
-        timed: those that happened and take time.
-        p50_ns: the median latency of those that are timed; 0 if there are none.
-        p99_ns: their 99th percentile.
+    Those of unknown outcome are in the span in which their client gave up.
     """
 
     begin_ns: int
@@ -38,14 +31,10 @@ def buckets(
     number: int,
     deliveries: Collection[str] = (),
 ) -> tuple[list[Bucket], int]:
-    """The spans from `begin_ns` to `end_ns`, and the length of each in nanoseconds.
+    """Return the spans from `begin_ns` to `end_ns`, and the length of each in nanoseconds.
 
-    Args:
-        operations: of one history.
-        begin_ns: where the first span begins.
-        end_ns: where the last one ends; after `begin_ns`.
-        number: how many spans; fewer if they would be shorter than a nanosecond.
-        deliveries: functions that take no time.
+    There are fewer than `number` if they would be shorter than a nanosecond. `deliveries` are
+    functions that take no time.
     """
     span_ns = max(1, -(-(end_ns - begin_ns) // number))
     count = max(1, -(-(end_ns - begin_ns) // span_ns))

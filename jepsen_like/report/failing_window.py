@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from dledger.pages.markup import child
 from jepsen_like.checkers.report import Problem
 from jepsen_like.history.operation import EventType, Operation
-from jepsen_like.history.value import Value, shown
+from jepsen_like.history.value import shown
 from jepsen_like.report.frame import Frame, Picture
 from jepsen_like.report.lettering import cut_to, text_width
 from jepsen_like.report.timeline import CLASSES
@@ -17,22 +17,19 @@ from jepsen_like.report.told_run import Fault
 
 ROW = 22.0
 AXIS = 24.0
-# What a person reads through.
+# Operations in one window: as many as a person reads through.
 OPERATIONS_MAX = 40
-# Shown before and behind the operations of a problem, as a share of the time from first to last.
+# The margin before and after the operations of a problem, as a share of their time.
 MARGIN = 0.15
 MARGIN_NS_MIN = 1_000_000
 VALUE_LETTERS_MAX = 40
 
 
 class FailingWindow(NamedTuple):
-    """What is shown of a problem.
+    """The operations around a problem, in the order of their calls.
 
-    Attributes:
-        frame: from when to when.
-        operations: in the order of their calls.
-        named: places in `operations` of those that the problem names.
-        left_out: how many more there are in the window.
+    `named` are the places of those that the problem names; `left_out` counts the others in the
+    frame.
     """
 
     frame: Frame
@@ -44,9 +41,9 @@ class FailingWindow(NamedTuple):
 def failing_window(
     problem: Problem, operations: Sequence[Operation], faults: Sequence[Fault], zero_ns: int
 ) -> FailingWindow | None:
-    """The window of a problem; None if it names no operation.
+    """Return the window of a problem; None if the problem names no operation.
 
-    Shown are the operations that it names and, as far as there is room, others on the same
+    It has the operations that the problem names and, as far as there is room, others on the same
     objects that ran beside them.
     """
     lines = set(problem.lines)
@@ -59,12 +56,12 @@ def failing_window(
     margin_ns = max(MARGIN_NS_MIN, round((end_ns - begin_ns) * MARGIN))
     begin_ns, end_ns = begin_ns - margin_ns, end_ns + margin_ns
     of_problem = {id(one) for one in named}
-    keys = {_hashable(one.key) for one in named}
+    keys = {repr(one.key) for one in named}
     beside = [
         one
         for one in operations
         if id(one) not in of_problem
-        and _hashable(one.key) in keys
+        and repr(one.key) in keys
         and one.invoked_ns <= end_ns
         and _end_ns(one) >= begin_ns
     ]
@@ -78,9 +75,8 @@ def failing_window(
 
 
 def draw_failing_window(parent: Element, frame: Frame, window: FailingWindow) -> None:
-    """Draw it below `parent`: a row an operation, with what was called and answered.
-
-    `frame` is the window's, on a sheet.
+    """Draw the window below `parent`, on a sheet: a row an operation, with its call and its
+    answer.
     """
     bottom = 4 + ROW * len(window.operations)
     picture = frame.picture(parent, bottom + AXIS, "the operations around the problem")
@@ -90,7 +86,8 @@ def draw_failing_window(parent: Element, frame: Frame, window: FailingWindow) ->
         top = 4 + at * ROW
         where = "" if operation.member is None else f" at {operation.member}"
         frame.name(picture, f"client {operation.process}{where}", top + ROW - 7)
-        end_ns = frame.end_ns if _never_ended(operation) else _end_ns(operation)
+        may_still_happen = operation.outcome is EventType.INFO
+        end_ns = frame.end_ns if may_still_happen else _end_ns(operation)
         left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
         named = " named" if at in window.named else ""
         class_ = f"{CLASSES[operation.outcome]}{named}"
@@ -106,7 +103,7 @@ def draw_failing_window(parent: Element, frame: Frame, window: FailingWindow) ->
 
 
 def _label(picture: Picture, frame: Frame, text: str, left: float, right: float, y: float) -> None:
-    """Write beside a bar: behind it if there is room, else before it, else at the left edge."""
+    """Write beside a bar: after it if there is room, else before it, else at the left edge."""
     needed = text_width(text, "call")
     if right + 5 + needed <= frame.sheet.right:
         picture.texts.write(text, [(right + 5, y)], "call")
@@ -131,14 +128,5 @@ def _call(operation: Operation) -> str:
     return text
 
 
-def _never_ended(operation: Operation) -> bool:
-    """Whether it may still happen: of an unknown outcome the end says nothing."""
-    return operation.outcome is EventType.INFO
-
-
 def _end_ns(operation: Operation) -> int:
     return operation.invoked_ns if operation.ended_ns is None else operation.ended_ns
-
-
-def _hashable(key: Value) -> str:
-    return repr(key)

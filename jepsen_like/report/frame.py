@@ -18,7 +18,7 @@ WIDE = Sheet("wide", 1120.0, 130.0, 11)
 NARROW = Sheet("narrow", 376.0, 104.0, 4)
 # As many kinds of faults get colours of their own; more share them.
 FAULT_COLOURS = 8
-# Bands beyond this number are left out, and that is said: a page has to open quickly.
+# Bands beyond this number are left out, with a note: a page has to open quickly.
 BANDS_MAX = 600
 
 
@@ -44,7 +44,7 @@ class Frame:
 
     @property
     def time(self) -> Scale:
-        """Where a time lies."""
+        """The scale from times to positions."""
         return Scale(self.begin_ns, self.end_ns, self.sheet.left, self.sheet.right)
 
     @property
@@ -58,16 +58,16 @@ class Frame:
             draw(sheet.box(parent), replace(self, sheet=sheet))
 
     def picture(self, parent: Element, height: float, label: str) -> Picture:
-        """A new picture, with a label for those who do not see it."""
+        """Add a picture, with a label for readers who do not see it."""
         svg = self.sheet.picture(parent, height, label)
         return Picture(child(svg, "g"), Lettering(svg))
 
     def names(self) -> list[str]:
-        """The kinds of faults, in the order in which they come."""
+        """Return the kinds of faults, in the order in which they begin."""
         return list(dict.fromkeys(fault.name for fault in self.faults))
 
     def colour(self, name: str) -> str:
-        """The class that colours a kind of fault."""
+        """Return the class that colours a kind of fault."""
         return f"fault{self.names().index(name) % FAULT_COLOURS}"
 
     def bands(self, picture: Picture, top: float, bottom: float) -> None:
@@ -106,7 +106,7 @@ class Frame:
             picture.texts.write(text, [(middle, bottom + 14)], "tick", anchor="middle")
 
     def name(self, picture: Picture, text: str, y: float, kind: str = "name") -> None:
-        """Write a name left of a row: its beginning, if it is long; the whole shows over it."""
+        """Write a name left of a row, cut to the room there; the whole name shows over it."""
         x = self.sheet.left - 8
         cut = cut_to(text, x, kind)
         picture.texts.write(cut, [(x, y)], kind, anchor="end", whole=text)

@@ -1,4 +1,4 @@
-"""The texts of a picture: none over another, whatever names and values a run has."""
+"""The texts of a picture: none overlaps another, whatever names and values a run has."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dledger.pages.markup import child
 
 
 class Letters(NamedTuple):
-    """How large a kind of text is: its font's size in pixels, and its widest usual letters."""
+    """The size of a kind of text in pixels, and whether it is bold."""
 
     size: float
     is_bold: bool = False
 
 
-# The kinds of text, by the class that says how they look.
+# The kinds of text, by the class of their style.
 LETTERS = {
     "tick": Letters(11.0),
     "name": Letters(11.0),
@@ -33,7 +33,7 @@ LETTERS = {
 }
 # A letter's mean width as a share of its size, in the widest of the usual fonts (DejaVu Sans).
 _WIDE, _BOLD = 0.62, 0.71
-# Letters reach so far above and below their line, as shares of their size.
+# How far letters reach above and below their line, as shares of their size.
 _ABOVE, _BELOW = 0.78, 0.24
 _STRIP = 32.0
 
@@ -54,7 +54,7 @@ class _Box(NamedTuple):
 
 
 def letters_style() -> str:
-    """The sizes as a style, so that a page shows what was measured."""
+    """Return the sizes as a style, so that a page shows what was measured."""
     return "\n".join(
         f"svg text.{kind} {{ font-size: {one.size:g}px; "
         f"font-weight: {600 if one.is_bold else 400}; }}"
@@ -63,7 +63,7 @@ def letters_style() -> str:
 
 
 def text_width(words: str, kind: str) -> float:
-    """How wide a text of this kind is at most in the usual fonts, in pixels."""
+    """Return the largest width of a text of this kind in the usual fonts, in pixels."""
     letters = LETTERS[kind]
     # Letters of East Asia are as wide as high.
     count = sum(
@@ -73,7 +73,7 @@ def text_width(words: str, kind: str) -> float:
 
 
 def cut_to(words: str, room: float, kind: str) -> str:
-    """A text as it fits into some pixels: its beginning, if it is too long."""
+    """Return a text as it fits into some pixels: its beginning, if it is too long."""
     if text_width(words, kind) <= room:
         return words
     kept = words
@@ -103,18 +103,11 @@ class Lettering:
         anchor: str = "start",
         whole: str = "",
     ) -> bool:
-        """Write a text at the first of some places at which no other text stands.
+        """Write a text at the first of some places that has no other text; return whether one had
+        not.
 
-        Args:
-            words: what is written.
-            places: x and y, the best first.
-            kind: one of `LETTERS`.
-            class_: more classes.
-            anchor: what x is: the start, the middle or the end of the text.
-            whole: what shows over it, if that is more.
-
-        Returns:
-            Whether it was written: not if each place is taken.
+        `anchor` says whether x is the start, the middle or the end of the text. `whole` shows over
+        it.
         """
         width, size = text_width(words, kind), LETTERS[kind].size
         before = {"start": 0.0, "middle": width / 2, "end": width}[anchor]

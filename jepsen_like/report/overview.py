@@ -18,9 +18,9 @@ LATENCY = 190.0
 THROUGHPUT = 150.0
 SPACE = 14.0
 AXIS = 24.0
-# Into how many spans a run is cut.
+# The number of spans of a run.
 SPANS = {WIDE: 240, NARROW: 80}
-# Latencies are drawn from here on: below, it is the clients' own speed.
+# The lowest latency that is drawn: below it, clients' own speed is measured.
 LATENCY_FLOOR_NS = 10_000.0
 
 
@@ -36,7 +36,7 @@ def draw_overview(
     operations: Sequence[Operation],
     deliveries: Collection[str] = (),
 ) -> None:
-    """Draw it below `parent`. Deliveries are functions that take no time, and have no latency."""
+    """Draw the picture below `parent`. Deliveries are functions without a latency."""
     lanes = frame.names()
     height = 6 + len(lanes) * LANE + SPACE + LATENCY + SPACE + THROUGHPUT + AXIS
     picture = frame.picture(parent, height, "faults, latency and throughput over time")

@@ -1,4 +1,4 @@
-"""The page: the verdict first, then what led to it."""
+"""The report of a run: the verdict first, then its reasons."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ VERDICTS = {
 }
 # Problems shown of one checker; `jepsen-like check --json` has more.
 PROBLEMS_MAX = 8
-# Windows drawn in all: the first problems are the ones to look at.
+# Windows drawn in all: the first problems matter most.
 WINDOWS_MAX = 3
 DEATHS_MAX = 200
 
 
 def page(run: ToldRun) -> str:
-    """The report of a run: one HTML page that needs nothing else."""
+    """Return the report of a run: one HTML page that needs no other file."""
     root, body = new_page(f"{VERDICTS[run.outcome]}: {run.title}", RUN_STYLE)
     frame = _frame(run)
     _verdict(body, run)
@@ -80,7 +80,7 @@ def _verdict(body: Element, run: ToldRun) -> None:
 
 
 def told_verdict(body: Element, outcome: RunExit, reason: str) -> None:
-    """Tell how a run or a suite ended, and why."""
+    """Add how a run or a suite ended, and why."""
     class_ = outcome.name.lower().replace("_", "-")
     box = child(body, "div", class_=f"verdict {class_}")
     child(box, "strong", VERDICTS[outcome])
@@ -88,7 +88,7 @@ def told_verdict(body: Element, outcome: RunExit, reason: str) -> None:
 
 
 def _command(body: Element, command: str) -> None:
-    """A command whose lines break between words alone: a browser breaks them at hyphens, too."""
+    """Add a command whose lines break only between words: browsers break at hyphens, too."""
     line = child(body, "pre")
     for word in command.split(" "):
         one = child(line, "span", word, class_="whole")
@@ -182,6 +182,6 @@ def _facts(body: Element, run: ToldRun) -> None:
 
 
 def _table(body: Element, names: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:
-    """A table whose first `texts` columns are text, and the others figures."""
+    """Add a table whose first `texts` columns are text, and the others figures."""
     kinds = ("text" if at < texts else "number" for at in range(len(names)))
     draw_table(body, list(map(Column, names, kinds)), rows)

@@ -1,6 +1,6 @@
 """A space-time diagram: a column for each member, time from top to bottom, messages as arrows.
 
-One page that needs nothing else. Times are not to scale: what happens at once stands side by side,
+One page that needs no other file. Times are not to scale: events of one moment are side by side,
 and silence is short.
 """
 
@@ -25,40 +25,34 @@ CLIENT_LANES = 4
 LANE = 9.0
 CLIENT_TEXT = CLIENT_LEFT + CLIENT_LANES * LANE + 6.0
 FIRST_MEMBER = 390.0
-# The last member's column has this room at its right, for its role and for notes.
+# The room at the right of the last member's column, for its role and for notes.
 LAST_ROOM = 145.0
 # The widest role, "pre-candidate, term 99", stands beside a member's band.
 COLUMN_MIN = 185.0
 TOP = 46.0
 BAND = 14.0
-# Names of members stand again after so many pixels, where the first ones are out of sight.
+# Names of members are repeated after so many pixels, where the first ones are out of sight.
 NAMES_EVERY = 620.0
 # Times are written at events that are so many pixels apart.
 TIMES_EVERY = 26.0
 TEXT_CHARACTERS_MAX = 36
-# A text whose place is taken moves by so many pixels, and so often at most.
+# How far a text moves if its place is taken, in pixels, and how often at most.
 MOVE = 4.0
 MOVES_MAX = 40
 # How far a lost message gets, as a share of its way.
 LOST_AT = 0.45
 LOST_DROP = 14.0
-# Where the words of a message stand, as a share of its way.
+# Where the words of a message are, as a share of its way.
 WORDS_AT_BEGIN = (0.3, 0.5, 0.2, 0.4, 0.6)
 WORDS_AT_END = (0.72, 0.6, 0.82, 0.5, 0.4)
 
 
 @dataclass(frozen=True)
 class SpaceTime:
-    """What a page shows.
+    """The content of a page.
 
-    Attributes:
-        title: of the page.
-        broken: what is wrong, in a sentence; empty if nothing is.
-        members: their names, in the order of their columns.
-        events: of the whole run.
-        idle: what messages say that only show that all is well.
-        facts: lines about the run: its seed, its steps.
-        test: the test that repeats it; empty if there is none.
+    `broken` is a sentence, and `test` repeats the run; both are empty if no promise was broken.
+    `idle` are texts of messages that only show that all is well.
     """
 
     title: str
@@ -71,7 +65,7 @@ class SpaceTime:
 
 
 def space_time_page(run: SpaceTime) -> str:
-    """The page of a run."""
+    """Return the page of a run."""
     root, body = new_page(run.title, SPACE_TIME_STYLE)
     child(body, "h1", run.title)
     box = child(body, "div", class_=f"verdict {'violation' if run.broken else 'nothing-found'}")
@@ -101,8 +95,6 @@ def _legend(body: Element) -> None:
 
 
 class _Diagram:
-    """Draws the events of one run."""
-
     def __init__(self, parent: Element, run: SpaceTime, rows: Rows) -> None:
         self._run = run
         self._rows = rows
@@ -128,7 +120,7 @@ class _Diagram:
         self._texts = Lettering(svg)
 
     def draw(self) -> None:
-        """Draw what lies behind first. Texts that come first have the places that they want."""
+        """Draw the back first. Texts that are written first get the places that they want."""
         self._names()
         self._times()
         self._notes()
@@ -144,7 +136,7 @@ class _Diagram:
     def _text(
         self, words: str, x: float, y: float, kind: str, anchor: str = "start", class_: str = ""
     ) -> None:
-        """Write words at a place, or as near below as there is room."""
+        """Write words at a place, or as near below it as there is room."""
         places = [(x, y + MOVE * at) for at in range(MOVES_MAX)]
         self._texts.write(_short(words), places, kind, class_=class_, anchor=anchor, whole=words)
 
@@ -195,7 +187,7 @@ class _Diagram:
             self._band(x, since, self._end, state, role)
 
     def _before(self, name: str) -> tuple[str, str, float]:
-        """The state and the role of a member where the picture begins."""
+        """Return the state and the role of a member where the picture begins."""
         shown = self._rows.events
         hidden = len(self._run.events)
         if shown:
@@ -238,7 +230,7 @@ class _Diagram:
         self._line(x - 8, y + 8, x + 8, y - 8, "cross")
 
     def _progress(self) -> None:
-        """What was synced, committed and applied, beside the member's band."""
+        """Write what was synced, committed and applied, beside the member's band."""
         lines: dict[tuple[str, float], list[str]] = {}
         for one, y in self._events("synced", "committed", "applied"):
             if one.number >= 0:
@@ -283,13 +275,13 @@ class _Diagram:
         elif not on_its_way:
             self._head(x1, top, x2, bottom, class_)
         if not idle:
-            # One of many that leave at once has its words where it arrives.
+            # If many messages leave at once, the words of each are where it arrives.
             shares = WORDS_AT_END if self._leaving[one.who, top] > 1 else WORDS_AT_BEGIN
             places = [(x1 + (x2 - x1) * at, top + (bottom - top) * at - 2) for at in shares]
             self._texts.write(_short(one.what), places, "said", anchor="middle", whole=one.what)
 
     def _head(self, x1: float, y1: float, x2: float, y2: float, class_: str) -> None:
-        """The head of an arrow. Its markers would each need a colour of their own."""
+        """Draw the head of an arrow. SVG markers would each need a colour of their own."""
         length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5 or 1.0
         dx, dy = (x2 - x1) / length, (y2 - y1) / length
         back_x, back_y = x2 - 7 * dx, y2 - 7 * dy
@@ -349,7 +341,7 @@ def _short(words: str) -> str:
 
 
 def _told_apart(names: Sequence[str], room: float) -> dict[str, str]:
-    """Names as they are shown: where one is too long, without the beginning that all share."""
+    """Return names as they are shown: if one is too long, without the beginning that all share."""
     shared = 0
     if len(names) > 1 and any(cut_to(name, room, "member") != name for name in names):
         while len({name[: shared + 1] for name in names}) == 1:

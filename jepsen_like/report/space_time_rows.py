@@ -1,4 +1,4 @@
-"""Which events a space-time diagram shows, and how far below one another."""
+"""The events of a space-time diagram, and their heights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABOUT_MESSAGES = ("sent", "arrived", "lost")
 class Rows:
     """The events that are shown, each with its height.
 
-    `left_out` says in words what is not shown, if anything.
+    `left_out` names the events that are not shown, in sentences.
     """
 
     events: Sequence[Happened]
@@ -29,14 +29,13 @@ class Rows:
 
     @property
     def end(self) -> float:
-        """The height of the last event."""
         return self.heights[-1] if self.heights else 0.0
 
 
 def rows_of(events: Sequence[Happened], idle: Collection[str], begin: float) -> Rows:
     """Choose the last events of a run, and place them from `begin` on downwards.
 
-    `idle`: what messages say that only show that all is well. They are the first to be left out.
+    Messages with a text of `idle` only show that all is well; they are the first to be left out.
     """
     left_out: list[str] = []
     if len(events) > EVENTS_MAX:
@@ -60,6 +59,6 @@ def rows_of(events: Sequence[Happened], idle: Collection[str], begin: float) -> 
     return Rows(events, heights, left_out)
 
 
-def _gap(seconds: float) -> float:
-    """The distance for some virtual seconds: it grows with their logarithm."""
-    return min(LONGEST_GAP, ROW + 2.5 * math.log2(1.0 + seconds * 1000.0))
+def _gap(apart_s: float) -> float:
+    """Return the distance for some virtual seconds: it grows with their logarithm."""
+    return min(LONGEST_GAP, ROW + 2.5 * math.log2(1.0 + apart_s * 1000.0))

@@ -1,4 +1,4 @@
-"""How the parts of a run's report look that other pages do not have."""
+"""The style of the parts of a run's report that other pages do not have."""
 
 from dledger.pages.style import STYLE, colours
 from jepsen_like.report.lettering import letters_style
@@ -28,7 +28,7 @@ rect.named { stroke: var(--ink); stroke-width: 2; }
 """
 RUN_STYLE = STYLE + colours(_COLOURS) + _PARTS + letters_style()
 
-# What a space-time diagram has beside that.
+# The style of a space-time diagram besides that.
 _DIAGRAM = """
 :root { --follower: #9fb0c3; --candidate: #e0a63c; --leader: #3d8a6b; --votes: #b5791a;
   --entries: #2d6cb5; }

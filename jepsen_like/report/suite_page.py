@@ -21,13 +21,9 @@ COLUMNS = (
 
 
 class SuiteRun(NamedTuple):
-    """One row.
+    """One row. `report` is the path of a run's report, beside the index.
 
-    Attributes:
-        outcome: how it ended.
-        reason: the same in a sentence, for runs that did not end well.
-        report: the path of its report, beside the index.
-        gap: the kind of fault and the figures, in the order of the columns.
+    `gap` is the kind of fault and the figures, in the order of the columns.
     """
 
     name: str
@@ -42,7 +38,9 @@ class SuiteRun(NamedTuple):
 
 
 def suite_page(title: str, command: str, outcome: RunExit, runs: Sequence[SuiteRun]) -> str:
-    """The index of the runs that were made so far: one HTML page that needs nothing else."""
+    """Return the index of the runs that were made so far: one HTML page that needs no other
+    file.
+    """
     root, body = new_page(f"{VERDICTS[outcome]}: {title}", RUN_STYLE)
     child(body, "h1", title)
     operations = sum(run.operations for run in runs)

@@ -13,7 +13,7 @@ from jepsen_like.report.frame import Frame
 
 ROW = 15.0
 AXIS = 24.0
-# More rows than these nobody looks through; the page says how many there are.
+# More rows are too many to look through; the page says how many there are.
 ROWS_MAX = 40
 # Bars nearer than this are drawn as one: a picture has no more room, and a page opens quickly.
 NEAR = 1.2
@@ -28,7 +28,7 @@ class _Bar(NamedTuple):
 
 
 def draw_timeline(parent: Element, frame: Frame, operations: Sequence[Operation]) -> None:
-    """Draw it below `parent`, with the clients in the order of their numbers."""
+    """Draw the timeline below `parent`, with the clients in the order of their numbers."""
     rows: dict[int, list[Operation]] = {}
     for operation in operations:
         rows.setdefault(operation.process, []).append(operation)
@@ -62,7 +62,7 @@ def draw_timeline(parent: Element, frame: Frame, operations: Sequence[Operation]
 
 
 def _bars(frame: Frame, operations: Sequence[Operation]) -> Iterator[_Bar]:
-    """The operations of one client, what went wrong last; near ones of one outcome are one bar."""
+    """Return the bars of one client, failed ones last; near ones of one outcome are one bar."""
     bars: dict[EventType, list[_Bar]] = {outcome: [] for outcome in CLASSES}
     for index, operation in enumerate(operations):
         end_ns = operation.ended_ns

@@ -1,4 +1,4 @@
-"""What a report tells of a run."""
+"""The content of a report of a run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,8 @@ class RunExit(IntEnum):
 
 
 class Fault(NamedTuple):
-    """One fault: what was done, to whom, and when it began and ended.
-
-    Attributes:
-        name: the nemesis, as it is named on the command line.
-        target: the members or links that it was done to, in words.
-        begin_ns: when it began, on the clock of the history.
-        end_ns: when it was over; None if it was not over when the run ended.
+    """One fault, with times of the clock of the history; `end_ns` is None if it lasted to the
+    end.
     """
 
     name: str
@@ -37,15 +32,7 @@ class Fault(NamedTuple):
 
 
 class Death(NamedTuple):
-    """A process that ended although nobody ended it, or that was killed.
-
-    Attributes:
-        process: the member or client.
-        time_ns: when, on the clock of the history.
-        last_line: the last line of its log.
-        done: what the supervisor did about it.
-        expected: whether a nemesis had killed it.
-    """
+    """A process that ended although no part of the run ended it, or that a nemesis killed."""
 
     process: str
     time_ns: int
@@ -55,7 +42,7 @@ class Death(NamedTuple):
 
 
 class GapRow(NamedTuple):
-    """How long something was not available, by fault; times are nanoseconds."""
+    """How long a service was not available, by fault; times are nanoseconds."""
 
     fault: str
     what: str
@@ -66,7 +53,7 @@ class GapRow(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A checker and what it says of the history."""
+    """A checker and its report on the history."""
 
     model: str
     report: Report
@@ -81,23 +68,10 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class ToldRun:
-    """A run, as a report tells of it.
+    """A run, as a report describes it.
 
-    Attributes:
-        title: workload, nemeses and nodes in a line.
-        outcome: how it ended.
-        reason: the same in a sentence.
-        command: the command that runs it again.
-        facts: settings and versions, by name.
-        operations: the history, in the order of the calls.
-        checks: what the checkers say.
-        faults: what was broken, in the order of the beginnings.
-        deaths: processes that ended.
-        gaps: availability by fault.
-        left_out: what could not be done on this machine, a line each.
-        links: the files of the run.
-        deliveries: functions of operations that consumers are told of and do not call: they are
-            noted when they are there, and have no latency.
+    `left_out` are faults that could not be made on this machine. `deliveries` are functions of
+    deliveries to consumers, which are noted when they happen and have no latency.
     """
 
     title: str

@@ -25,18 +25,21 @@ SEEDS_AT_ONCE = 5
 
 
 class Plan(NamedTuple):
-    """What to run: `nodes` members, or hosts. None: as the seed decides.
+    """The runs of a campaign.
 
-    With `aimed` the load and the faults are such that the seeded bug shows soon; without
-    `is_planted` the product is run under them as it is. With `service`,
-    as `module:Machine`, members run that state machine, and there are no tiers. `time_budget_s`:
-    no seed begins after so many seconds.
+    Attributes:
+        nodes, fault_s: as each seed draws them if None.
+        tier: the kind of simulation, unless `service` is given.
+        aimed: use the load and the faults under which the seeded bug shows soon.
+        service: the user's state machine, as `module:Machine`.
+        time_budget_s: no seed begins after so many seconds.
+        is_planted: False runs the unchanged product under the faults of an aim.
     """
 
     first_seed: int
     seeds: int
     nodes: int | None = None
-    fault_seconds: float | None = None
+    fault_s: float | None = None
     seeded_bug: str | None = None
     tier: str = "members"
     aimed: bool = False
@@ -46,7 +49,7 @@ class Plan(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """One run that broke a promise; `before_run` if it could not even begin."""
+    """One run that broke a promise; `before_run` if the run could not be made."""
 
     seed: int
     at_s: float
@@ -56,26 +59,21 @@ class Broken(NamedTuple):
 
 
 class SeedResult(NamedTuple):
-    """The result of one seed."""
-
     seed: int
-    virtual_seconds: float
+    virtual_s: float
     counts: dict[str, int]
     broken: Broken | None
 
 
 class CampaignResult(NamedTuple):
-    """The result of all seeds that were run."""
-
     seeds: int
-    virtual_seconds: float
-    real_seconds: float
+    virtual_s: float
+    real_s: float
     coverage: Coverage
     broken: Broken | None
 
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
-    """Run one seed of a plan, in this process."""
     tier = TIERS[plan.tier]
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
@@ -83,19 +81,18 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
     try:
-        simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
-    except Failure as failure:  # before anything happened
+        simulation = make(seed, plan.nodes, plan.fault_s, trace)
+    except Failure as failure:  # the run could not be made
         return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(bug):
         try:
             simulation.run()
         except Failure as failure:
             broken = Broken(seed, failure.at_s, failure.promise, failure.how)
-    return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
+    return SeedResult(seed, simulation.virtual_s, simulation.coverage.counts(), broken)
 
 
 def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
-    """Run one seed again with a trace."""
     trace = Trace(sink)
     run_seed(plan, seed, trace)
     return trace
@@ -115,18 +112,15 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
 def run_campaign(
     plan: Plan, jobs: int, each: Callable[[SeedResult], None] = lambda result: None
 ) -> CampaignResult:
-    """Run the seeds of a plan until one fails or time is over; `each` is called after each.
+    """Run the seeds of a plan until one fails or the time budget is spent.
 
-    Args:
-        plan: what to run.
-        jobs: processes to use.
-        each: called with every result, in the order of the seeds.
+    `each` is called with every result, in the order of the seeds.
     """
     begin_s = time.monotonic()
-    coverage, seeds, virtual_seconds, broken = Coverage(), 0, 0.0, None
+    coverage, seeds, virtual_s, broken = Coverage(), 0, 0.0, None
     for result in _results(plan, jobs):
         seeds += 1
-        virtual_seconds += result.virtual_seconds
+        virtual_s += result.virtual_s
         coverage.add(result.counts)
         each(result)
         if result.broken is not None:
@@ -135,5 +129,5 @@ def run_campaign(
         budget_s = plan.time_budget_s
         if budget_s is not None and time.monotonic() - begin_s >= budget_s:
             break
-    real_seconds = time.monotonic() - begin_s
-    return CampaignResult(seeds, virtual_seconds, real_seconds, coverage, broken)
+    real_s = time.monotonic() - begin_s
+    return CampaignResult(seeds, virtual_s, real_s, coverage, broken)

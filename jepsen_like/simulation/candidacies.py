@@ -10,8 +10,6 @@ from jepsen_like.simulation.witness import InvariantViolated
 
 
 class Candidacies:
-    """The pre-votes granted to each candidate."""
-
     def __init__(self) -> None:
         self._granted: dict[tuple[str, int], set[str]] = {}  # by candidate and term
         # The configuration of each candidate when it asked last for pre-votes.
@@ -27,7 +25,7 @@ class Candidacies:
             self._groups[name, message.term] = replica.state.membership.configuration
         elif isinstance(message, VoteRequest) and not message.handed_over:
             granted = self._granted.get((name, message.term), set()) | {name}
-            # It may have learnt of a newer configuration with the last answer.
+            # The candidate may have learnt of a newer configuration with the last answer.
             now = replica.state.membership.configuration
             group = self._groups.get((name, message.term), now)
             if not is_quorum(group, granted):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from dledger.core.membership.catch_up import learners_first
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import (
@@ -29,18 +27,11 @@ OUTDATED = 0.1
 HIGHEST_PORT = 60_000
 
 
-class _Weighted(NamedTuple):
-    change: str
-    weight: int
-
-
-# Kinds of changes: replace many members, change one role, remove the leader.
-KINDS = (_Weighted("many", 4), _Weighted("one", 4), _Weighted("leader", 2))
+# Weights of kinds of changes: replace many members, change one role, remove the leader.
+KINDS = {"many": 4, "one": 4, "leader": 2}
 
 
 class Churn:
-    """Changes at random times, mostly asked of a leader."""
-
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._names = [node.name for node in nodes]
@@ -50,7 +41,6 @@ class Churn:
         self._over = False
 
     def start(self) -> None:
-        """Begin; changes go on until `stop`."""
         if self._style.change_every_s != NEVER:
             self._again()
 
@@ -59,7 +49,6 @@ class Churn:
         self._over = True
 
     def end_joint_phases(self) -> None:
-        """Ask leaders to end joint phases of JOINT_MANUAL."""
         for node in leaders_of(self._nodes):
             assert node.process is not None
             configuration = node.process.replica.state.membership.configuration
@@ -97,7 +86,7 @@ class Churn:
 
     def _wanted(self, asked: str, group: Configuration) -> list[Change]:
         chance = self._chance
-        kind = chance.choices(KINDS, [kind.weight for kind in KINDS])[0].change
+        kind = chance.choices([*KINDS], [*KINDS.values()])[0]
         if kind == "leader" and len(group.voters) > 1:
             return [chance.choice((Remove(asked), Demote(asked)))]
         if kind == "many":

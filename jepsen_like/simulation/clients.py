@@ -37,43 +37,36 @@ class History:
         self.sessions = SessionHistory()
         self.entries: list[Entry] = []  # all that any member applied, by index
 
-    @property
-    def acknowledged(self) -> int:
-        """How many appends were acknowledged."""
-        return len(self._index)
-
     # --- appends --------------------------------------------------------------------------------
 
     def begin_append(self, padding: int) -> tuple[int, bytes]:
-        """A new append: its number, and its body of 8 bytes and `padding`."""
+        """Begin an append; return its number, and its body of 8 bytes and `padding`."""
         number = len(self._told)
         self._told.append(Told.NOTHING)
         return number, number.to_bytes(_NUMBER_BYTES, "big") + bytes(padding)
 
     def acknowledge(self, number: int, index: int) -> None:
-        """The client got the answer that its append is entry `index`."""
         self._told[number] = Told.ACKNOWLEDGED
         self._index[number] = index
         self._highest_acknowledged = max(self._highest_acknowledged, index)
 
     def refuse(self, number: int) -> None:
-        """The client got the answer that its append never happened, or is certainly lost."""
+        """Note the answer that an append never happened, or is certainly lost."""
         self._told[number] = Told.NEVER
 
     def told(self, number: int) -> Told:
-        """What the client of an append knows."""
         return self._told[number]
 
     # --- reads ----------------------------------------------------------------------------------
 
     def begin_read(self) -> int:
-        """A linearizable read begins: its ticket."""
+        """Begin a linearizable read; return its ticket."""
         self._tickets += 1
         self._read_floors[self._tickets] = self._highest_acknowledged
         return self._tickets
 
     def end_read(self, ticket: int, index: int | None) -> None:
-        """A read was answered with a state that includes `index`; None: with an error."""
+        """End a read that saw a state with entry `index`, or that failed (None)."""
         floor = self._read_floors.pop(ticket)
         if index is None:
             return

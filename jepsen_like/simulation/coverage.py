@@ -76,23 +76,17 @@ EXPECTED = (
 
 
 class Coverage:
-    """Counters of one run, or the sum of many."""
-
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self._counts: Counter[str] = Counter(counts or {})
 
     def count(self, what: str, number: int = 1) -> None:
-        """Count `what`."""
         self._counts[what] += number
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Add the counts of another run."""
         self._counts.update(counts)
 
     def counts(self) -> dict[str, int]:
-        """All counts, by name."""
         return {name: self._counts[name] for name in sorted(self._counts)}
 
     def missing(self, expected: Iterable[str] = EXPECTED) -> list[str]:
-        """The expected names that were never counted."""
         return [name for name in expected if not self._counts[name]]

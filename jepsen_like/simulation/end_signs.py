@@ -30,11 +30,10 @@ class EndSigns:
         self._chance = Chance(swarm.seed, "signs of an end")
 
     def start(self) -> None:
-        """Draw the time of the first wrong sign."""
         self._loop.fault(self._chance, self._style.wrong_every_s, self._give_wrong_sign)
 
     def process_ended(self, name: str) -> None:
-        """A process was killed, and its machine runs on."""
+        """Let the others notice that a process was killed while its machine runs on."""
         if not self._style.ends_seen:
             return
         for other in self._network.endpoints:

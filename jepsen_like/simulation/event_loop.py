@@ -14,8 +14,7 @@ NEVER: Final = float("inf")
 class EventLoop:
     """Runs events in the order of their times; events of one time run in the order given.
 
-    Args:
-        faults_end_s: no fault begins from then on.
+    No fault begins from `faults_end_s` on.
     """
 
     __slots__ = ("_events", "_number", "count", "faults_end_s", "now")
@@ -33,7 +32,6 @@ class EventLoop:
         heappush(self._events, (max(time_s, self.now), self._number, action, arguments))
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
-        """Call `action` in `delay_s` seconds."""
         self._number += 1
         heappush(self._events, (self.now + delay_s, self._number, action, arguments))
 
@@ -45,7 +43,9 @@ class EventLoop:
                 self.at(at_s, begin)
 
     def step(self, end_s: float) -> bool:
-        """Run the next event up to `end_s`; if there is none, it is `end_s`, and False returned."""
+        """Run the next event up to `end_s`. If there is none, set the clock to `end_s` and return
+        False.
+        """
         events = self._events
         if not events or events[0][0] > end_s:
             self.now = end_s
@@ -56,7 +56,7 @@ class EventLoop:
         return True
 
     def run_until(self, end_s: float) -> None:
-        """Run every event up to `end_s`; then it is `end_s`."""
+        """Run every event up to `end_s`, then set the clock to `end_s`."""
         events = self._events
         while events and events[0][0] <= end_s:
             self.now, _, action, arguments = heappop(events)

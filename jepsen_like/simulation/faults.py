@@ -14,13 +14,11 @@ SINGLE_LINK_CUTS = 0.2
 PAUSES_OF_ANYBODY = 0.5
 # How long after its pause began a node is cut off, on the average.
 CUT_AFTER_PAUSE_MEAN_S = 0.02
-# How often to look for nodes that are down; a look costs next to nothing.
+# How often to look for nodes that are down.
 LOOK_FOR_THE_DEAD_EVERY_S = 0.05
 
 
 class Faults:
-    """Injects faults while there are faults; `stop` repairs everything."""
-
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         swarm = around.swarm
         self._nodes = nodes
@@ -35,10 +33,9 @@ class Faults:
         self._name_errors = Chance(swarm.seed, "name errors")
         self._ways_to_end = Chance(swarm.seed, "ways to end")
         self._restarts = Chance(swarm.seed, "restarts")
-        self._planned: dict[str, None] = {}  # nodes whose restart is on its way
+        self._planned: dict[str, None] = {}  # nodes whose restart is scheduled
 
     def start(self) -> None:
-        """Draw the first fault of each kind."""
         style = self._style
         self._loop.fault(self._crashes, style.crash_every_s, self._crash)
         self._loop.fault(self._pauses, style.pause_every_s, self._pause)
@@ -53,11 +50,7 @@ class Faults:
         self._over = True
         self._around.network.heal()
         for node in self._nodes:
-            node.disk.spare()
-            if node.is_paused:
-                node.resume()
-            if not node.is_up:
-                node.start()
+            node.put_right()
 
     def _note(self, what: str) -> None:
         if self._around.trace is not None:
@@ -127,15 +120,15 @@ class Faults:
             self._around.coverage.count("pauses")
             node.pause()
             pause_s = self._time_s(chance, style.pause_mean_s)
-            self._loop.after(pause_s, self._resume, node)
+            self._loop.after(pause_s, node.resume)
             if chance.happens(style.cut_with_pause):
-                # Messages sent to it just before still arrive: it resumes with old answers, and
+                # Messages sent just before still arrive: the node resumes with old answers, and
                 # hears of the next leader only later.
                 cut_s = pause_s + self._time_s(chance, style.pause_mean_s)
                 self._loop.after(chance.wait_s(CUT_AFTER_PAUSE_MEAN_S), self._isolate, node, cut_s)
         self._loop.fault(chance, style.pause_every_s, self._pause)
 
-    def _isolate(self, node: VirtualNode, seconds: float) -> None:
+    def _isolate(self, node: VirtualNode, for_s: float) -> None:
         if self._over:
             return
         self._note(f"cut {node.name} off")
@@ -143,11 +136,7 @@ class Faults:
             if other is not node:
                 self._around.network.cut(node.name, other.name)
                 self._around.network.cut(other.name, node.name)
-        self._loop.after(seconds, self._around.network.heal)
-
-    def _resume(self, node: VirtualNode) -> None:
-        if node.is_paused:
-            node.resume()
+        self._loop.after(for_s, self._around.network.heal)
 
     def _fail_sync(self) -> None:
         self._sync_errors.choice(self._nodes).disk.sync_fails = True

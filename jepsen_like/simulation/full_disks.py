@@ -6,7 +6,7 @@ from jepsen_like.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.virtual_node import VirtualNode
 
-# What they leave free: nothing, room for a record or two, or as parts of the reserve.
+# What the other programs leave free: nothing, room for a record or two, or a share of the reserve.
 LEFT_BYTES = (0, 0, 512, 4_096)
 LEFT_SHARES = (0.5, 1.0, 1.3)
 # A disk stays full for at most this multiple of the mean.
@@ -15,8 +15,6 @@ MEAN_FULL_S = 2.0
 
 
 class FullDisks:
-    """Fills disks while there are faults; `stop` frees them all."""
-
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._around = around
@@ -24,11 +22,9 @@ class FullDisks:
         self._chance = Chance(around.swarm.seed, "full disks of members")
 
     def start(self) -> None:
-        """Draw the time of the first full disk."""
         self._around.loop.fault(self._chance, self._style.fill_every_s, self._next)
 
     def stop(self) -> None:
-        """Free all disks."""
         for node in self._nodes:
             node.disk.room_bytes = None
 
@@ -40,7 +36,7 @@ class FullDisks:
         full_s = min(chance.wait_s(MEAN_FULL_S), MEAN_FULL_S * LONGEST_FACTOR)
         for node in chance.sample(self._nodes, count):
             if node.disk.room_bytes is not None or not node.has_reserve:
-                continue  # what the member has freed since is its own
+                continue  # room that the member freed since is its own
             self._around.coverage.count("disks that others filled")
             node.note(f"others leave {left_bytes} bytes of its disk free for {full_s:.3f} s")
             node.disk.fill(left_bytes)
@@ -49,6 +45,6 @@ class FullDisks:
 
     @staticmethod
     def _free(node: VirtualNode, room_bytes: int | None) -> None:
-        if node.disk.room_bytes == room_bytes:  # else it was replaced, or filled once more
+        if node.disk.room_bytes == room_bytes:  # else it was replaced, or filled again
             node.disk.room_bytes = None
             node.note("others leave its disk")

@@ -20,7 +20,7 @@ from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_node import Application, VirtualNode
 
-# Makes what the members run besides the log, of what it shares with the rest of the run.
+# Makes the application that the members run on top of the log.
 MakeApplication = Callable[[History, Invariants, Coverage, EventLoop], Application]
 
 
@@ -33,14 +33,7 @@ class Group(NamedTuple):
 
 
 def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplication) -> Group:
-    """The group of a seed.
-
-    Args:
-        swarm: the choices of the seed.
-        trace: told what happens.
-        application: makes what the members run besides the log.
-    """
-    loop = EventLoop(swarm.fault_seconds)
+    loop = EventLoop(swarm.fault_s)
     names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
     began_with = founding(names[: swarm.nodes])
     network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))

@@ -15,13 +15,12 @@ from dledger.entry import BEFORE_FIRST_INDEX
 
 
 def founding(names: Iterable[str]) -> Configuration:
-    """A configuration in which all of these vote."""
+    """Return a configuration in which all of these vote."""
     voters = frozenset(names)
     return Configuration(voters=voters, addresses={name: f"{name}:1" for name in voters})
 
 
 def is_quorum(group: Configuration, members: Collection[str]) -> bool:
-    """Whether these are a quorum: more than half of each non-empty half."""
     halves = [half for half in (group.voters, group.outgoing) if half]
     return all(2 * len(half.intersection(members)) > len(half) for half in halves)
 
@@ -35,18 +34,18 @@ class GroupHistory:
         self._indexes: list[int] = []
 
     def seen(self, index: int, chain: int, change: NumberedConfiguration) -> None:
-        """The entry `index` with that chain sum is a change."""
+        """Note that entry `index` with that chain sum is a change."""
         if (index, chain) not in self._changes:
             self._changes[index, chain] = change
             if index not in self._indexes:
                 insort(self._indexes, index)
 
     def change_at(self, log: Sequence[int], index: int) -> NumberedConfiguration | None:
-        """The change that is entry `index` of a log, with the index it was made for."""
+        """Return the change that is entry `index` of a log, with the index it was made for."""
         return self._changes.get((index, log[index]))
 
     def in_force(self, log: Sequence[int], committed: int) -> NumberedConfiguration:
-        """The configuration in force in a log that is committed up to `committed`."""
+        """Return the configuration in force in a log that is committed up to `committed`."""
         for at in range(bisect_right(self._indexes, committed) - 1, -1, -1):
             index = self._indexes[at]
             if (change := self.change_at(log, index)) is not None:
@@ -60,10 +59,10 @@ class GroupHistory:
         index: int,
         holders: Callable[[int], Collection[str]],
     ) -> bool:
-        """Whether a member that knows `committed` may take entry `index` for committed.
+        """Return whether a member that knows `committed` may take entry `index` for committed.
 
         The configuration in force decides. A change before `index` that it has committed may decide
-        the entries after it. `holders`: the members that have an entry on disk.
+        the entries after it. `holders` returns the members that have an entry on disk.
         """
         group = self.in_force(log, committed).configuration
         if is_quorum(group, holders(index)):

@@ -32,8 +32,6 @@ __all__ = ["InvariantViolated", "Invariants"]
 
 
 class Invariants:
-    """The global history, and the checks of each node's steps against it."""
-
     def __init__(self, names: Sequence[str], began_with: Configuration | None = None) -> None:
         self.witnesses = {name: Witness(name) for name in names}
         self.groups = GroupHistory(began_with or founding(names))
@@ -65,34 +63,28 @@ class Invariants:
             if message.pre:
                 return
             if message.granted:
-                self._vote_released(witness, peer, message.term)
+                before = witness.votes.setdefault(message.term, peer)
+                if before != peer:
+                    raise InvariantViolated(
+                        "one vote a term",
+                        f"{name} votes for {peer} and {before} in term {message.term}",
+                    )
+                self._check_promise(witness, message.term, peer, f"votes for {peer}")
         elif isinstance(message, VoteRequest):
             if message.pre:
                 return
-            self._candidacy_released(witness, message.term)
+            self._check_promise(witness, message.term, name, "stands")
         elif isinstance(message, Recall | Recollection):
             return  # they ask and tell what the asker promised; nobody follows their own term
         witness.released_term = max(witness.released_term, message.term)
 
-    def _vote_released(self, witness: Witness, peer: str, term: int) -> None:
-        before = witness.votes.setdefault(term, peer)
-        if before != peer:
-            raise InvariantViolated(
-                "one vote a term", f"{witness.name} votes for {peer} and {before} in term {term}"
-            )
+    @staticmethod
+    def _check_promise(witness: Witness, term: int, voted_for: str, does: str) -> None:
         promise = witness.synced_promise
-        if (promise.term, promise.voted_for) != (term, peer):
+        if (promise.term, promise.voted_for) != (term, voted_for):
             raise InvariantViolated(
                 "votes are durable",
-                f"{witness.name} votes for {peer} in term {term}, its disk says {promise}",
-            )
-
-    def _candidacy_released(self, witness: Witness, term: int) -> None:
-        promise = witness.synced_promise
-        if (promise.term, promise.voted_for) != (term, witness.name):
-            raise InvariantViolated(
-                "votes are durable",
-                f"{witness.name} stands in term {term}, its disk says {promise}",
+                f"{witness.name} {does} in term {term}, its disk says {promise}",
             )
 
     # --- a node's log and disk --------------------------------------------------------------------
@@ -104,7 +96,7 @@ class Invariants:
         term_chains: Sequence[tuple[int, int]],
         changes: Sequence[tuple[int, NumberedConfiguration]] = (),
     ) -> None:
-        """Entries were written from `first` on: (term, chain sum) of each, and the changes of the
+        """Note entries written from `first` on: (term, chain sum) of each, and the changes of the
         group among them.
         """
         chains = self.witnesses[name].chains
@@ -122,14 +114,14 @@ class Invariants:
             self.groups.seen(index, chains[index], change)
 
     def created(self, name: str, term: int, index: int) -> None:
-        """A leader made a new entry: no leader may have made it before."""
+        """Check that no leader made this new entry before."""
         if (term, index) in self._entries:
             raise InvariantViolated(
                 "log matching", f"{name} makes entry {index} of term {term} a second time"
             )
 
     def truncated(self, name: str, index: int) -> None:
-        """Entries after `index` are dropped: none may be committed, known here or not."""
+        """Check that no dropped entry, those after `index`, is committed, known here or not."""
         witness = self.witnesses[name]
         lost = index + 1
         both = min(len(self.committed), len(witness.chains))
@@ -146,8 +138,10 @@ class Invariants:
         witness.synced_index = min(witness.synced_index, index)
 
     def restarting(self, name: str, begin: LogBegin, snapshot: int) -> None:
-        """The whole log is replaced by one that begins after a snapshot. No entry after that
-        beginning may be committed, all before it must be. `snapshot`: the snapshot's last entry.
+        """Check that a log may be replaced by one that begins after a snapshot.
+
+        No entry after that beginning may be committed, all before it must be. `snapshot` is the
+        snapshot's last entry.
         """
         witness, committed, before = self.witnesses[name], self.committed, begin.before_index
         if before >= len(committed) or committed[before] != begin.before_chain:
@@ -171,7 +165,6 @@ class Invariants:
         witness.synced_index = min(witness.synced_index, agreed - 1)
 
     def restarted(self, name: str) -> None:
-        """The new log is on disk."""
         witness = self.witnesses[name]
         if (begin := witness.restart) is not None:
             witness.chains = self.committed[: begin.before_index + 1]
@@ -179,7 +172,7 @@ class Invariants:
             witness.restart = None
 
     def restored(self, name: str, index: int, state: int) -> None:
-        """A machine restored the snapshot of entry `index`, and has this sum now."""
+        """Check the sum of a machine that restored the snapshot of entry `index`."""
         witness = self.witnesses[name]
         if index <= witness.applied:
             raise InvariantViolated(
@@ -192,7 +185,7 @@ class Invariants:
         witness.applied = index
 
     def synced(self, name: str, index: int, promise: HardState | None) -> None:
-        """Entries up to `index`, and `promise` if given, are on disk now."""
+        """Note that entries up to `index`, and `promise` if given, are on disk."""
         witness = self.witnesses[name]
         witness.synced_index = max(witness.synced_index, index)
         if promise is not None:
@@ -207,10 +200,10 @@ class Invariants:
         first: int = 0,
         told: int = -1,
     ) -> None:
-        """A node came back after a crash: (term, chain sum) of all its entries, its record, and
-        the changes of the group in its log.
+        """Check a node that came back after a crash: (term, chain sum) of all its entries, its
+        record, and the changes of the group in its log.
 
-        `first` is where its log begins: what is before it must be committed. `told` is the last
+        `first` is where its log begins: all entries before it must be committed. `told` is the last
         entry of a snapshot that the log does not reach yet.
         """
         witness = self.witnesses[name]
@@ -257,12 +250,11 @@ class Invariants:
         witness.synced_index = len(chains) - 1
         witness.synced_promise = promise
         witness.term = promise.term
-        witness.role = Role.FOLLOWER
         witness.committed = witness.applied = -1
         witness.told = told
 
     def wiped(self, name: str) -> None:
-        """The disk of a node was emptied: it forgot its promises; the other members did not."""
+        """Note that a disk was emptied: its node forgot its promises; the other members did not."""
         witness = self.witnesses[name]
         self.in_doubt.add(name)
         self.wiped_members.add(name)
@@ -272,22 +264,21 @@ class Invariants:
         witness.restart = None
         witness.synced_promise = HardState()
         witness.released_term = witness.term = 0
-        witness.role = Role.FOLLOWER
 
     def went_back(self, name: str) -> None:
-        """The folder of a node is an older copy: it forgot what it promised since."""
+        """Note that the folder of a node is an older copy: it forgot its promises since."""
         self.wiped(name)
         self.went_back_members.add(name)
 
     def mislaid(self, name: str) -> Witness:
-        """The disk of a node was taken out, and may be put back; return what it witnessed."""
+        """Note that a disk was taken out, and may be put back; return its node's witness."""
         witness = copy(self.witnesses[name])
         self.wiped(name)
         self.wiped_members.discard(name)  # nothing that only it held is given up
         return witness
 
     def put_back(self, witness: Witness) -> None:
-        """A mislaid disk is back. Its member promised nothing meanwhile, or a group was begun."""
+        """Put a mislaid disk back. Its member must not have been proven without it."""
         name = witness.name
         if name not in self.in_doubt:
             raise InvariantViolated(
@@ -301,8 +292,8 @@ class Invariants:
     def look_at_standing(self, name: str, replica: Replica) -> None:
         """Check that a member proven after losing its disk has all committed entries it had."""
         witness = self.witnesses[name]
-        # A restored member is as good as in doubt while it asks what it may have forgotten, but
-        # what it has by now counts.
+        # A restored member counts as in doubt while it asks for what it may have forgotten, but the
+        # entries that it has by now count.
         self.asking.discard(name)
         if replica.state.proven and replica.state.recalls and name in self.wiped_members:
             self.asking.add(name)
@@ -314,7 +305,7 @@ class Invariants:
         self.wiped_members.discard(witness.name)
         lost, witness.lost_chains = witness.lost_chains, []
         if name in self.went_back_members:
-            # It need not get back what it acknowledged in messages that never arrived.
+            # It may lack entries that it acknowledged in messages that never arrived.
             self.went_back_members.discard(name)
             lost = []
         if not lost:
@@ -330,7 +321,7 @@ class Invariants:
             )
 
     def take_proven(self, name: str) -> bool:
-        """Whether a node that had lost its disk was proven since the last call."""
+        """Return whether a node that had lost its disk was proven since the last call."""
         proven = name in self._proven
         self._proven.discard(name)
         return proven
@@ -338,7 +329,6 @@ class Invariants:
     # --- a turn of a node -------------------------------------------------------------------------
 
     def after_turn(self, name: str, replica: Replica) -> None:
-        """A node has finished a turn."""
         witness, state = self.witnesses[name], replica.state
         if state.term != witness.term:
             if state.term < witness.term:
@@ -346,8 +336,6 @@ class Invariants:
                     "terms never go back", f"{name} goes from {witness.term} to {state.term}"
                 )
             witness.term = state.term
-        if state.role is not witness.role:
-            witness.role = state.role
         if state.role is Role.LEADER:
             self.elected(name, state.term, state.committed)
         last = len(witness.chains) - 1
@@ -382,18 +370,19 @@ class Invariants:
         self.look_at_standing(name, replica)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
-        """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
+        """Note that `name` serves reads by its lease until `until_s` (minus infinity: no lease)."""
         self._leases[name] = (term, until_s)
         self._now_s = now_s
 
     def elected(self, name: str, term: int, committed: int) -> None:
-        """A leader begins its term, with this much committed. In the same turn it may commit more,
-        and by other voters.
+        """Check a leader that begins its term, with this commit index.
+
+        In the same turn it may commit more, and by other voters.
         """
         if self._leaders.get(term) == name:
             return  # a later no-op of the same term: it proves a member that was in doubt
         witness = self.witnesses[name]
-        # Nor does a leader of an older term harm a lease: it commits nothing.
+        # A leader of an older term harms no lease either: it commits nothing.
         for holder, (lease_term, until_s) in self._leases.items():
             if holder != witness.name and lease_term < term and until_s > self._now_s:
                 raise InvariantViolated(
@@ -418,8 +407,8 @@ class Invariants:
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
             )
-        # It need not have the commits of later terms: it may have been elected by votes
-        # that arrived late, and hear of its successor only now.
+        # It may lack the commits of later terms: it may have been elected by votes that arrived
+        # late, and hear of its successor only now.
         last = bisect_left(self._commit_terms, term) - 1
         if last >= 0 and (
             len(witness.chains) <= last or witness.chains[last] != self.committed[last]
@@ -430,7 +419,6 @@ class Invariants:
             )
 
     def check_committed(self, name: str, index: int) -> None:
-        """Check the commit index that a node goes by."""
         witness = self.witnesses[name]
         if index == witness.committed:
             return
@@ -469,8 +457,8 @@ class Invariants:
             )
 
     def _holds(self, witness: Witness, index: int, chain: int) -> bool:
-        """Whether a node counts as having an entry: on its disk, or on the one it had when it
-        acknowledged it. The log of a member in doubt does not count.
+        """Return whether a node counts as having an entry: on its disk, or on the one it had when
+        it acknowledged it. The log of a member in doubt does not count.
         """
         own = witness.name in self.asking and witness.chains[index : index + 1] == [chain]
         if own and witness.synced_index >= index:
@@ -480,7 +468,7 @@ class Invariants:
         return witness.lost_chains[index : index + 1] == [chain]
 
     def applied(self, name: str, first: int, sums: Sequence[int]) -> None:
-        """A node applied entries from `first` on: the machine's sum after each."""
+        """Check entries applied from `first` on, by the machine's sum after each."""
         witness = self.witnesses[name]
         if first != witness.applied + 1:
             raise InvariantViolated(

@@ -14,15 +14,12 @@ FORMAT = "simulation/1"
 
 
 class SumMachine:
-    """Folds every entry into one number."""
-
     __slots__ = ("sum",)
 
     def __init__(self) -> None:
         self.sum = 0
 
     def apply(self, entries: Sequence[Entry]) -> list[int]:
-        """Apply entries in log order; the sum after each of them."""
         sums = []
         for entry in entries:
             if entry.magic == Magic.NORMAL:
@@ -32,14 +29,7 @@ class SumMachine:
 
 
 class MachineState:
-    """The state machine of a member: an application and sessions.
-
-    Args:
-        reads_sessions: whether entries of sessions may be among those it gets.
-
-    Attributes:
-        restored: how often it restored a snapshot.
-    """
+    """The sums and the sessions of a member; `restored` counts its restored snapshots."""
 
     snapshot_format = FORMAT
 
@@ -50,19 +40,16 @@ class MachineState:
         self.restored = 0
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply entries in log order; return the answers to clients."""
         self.sums.apply(entries)
         if not self._reads_sessions:
             return [None] * len(entries)
         return self.sessions.apply(entries)
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state in chunks."""
         state = self.sums.sum.to_bytes(4, "big") + self.sessions.state()
         return (state[at : at + CHUNK_BYTES] for at in range(0, len(state), CHUNK_BYTES))
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot."""
         state = b"".join(chunks)
         self.sums.sum = int.from_bytes(state[:4], "big")
         self.sessions.restore(state[4:])

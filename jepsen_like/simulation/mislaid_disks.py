@@ -39,15 +39,12 @@ class MislaidDisks:
 
     @property
     def any(self) -> bool:
-        """Whether disks are away now."""
         return bool(self._away)
 
     def start(self) -> None:
-        """Draw the time of the first loss."""
         self._around.loop.fault(self._chance, self._every_s, self._mislay)
 
     def stop(self) -> None:
-        """Put back what is away."""
         for node in self._away:
             node.put_back()
         self._away = []
@@ -56,7 +53,7 @@ class MislaidDisks:
         chance, swarm, invariants = self._chance, self._around.swarm, self._around.invariants
         witnesses = invariants.witnesses.values()
         if invariants.in_doubt or any(witness.synced_index < 0 for witness in witnesses):
-            self.start()  # a member without the log is as good as mislaid already
+            self.start()  # a member without the log counts as mislaid already
             return
         least = swarm.nodes - swarm.nodes // 2
         self._away = chance.sample(self._nodes, chance.randint(least, swarm.nodes - 1))

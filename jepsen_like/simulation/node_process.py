@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.core.member_state import Role
 from dledger.core.membership.change_errors import ChangeRefused, GrowthNotNoted
@@ -22,7 +22,6 @@ from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
 from dledger.node_end import NodeEnd
 from dledger.sessions.session_clock import SessionClock
-from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened
 from dledger.store.push_check import PushCheck
 from dledger.waits.pending_appends import Done, Outcome
@@ -43,11 +42,12 @@ from jepsen_like.simulation.watched_log import WatchedLog
 from jepsen_like.simulation.watched_machine import MemberMachine
 from jepsen_like.simulation.witness import check_reads_end
 
+if TYPE_CHECKING:
+    from jepsen_like.simulation.virtual_node import VirtualNode
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The objects that all nodes of a run share."""
-
     swarm: Swarm
     loop: EventLoop
     network: VirtualNetwork
@@ -76,8 +76,6 @@ class ChangeCall(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The inputs since the last turn."""
-
     messages: list[tuple[str, Message]] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     appends: list[tuple[list[int], list[Body]]] = field(default_factory=list)
@@ -88,37 +86,7 @@ class Arrivals:
     calls: list[Callable[[], None]] = field(default_factory=list)
 
 
-class Machinery(Protocol):
-    """The machine that a process runs on."""
-
-    def begin_sync(self) -> None:
-        """Have the disk do the sync that was begun."""
-        ...
-
-    def beside(self, work: Callable[[], Continuation]) -> None:
-        """Do this work in a thread."""
-        ...
-
-    def wake(self) -> None:
-        """Take a turn soon."""
-        ...
-
-    def wake_applier(self) -> None:
-        """Have the process go on applying soon."""
-        ...
-
-    def wake_look(self) -> None:
-        """Have the process look at snapshots and housekeeping soon."""
-        ...
-
-    def clock_reads(self) -> float:
-        """The time by the machine's clock, in seconds."""
-        ...
-
-
 class NodeProcess:
-    """The process of one simulated member; a crash destroys it."""
-
     def __init__(
         self,
         name: str,
@@ -126,7 +94,7 @@ class NodeProcess:
         opened: Opened,
         machine: MemberMachine,
         make_replica: MakeReplica,
-        machinery: Machinery,
+        machinery: VirtualNode,
         around: Surroundings,
     ) -> None:
         swarm = around.swarm
@@ -183,7 +151,6 @@ class NodeProcess:
 
     @property
     def machine(self) -> MachineState:
-        """The state machine of the member."""
         return self._watched.state
 
     def _awaited_index(self) -> int:
@@ -197,7 +164,6 @@ class NodeProcess:
     # --- steps ----------------------------------------------------------------------------------
 
     def turn(self, arrivals: Arrivals, now: float) -> None:
-        """Take what arrived, and a turn."""
         turn = self.member.turn
         for sender, message in arrivals.messages:
             turn.received(sender, [self._checked(sender, message)])
@@ -219,23 +185,21 @@ class NodeProcess:
         turn.turn(now)
         self._look_at_growth()
         waited, config = self.replica.patience.at(now), self.replica.config
-        # The time of a read runs from the moment at which an only first voter may begin its group.
+        # Reads at the only first voter are timed from when it may begin its group.
         alone = config.began_with.voting_members == {self.name}
         wait_s = config.read_wait_s + (config.calls_wait_s if alone else 0.0)
         check_reads_end(self.name, self._reads.values(), waited, wait_s)
 
     def go_on_applying(self) -> None:
-        """Do what the applier's task does when it is woken."""
         self.member.snapshots.awaited.restore_if_due()
         self.member.applier.apply_some()
 
     def has_moved(self, now: float) -> None:
-        """Check what a step of any kind did."""
         self._watched.follow()
         self._counts.note(now)
 
     def _turned(self, messages: Messages) -> None:
-        """Check the changes of a turn: no leader may propose one that is void."""
+        """Check that no change of a turn is void."""
         for index, refusal in messages.changes:
             if refusal is not None:
                 raise InvariantViolated(
@@ -254,13 +218,12 @@ class NodeProcess:
         return message
 
     def killed(self) -> None:
-        """The process was killed: its clients get no answer."""
+        """End the open reads of a killed process: their clients get no answer."""
         for ticket in self._reads:
             self._around.history.end_read(ticket, None)
         self._reads.clear()
 
     def close(self) -> None:
-        """End the process in order."""
         if self.syncs.busy:  # as a node does, it waits for the disk
             _, error = self.syncs.run_begun()
             if error is not None:
@@ -274,7 +237,6 @@ class NodeProcess:
     # --- clients --------------------------------------------------------------------------------
 
     def _append(self, numbers: list[int], bodies: list[Body]) -> None:
-        """A client asks to append."""
         around = self._around
         if self.member.room.is_short:  # as AppendGate does
             around.coverage.count("appends refused for lack of room")
@@ -297,7 +259,6 @@ class NodeProcess:
         self.member.turn.submit(bodies, 0, done)
 
     def _read(self, ticket: int, now: float) -> None:
-        """A client asks to read."""
         coverage, history = self._around.coverage, self._around.history
 
         def done(outcome: ReadOutcome) -> None:
@@ -317,7 +278,7 @@ class NodeProcess:
         self.member.reads.begin(done)
 
     def session_expiry_is_due(self, now: float) -> bool:
-        """Whether a leader would end a session now."""
+        """Return whether a leader would end a session now."""
         due_ms = self.machine.sessions.machine.table.next_expiry_ms()
         return due_ms is not None and due_ms <= self._session_now_ms(now)
 
@@ -328,7 +289,6 @@ class NodeProcess:
     # --- operators ------------------------------------------------------------------------------
 
     def _transfer(self, target: str | None, now: float) -> None:
-        """An operator asks to hand leadership over."""
         try:
             if self.replica.transfer_leadership(target, now) is not None:
                 self._around.coverage.count("transfers")
@@ -336,7 +296,6 @@ class NodeProcess:
             self._around.coverage.count("refused transfers")
 
     def _change(self, call: ChangeCall) -> None:
-        """An operator asks to change the group."""
         try:
             if call.changes:
                 self._note_growth(call)
@@ -351,7 +310,7 @@ class NodeProcess:
             self._around.coverage.count("proposed changes")
 
     def _note_growth(self, call: ChangeCall) -> None:
-        """As a node does before its group grows. Raises Rejected."""
+        """Write the growth note where a node does before its group grows. Raises Rejected."""
         replica = self.replica
         replica.check_proposable()
         before = replica.state.membership.configuration
@@ -366,7 +325,7 @@ class NodeProcess:
         self._around.coverage.count("groups noted as grown")
 
     def _look_at_growth(self) -> None:
-        """As GrowthWatch does after a turn."""
+        """Write the growth note where GrowthWatch does after a turn."""
         seen = self.replica.state.membership.index
         if seen == self._seen_configuration:
             return
@@ -385,20 +344,16 @@ class NodeProcess:
 
     @property
     def leads(self) -> bool:
-        """Whether this member leads."""
         return self.replica.state.role is Role.LEADER
 
 
 class _Ways:
-    """The ways of a process to its peers."""
-
     def __init__(self, name: str, process: NodeProcess, around: Surroundings) -> None:
         self._made = {
             peer: _Way(name, peer, process, around) for peer in around.invariants.witnesses
         }
 
     def link_to(self, peer: str) -> _Way | None:
-        """The way to `peer`, which may lose what is sent on it."""
         return self._made[peer]
 
 
@@ -412,7 +367,6 @@ class _Way:
         self._around = around
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Check a message and send it."""
         around, name, peer = self._around, self._name, self._peer
         if isinstance(message, PushRequest) and payload:
             message = message._replace(payload=payload)

@@ -17,7 +17,7 @@ from jepsen_like.simulation.swarm import Swarm
 GROUP = "simulation"
 FOLDER = Path("/data")
 STATE_FOLDER = "/home/state"
-# Where what a member notes outside of its data folder may be.
+# Folders that may hold notes of a member outside of its data folder.
 NOTE_FOLDERS = ("/", STATE_FOLDER)
 NUMBER_BYTES = 8  # of the number that the body of every append begins with
 # The largest entry of a session: its header and a token.
@@ -27,7 +27,6 @@ SNAPSHOT_SYNC_BYTES = 512
 
 
 def replica_config(name: str, began_with: Configuration, swarm: Swarm) -> ReplicaConfig:
-    """The settings of a member's replica."""
     leadership = swarm.leadership
     return ReplicaConfig(
         name,
@@ -43,7 +42,6 @@ def replica_config(name: str, began_with: Configuration, swarm: Swarm) -> Replic
 
 
 def node_config(name: str, began_with: Configuration, swarm: Swarm) -> NodeConfig:
-    """The settings that open the folder of a member."""
     return NodeConfig(
         group=GROUP,
         node_id=name,
@@ -62,7 +60,6 @@ def node_config(name: str, began_with: Configuration, swarm: Swarm) -> NodeConfi
 
 
 def member_settings(swarm: Swarm) -> MemberSettings:
-    """The other settings of a member."""
     return MemberSettings(
         GROUP,
         swarm.batch_bytes,

@@ -8,7 +8,6 @@ from jepsen_like.simulation.node_process import Arrivals
 
 
 def arrival_lines(arrivals: Arrivals) -> list[str]:
-    """One line for each input since the last turn."""
     lines = [f"<- {sender} {describe(message)}" for sender, message in arrivals.messages]
     lines += [f"asked to append {numbers[0]}..{numbers[-1]}" for numbers, _ in arrivals.appends]
     lines += [f"asked to read {ticket}" for ticket in arrivals.reads]
@@ -20,7 +19,6 @@ def arrival_lines(arrivals: Arrivals) -> list[str]:
 
 
 def state_line(replica: Replica) -> str:
-    """The state of a member in one line."""
     state = replica.state
     return (
         f"{state.role.name} t{state.term} vote={state.voted_for} end={replica.view.last_index} "
@@ -31,7 +29,7 @@ def state_line(replica: Replica) -> str:
 
 
 def describe(message: Message) -> str:
-    """One line for a message, without the bytes it carries."""
+    """Return one line for a message, without the bytes it carries."""
     fields = [
         f"{name}={value.name if hasattr(value, 'name') else value}"
         for name, value in message._asdict().items()

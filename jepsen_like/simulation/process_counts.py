@@ -27,7 +27,6 @@ class ProcessCounts:
         coverage.count("snapshots awaited after a crash", opened.awaited is not None)
 
     def turned(self, messages: Messages) -> None:
-        """Count the results of a turn."""
         replica, coverage = self._member.replica, self._coverage
         for _, _, by_lease in messages.reads_ready:
             coverage.count("lease reads", by_lease)
@@ -37,7 +36,6 @@ class ProcessCounts:
             coverage.count("joint phases", replica.state.membership.configuration.is_joint)
 
     def note(self, now: float) -> None:
-        """Compare with the end of the last step."""
         member, coverage = self._member, self._coverage
         self._roles.note(now)
         early = member.replica.elector.early_until > float("-inf")
@@ -70,8 +68,6 @@ class ProcessCounts:
 
 
 class _RoleCounts:
-    """Counts how members became leaders and stepped down."""
-
     def __init__(self, replica: Replica, coverage: Coverage) -> None:
         self._replica = replica
         self._coverage = coverage
@@ -79,7 +75,6 @@ class _RoleCounts:
         self._early = False  # whether the present candidacy began early
 
     def note(self, now: float) -> None:
-        """Compare with the end of the last turn."""
         state, coverage = self._replica.state, self._coverage
         seen = (state.role, state.term)
         if state.role is Role.PRE_CANDIDATE:

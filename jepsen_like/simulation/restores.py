@@ -9,7 +9,7 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 
 # How long a restored member stays down at most, in election timeouts.
 LONGEST_DOWN_TIMEOUTS = 4.0
-# Copies that are kept of each disk, of different ages.
+# Copies kept of each disk, of different ages.
 COPIES = 3
 
 
@@ -28,7 +28,6 @@ class Restores:
         self._copies: dict[str, list[DiskCopy]] = {node.name: [] for node in nodes}
 
     def start(self) -> None:
-        """Draw the time of the first restore."""
         self._around.loop.fault(self._chance, self._around.swarm.restore_every_s / 2, self._next)
 
     def _next(self) -> None:

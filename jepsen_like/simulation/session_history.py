@@ -21,7 +21,7 @@ _CHUNK_BYTES = 61
 
 
 def token_body(token: int) -> bytes:
-    """The body that identifies an append in a session."""
+    """Return the body that identifies an append in a session."""
     return _MARK + token.to_bytes(_NUMBER_BYTES, "big")
 
 
@@ -34,7 +34,7 @@ class TokenMachine:
         self.tokens: dict[int, int] = {}  # token -> its entry
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply entries in log order. Raises InvariantViolated when a token comes twice."""
+        """Apply entries in log order. Raises InvariantViolated if a token comes twice."""
         results: list[object] = []
         for entry in entries:
             if entry.body.startswith(_MARK):
@@ -51,11 +51,9 @@ class TokenMachine:
         return results
 
     def snapshot(self) -> list[bytes]:
-        """All tokens, in the order in which they came."""
         return [b"%d %d\n" % (token, index) for token, index in self.tokens.items()]
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Take these tokens in place of the present ones."""
         lines = b"".join(chunks).splitlines()
         self.tokens = {int(token): int(index) for token, index in (row.split() for row in lines)}
 
@@ -70,21 +68,18 @@ class SessionFold:
         self._since_snapshot = 0
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply a run of the log, no-ops included; one answer each."""
+        """Apply a run of the log, no-ops included; return one answer each."""
         normal = [entry for entry in entries if entry.magic == Magic.NORMAL]
         answers = iter(self.machine.apply(normal))
         results = [next(answers) if e.magic == Magic.NORMAL else None for e in entries]
         self._since_snapshot += len(entries)
         if self._since_snapshot >= _ENTRIES_A_SNAPSHOT:
             self._since_snapshot = 0
-            self._restart_from_snapshot()
+            self.restore(self.state())
         return results
 
-    def _restart_from_snapshot(self) -> None:
-        self.restore(self.state())
-
     def restore(self, state: bytes) -> None:
-        """Replace the state by the one that `state` returned, here or on another member."""
+        """Replace the state by one that `state` returned, here or on another member."""
         self.machine = WithSessions(TokenMachine())
         assert isinstance(self.machine, SnapshottingMachine)
         self.machine.restore(
@@ -92,7 +87,7 @@ class SessionFold:
         )
 
     def state(self) -> bytes:
-        """Table and tokens, canonically."""
+        """Return table and tokens in a canonical form."""
         assert isinstance(self.machine, SnapshottingMachine)
         return b"".join(self.machine.snapshot())
 
@@ -111,24 +106,21 @@ class _Told(Enum):
 
 
 class SessionHistory:
-    """All appends in sessions of a run."""
-
     def __init__(self) -> None:
         self._told: list[_Told] = []
         self._answers: dict[int, tuple[int, bytes | None]] = {}
         self._sums: dict[int, int] = {}  # by entry: the members' answer
 
     def begin(self) -> int:
-        """A new append: its token."""
+        """Begin an append; return its token."""
         self._told.append(_Told.NOTHING)
         return len(self._told) - 1
 
     def is_answered(self, token: int) -> bool:
-        """Whether a client got the answer that its append is applied."""
         return self._told[token] is _Told.ANSWERED
 
     def answer(self, token: int, index: int, result: bytes | None) -> None:
-        """A client got the answer that its append is applied, maybe not for the first time."""
+        """Note the answer that an append is applied; it may come more than once."""
         first = self._answers.setdefault(token, (index, result))
         if self._told[token] is _Told.NEVER:
             raise InvariantViolated("refused means never", f"token {token} was refused, then not")
@@ -140,11 +132,11 @@ class SessionHistory:
         self._told[token] = _Told.ANSWERED
 
     def refuse(self, token: int) -> None:
-        """A client got the answer that its append is not applied and never will be."""
+        """Note the answer that an append is not applied and never will be."""
         self._told[token] = _Told.NEVER
 
     def applied(self, name: str, entries: Sequence[Entry], results: Sequence[object]) -> None:
-        """A member applied entries: all members give the same answers."""
+        """Check that all members answer these entries alike."""
         for entry, result in zip(entries, results, strict=True):
             if isinstance(result, SessionAnswer):
                 found = crc32(repr(result).encode())
@@ -154,7 +146,7 @@ class SessionHistory:
                     )
 
     def check(self, folds: Sequence[SessionFold], log: Sequence[Entry]) -> None:
-        """Check the end: members, a replay of the log and the answers to clients agree."""
+        """Check that members, a replay of the log and the answers to clients agree."""
         again = WithSessions(TokenMachine())
         again.apply([entry for entry in log if entry.magic == Magic.NORMAL])
         assert isinstance(again, SnapshottingMachine)

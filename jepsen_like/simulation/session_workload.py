@@ -20,7 +20,7 @@ from jepsen_like.simulation.node_process import SessionCall, Surroundings
 from jepsen_like.simulation.session_history import token_body
 from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
-# Share of the seeds that have such clients: the others stay as they are without.
+# Share of the seeds that have such clients.
 SEEDS_WITH_SESSIONS = 0.4
 # How often a leader looks for sessions to end.
 EXPIRY_INTERVAL_S = 0.5
@@ -32,18 +32,18 @@ MOST_BODIES_AT_ONCE = 3
 
 
 class SessionWorkload:
-    """The clients of a run, and the leader's habit of ending sessions that are not used."""
+    """The clients of a run, and the leaders' timer that ends unused sessions."""
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         chance = Chance(around.swarm.seed, "sessions")
         self._nodes = nodes
-        self._around = around
-        self._chance = chance
+        self.around = around
+        self.chance = chance
         self._over = False
         count = chance.choice((1, 3, 6)) if chance.happens(SEEDS_WITH_SESSIONS) else 0
         self._every_s = chance.choice((0.02, 0.1, 0.4))
         self._lost_answers = chance.choice((0.0, 0.1, 0.5))
-        self._ttl_ms = chance.choice((500, 3_000, 60_000))
+        self.ttl_ms = chance.choice((500, 3_000, 60_000))
         self._limits = SessionLimits(
             sessions=chance.choice((2, 4, 100)),
             results=chance.choice((MOST_BODIES_AT_ONCE, 10)),
@@ -52,19 +52,17 @@ class SessionWorkload:
         self._clients = [_Client(self) for _ in range(count)]
 
     def start(self) -> None:
-        """Begin; clients go on until `stop`."""
         for client in self._clients:
             self._again(client)
         if self._clients:
-            self._around.loop.after(EXPIRY_INTERVAL_S, self._expire)
+            self.around.loop.after(EXPIRY_INTERVAL_S, self._expire)
 
     def stop(self) -> None:
-        """No more requests."""
         self._over = True
 
     def _again(self, client: _Client) -> None:
         mean_s = min(self._every_s * (1 << min(client.unanswered, 10)), LONGEST_PAUSE_S)
-        self._around.loop.after(self._chance.wait_s(mean_s), self._step, client)
+        self.around.loop.after(self.chance.wait_s(mean_s), self._step, client)
 
     def _step(self, client: _Client) -> None:
         if not self._over:
@@ -76,42 +74,28 @@ class SessionWorkload:
             return
         for node in leaders_of(self._nodes):
             process = node.process
-            if process is not None and process.session_expiry_is_due(self._around.loop.now):
+            if process is not None and process.session_expiry_is_due(self.around.loop.now):
                 node.ask(SessionCall(lambda now_ms: [encode_expire(now_ms)], self._expired))
-        self._around.loop.after(EXPIRY_INTERVAL_S, self._expire)
+        self.around.loop.after(EXPIRY_INTERVAL_S, self._expire)
 
     def _expired(self, outcome: Outcome) -> None:
         for answer in _answers(outcome):
-            self._around.coverage.count("sessions ended by time", answer.number)
-
-    # --- for the clients ------------------------------------------------------------------------
-
-    def chance(self) -> Chance:
-        """The random choices of clients."""
-        return self._chance
-
-    def around(self) -> Surroundings:
-        """The surroundings of the run."""
-        return self._around
-
-    def opening(self) -> OpenSession:
-        """The command that opens a session."""
-        return OpenSession(self._ttl_ms)
+            self.around.coverage.count("sessions ended by time", answer.number)
 
     def send(self, client: _Client, command: SessionCommand) -> None:
         """Make one attempt, at a node that considers itself the leader, or at any."""
         client.unanswered += 1
         nodes = leaders_of(self._nodes) or self._nodes
-        node = self._chance.choice(nodes)
+        node = self.chance.choice(nodes)
 
         def answered(outcome: Outcome) -> None:
-            if not self._chance.happens(self._lost_answers):
-                delay_s = self._chance.wait_s(self._every_s)
-                self._around.loop.after(delay_s, client.answered, command, outcome)
+            if not self.chance.happens(self._lost_answers):
+                delay_s = self.chance.wait_s(self._every_s)
+                self.around.loop.after(delay_s, client.answered, command, outcome)
 
         call = SessionCall(lambda now_ms: encode_command(command, now_ms, self._limits), answered)
         # Attempts overtake one another, as over several connections.
-        self._around.loop.after(self._chance.wait_s(self._every_s), self._arrive, node, call)
+        self.around.loop.after(self.chance.wait_s(self._every_s), self._arrive, node, call)
 
     @staticmethod
     def _arrive(node: VirtualNode, call: SessionCall) -> None:
@@ -134,15 +118,15 @@ class _Client:
 
     def step(self) -> None:
         """Send the next batch, or the last one again."""
-        workload, chance = self._workload, self._workload.chance()
+        workload, chance = self._workload, self._workload.chance
         if self._session is None:
-            workload.send(self, workload.opening())
+            workload.send(self, OpenSession(workload.ttl_ms))
             return
         if not self._tokens:
             if chance.happens(0.2):
                 workload.send(self, KeepSessionAlive(self._session))
                 return
-            history = workload.around().history.sessions
+            history = workload.around.history.sessions
             self._tokens = [
                 history.begin() for _ in range(1 + chance.randrange(MOST_BODIES_AT_ONCE))
             ]
@@ -153,7 +137,7 @@ class _Client:
         workload.send(self, AppendInSession(self._session, self._first, self._first, bodies))
 
     def answered(self, command: SessionCommand, outcome: Outcome) -> None:
-        """Take an answer, which may be to an old attempt."""
+        """Take an answer, maybe to an old attempt."""
         answers = _answers(outcome)
         if not answers:
             return
@@ -170,7 +154,7 @@ class _Client:
                     self._ended(session, certain=False)
 
     def _appended(self, command: AppendInSession, answers: list[SessionAnswer]) -> None:
-        around = self._workload.around()
+        around = self._workload.around
         history = around.history.sessions
         for at, (kind, number, result) in enumerate(answers):
             sequence = command.sequence + at
@@ -198,7 +182,7 @@ class _Client:
     def _ended(self, session: int, *, certain: bool) -> None:
         if session != self._session:
             return
-        around = self._workload.around()
+        around = self._workload.around
         around.coverage.count("sessions that clients lost")
         if certain:
             for token in self._tokens:
@@ -208,7 +192,7 @@ class _Client:
 
 
 def _answers(outcome: Outcome) -> list[SessionAnswer]:
-    """The answers, if the entries were applied."""
+    """Return the answers; none unless the entries were applied."""
     if not isinstance(outcome, list):
         return []
     return [each.result for each in outcome if isinstance(each.result, SessionAnswer)]

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dledger.core.snapshot.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
 from jepsen_like.simulation.churn import Churn
-from jepsen_like.simulation.clients import History, Told
+from jepsen_like.simulation.clients import Told
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.full_disks import FullDisks
 from jepsen_like.simulation.group import MakeApplication, simulated_group
-from jepsen_like.simulation.invariants import Invariants, InvariantViolated
+from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.restores import Restores
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.stalls import Stalls
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
-from jepsen_like.simulation.virtual_disk import VirtualDisk
-from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
-from jepsen_like.simulation.watched_machine import WatchedMachine
+from jepsen_like.simulation.virtual_node import Application, VirtualNode, leaders_of
 from jepsen_like.simulation.wipes import Wipes
+from jepsen_like.simulation.witness import broken_promise
 from jepsen_like.simulation.workload import Workload
 from jepsen_like.simulation.written_log import READ_BYTES
 
@@ -31,60 +28,19 @@ from jepsen_like.simulation.written_log import READ_BYTES
 # of at most two election timeouts, and the time to finish the backlog of slow disks.
 MOST_TIMEOUTS_TO_ELECT = 30.0
 # After a disk failed to take a snapshot, the leader waits before it sends the next one.
-MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S
-# How often convergence is looked at, as a share of an election timeout.
+MOST_CATCH_UP_S = 15.0 + REFUSED_RETRY_S
+# How often convergence is checked, in election timeouts.
 LOOK_EVERY = 0.25
 
 
-class BareLog:
-    """No application: members have the sums and sessions of the tier alone."""
-
-    def __init__(self, history: History, invariants: Invariants) -> None:
-        self._history = history
-        self._invariants = invariants
-
-    def machine(self, name: str, disk: VirtualDisk) -> WatchedMachine:
-        """The machine of a process that starts now."""
-        del disk  # it keeps nothing on it
-        return WatchedMachine(name, self._history, self._invariants)
-
-    def started(self, node: VirtualNode) -> None:
-        """The process of a member runs."""
-
-    def ended(self, node: VirtualNode) -> None:
-        """The process of a member has ended."""
-
-    def begin(self, nodes: Sequence[VirtualNode]) -> None:
-        """The run begins."""
-
-    def stop(self) -> None:
-        """No more faults."""
-
-    def is_settled(self, members: Sequence[VirtualNode]) -> bool:
-        """Members without an application are always settled."""
-        return bool(members)
-
-    def end(self) -> None:
-        """The run is over."""
-
-    def check(self, members: Sequence[VirtualNode]) -> None:
-        """There is nothing to check besides the log."""
-
-
 class Simulation:
-    """A group of virtual nodes. `run` returns what was reached, or raises Failure.
-
-    Args:
-        swarm: the choices of the seed.
-        trace: told what happens.
-        application: makes what the members run besides the log.
-    """
-
     def __init__(
         self,
         swarm: Swarm,
         trace: Trace | None = None,
-        application: MakeApplication = lambda history, invariants, *_: BareLog(history, invariants),
+        application: MakeApplication = lambda history, invariants, *_: Application(
+            history, invariants
+        ),
     ) -> None:
         group = simulated_group(swarm, trace, application)
         self._around = around = group.around
@@ -104,7 +60,7 @@ class Simulation:
         self._swarm = swarm
 
     @property
-    def virtual_seconds(self) -> float:
+    def virtual_s(self) -> float:
         """The virtual seconds since the run began."""
         return self._loop.now
 
@@ -124,19 +80,14 @@ class Simulation:
             self._mislaid.start()
             self._full_disks.start()
             self._around.signs.start()
-            self._loop.run_until(self._swarm.fault_seconds)
+            self._loop.run_until(self._swarm.fault_s)
             self._stalls.judge()
             self._heal()
             self._converge()
             self._compare()
             self._application.check(self._members())
-        except InvariantViolated as violation:
-            raise self._failure(violation.promise, violation.how) from violation
-        except DLedgerError as error:
-            cause = error.__cause__
-            if isinstance(cause, InvariantViolated):  # seen by a state machine
-                raise self._failure(cause.promise, cause.how) from cause
-            raise self._failure(f"no {type(error).__name__}", str(error)) from error
+        except (InvariantViolated, DLedgerError) as error:
+            raise Failure(self._swarm.seed, self._loop.now, *broken_promise(error)) from error
         finally:
             self._application.end()
         network = self._around.network
@@ -145,13 +96,10 @@ class Simulation:
         self.coverage.count("duplicated messages", network.duplicated)
         self.coverage.count("events", self._loop.count)
 
-    def _failure(self, promise: str, how: str) -> Failure:
-        return Failure(self._swarm.seed, self._loop.now, promise, how)
-
     # --- after the faults -------------------------------------------------------------------------
 
     def _heal(self) -> None:
-        """No more faults: from here on the group must make progress."""
+        """End all faults: from here on the group must make progress."""
         if self._around.trace is not None:
             self._around.trace.note(self._loop.now, "-", "everything is put right")
         self._workload.stop()
@@ -166,7 +114,7 @@ class Simulation:
     def _converge(self) -> None:
         """Wait for one leader, a new commit, and every entry applied by all, in bounded time."""
         timeout_s = self._swarm.election_timeout_s
-        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
+        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_CATCH_UP_S
         give_up_s = self._loop.now + bound_s
         probes: list[int] = []
         while self._loop.now < give_up_s:
@@ -177,7 +125,7 @@ class Simulation:
         raise InvariantViolated("progress after healing", f"no agreement within {bound_s:.1f} s")
 
     def _probe_acknowledged(self, probes: list[int]) -> bool:
-        """Whether one of the probing appends is done; a new one is made while none is."""
+        """Return whether a probing append is acknowledged; make another one if none is."""
         history = self._around.history
         if any(history.told(number) is Told.ACKNOWLEDGED for number in probes):
             return True
@@ -187,7 +135,7 @@ class Simulation:
         return False
 
     def _members(self) -> list[VirtualNode]:
-        """The members of the group, the leader first; empty unless exactly one leads."""
+        """Return the members of the group, the leader first; none unless exactly one leads."""
         leaders = leaders_of(self._nodes)
         if len(leaders) != 1 or leaders[0].process is None:
             return []
@@ -226,7 +174,7 @@ class Simulation:
 
     @staticmethod
     def _log(node: VirtualNode) -> tuple[int, list[Entry]]:
-        """Where a node's log begins, and its entries."""
+        """Return where a node's log begins, and its entries."""
         if node.process is None:
             raise InvariantViolated("progress after healing", f"{node.name} is down")
         store = node.process.store

@@ -13,8 +13,8 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 
 # A stall takes at most this multiple of the mean: no run waits for ever.
 LONGEST_FACTOR = 4.0
-# Members go on within so many election timeouts of one another. They must be told apart from one
-# another by more than that to be taken for silent.
+# Members go on within so many election timeouts of one another. That is too short for one to
+# take another for silent.
 APART_TIMEOUTS = 0.1
 # Where no leader may be replaced, in election timeouts: how long a leader alone may stall, how long
 # its followers may, and how long it is calm between two stalls.
@@ -24,9 +24,10 @@ CALM_TIMEOUTS = 3.0
 
 
 class Stalls:
-    """Stalls members while there are faults. Where nothing else goes wrong, it judges that none of
-    these stalls has replaced a leader, though stalls of all members may take much longer than
-    elections.
+    """Stalls members while there are faults.
+
+    Where nothing else goes wrong, it checks that no stall replaced a leader, though stalls of all
+    members may take much longer than elections.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
@@ -37,10 +38,9 @@ class Stalls:
         self._style = around.swarm.faults
         self._judges = around.swarm.only_stalls
         self._chance = Chance(around.swarm.seed, "stalls of members")
-        self._reign: tuple[str, int] | None = None  # the leader that may not change, and its term
+        self._reign: tuple[str, int] | None = None  # the leader that must stay, and its term
 
     def start(self) -> None:
-        """Draw the first stall."""
         self._again(0.0)
 
     def _again(self, stalled_s: float) -> None:
@@ -54,7 +54,7 @@ class Stalls:
 
     def _stall(self) -> None:
         if self._judges and not self._reigns():
-            self._again(0.0)  # the first election is not over
+            self._again(0.0)  # the first election goes on
             return
         self.judge()
         chance = self._chance
@@ -72,19 +72,14 @@ class Stalls:
         for node in nodes:
             node.pause()
             apart_s = chance.uniform(0.0, APART_TIMEOUTS * self._timeout_s)
-            self._loop.after(stall_s + apart_s, self._resume, node)
+            self._loop.after(stall_s + apart_s, node.resume)
         self._again(stall_s)
-
-    @staticmethod
-    def _resume(node: VirtualNode) -> None:
-        if node.is_paused:
-            node.resume()
 
     def _followers(self) -> list[VirtualNode]:
         return [node for node in self._nodes if node.leader is not None]
 
     def _reigns(self) -> bool:
-        """Whether one leads and all others follow it; from then on none may be replaced."""
+        """Return whether one member leads and all others follow it; from then on it must stay."""
         if self._reign is None:
             leaders = {node.leader for node in self._followers()}
             if len(leaders) == 1 and len(self._followers()) == len(self._nodes) - 1:
@@ -92,7 +87,7 @@ class Stalls:
         return self._reign is not None
 
     def _leads(self, name: str) -> tuple[str, int] | None:
-        """The member and the highest term, if it leads in that term."""
+        """Return the member and the highest term, if it leads in that term."""
         terms = {
             node.name: node.process.replica.state.term
             for node in self._nodes

@@ -15,7 +15,7 @@ from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.virtual_disk import CrashStyle
 
 # Time with faults. Long enough for a few dozen elections in a rough seed.
-DEFAULT_FAULT_SECONDS = 20.0
+DEFAULT_FAULT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class NetworkStyle:
     """What the network does to a message. Times in seconds, the others are probabilities."""
 
     connections: bool  # one for each direction: its sender is told when one breaks
-    ordered: bool  # connections always are; without, each message goes its own way
+    ordered: bool  # always true of connections; else each message has a delay of its own
     least_delay_s: float
     mean_delay_s: float  # on top of the least one
     loss: float
@@ -50,9 +50,10 @@ class FaultStyle:
     sync_error_every_s: float
     crash: CrashStyle
     name_error_every_s: float = NEVER  # syncs of folders and renames that fail
-    closed: float = 0.0  # share of the crashes that are none: the node is closed in order
-    kill_inside_disk_call: float = 0.0  # share of the kills that meet one
-    stall_every_s: float = NEVER  # one, several or all members do nothing, and go on together
+    # share of the ends of processes that are no crash: the node is closed in order
+    closed: float = 0.0
+    kill_inside_disk_call: float = 0.0  # share of the kills that happen inside a disk call
+    stall_every_s: float = NEVER  # one, several or all members stop, and go on together
     stall_mean_s: float = 0.0
 
 
@@ -102,7 +103,7 @@ class RoomStyle:
     """The room on members' disks: how large their reserve is, and how often others fill them."""
 
     fill_every_s: float
-    reserve_bytes: int  # 0: there is none
+    reserve_bytes: int  # 0: no reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Swarm:
 
     seed: int
     nodes: int
-    fault_seconds: float
+    fault_s: float
     election_timeout_s: float
     heartbeat_interval_s: float
     network: NetworkStyle
@@ -136,7 +137,7 @@ class Swarm:
     index_segment_bytes: int
     apply_at_once: int  # entries applied in one step
     quick_syncs: bool  # whether members wait for their disks on the loop
-    flush_interval_s: float | None  # how long syncs may wait; None: they may not
+    flush_interval_s: float | None  # how long syncs may wait; None: not at all
     scrub_period_s: float  # of a check of the whole log; 0: there is none
     spare_segments: int
     wipe_every_s: float  # mean time between members that lose their disk
@@ -147,8 +148,8 @@ class Swarm:
     room: RoomStyle = RoomStyle(NEVER, 0)
 
 
-def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
-    """The swarm of a seed; `nodes` and `fault_seconds` replace what the seed would choose."""
+def swarm_of(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
+    """Return the swarm of a seed; `nodes` and `fault_s` replace the choices of the seed."""
     chance = Chance(seed, "swarm")
     size = chance.choices((1, 2, 3, 5), (2, 4, 70, 24))[0]
     election_timeout_s = chance.choice((0.15, 0.3, 0.5, 1.0))
@@ -156,7 +157,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
     swarm = Swarm(
         seed=seed,
         nodes=size,
-        fault_seconds=DEFAULT_FAULT_SECONDS,
+        fault_s=DEFAULT_FAULT_S,
         election_timeout_s=election_timeout_s,
         heartbeat_interval_s=election_timeout_s * chance.choice((0.1, 0.2, 0.4)),
         network=_network(chance),
@@ -198,13 +199,13 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         swarm = replace(swarm, restore_every_s=every_s)
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
-    if fault_seconds is not None:
-        swarm = replace(swarm, fault_seconds=fault_seconds)
+    if fault_s is not None:
+        swarm = replace(swarm, fault_s=fault_s)
     return swarm
 
 
 def _keeps_memories(swarm: Swarm) -> bool:
-    """Whether members remember what the others promised: no process ends, and no disk is lost."""
+    """Return whether members remember the others' promises: no process ends, no disk is lost."""
     faults = swarm.faults
     ends = (faults.crash_every_s, faults.sync_error_every_s, faults.name_error_every_s)
     changes = (swarm.wipe_every_s, swarm.churn.change_every_s)
@@ -212,9 +213,9 @@ def _keeps_memories(swarm: Swarm) -> bool:
     return kept and all(every_s == NEVER for every_s in (*ends, *changes))
 
 
-def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
-    """A swarm in which folders are restored often, while links break."""
-    swarm = swarm_of(seed, nodes if nodes and nodes > 2 else 3, fault_seconds)
+def folder_swarm(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
+    """Return a swarm in which folders are restored often, while links break."""
+    swarm = swarm_of(seed, nodes if nodes and nodes > 2 else 3, fault_s)
     faults = replace(
         swarm.faults,
         crash_every_s=NEVER,
@@ -234,10 +235,10 @@ def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | Non
 
 
 def aimed_swarm(
-    seed: int, nodes: int | None, fault_seconds: float | None, aim: Mapping[str, Any]
+    seed: int, nodes: int | None, fault_s: float | None, aim: Mapping[str, Any]
 ) -> Swarm:
-    """The swarm of a seed with what an aim replaces: fields, and as mappings fields of styles."""
-    swarm = replace(swarm_of(seed, nodes, fault_seconds), restore_every_s=NEVER)
+    """Return the swarm of a seed with the fields of an aim; a mapping has fields of a style."""
+    swarm = replace(swarm_of(seed, nodes, fault_s), restore_every_s=NEVER)
     fields = {
         name: replace(getattr(swarm, name), **value) if isinstance(value, Mapping) else value
         for name, value in aim.items()
@@ -261,7 +262,7 @@ def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:
 class _Stalls(NamedTuple):
     every_s: float
     mean_s: float
-    alone_every_s: float  # where nothing else goes wrong; NEVER: other things do
+    alone_every_s: float  # if there are no other faults; NEVER: there are
 
 
 def _stalls(seed: int, election_timeout_s: float) -> _Stalls:
@@ -272,11 +273,11 @@ def _stalls(seed: int, election_timeout_s: float) -> _Stalls:
     return _Stalls(every_s, mean_s, chance.choice((0.5, 1.0)) if alone else NEVER)
 
 
-def members_swarm_of(
-    seed: int, nodes: int | None = None, fault_seconds: float | None = None
-) -> Swarm:
-    """The swarm of a seed for bare members. In some seeds they only stall: no leader may go."""
-    swarm = swarm_of(seed, nodes, fault_seconds)
+def members_swarm_of(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
+    """Return the swarm of a seed for bare members. In some seeds they only stall, and no leader may
+    be replaced.
+    """
+    swarm = swarm_of(seed, nodes, fault_s)
     stalls = _stalls(seed, swarm.election_timeout_s)
     if stalls.alone_every_s == NEVER:
         return replace(swarm, room=_room(Chance(seed, "room"), swarm.segment_bytes))
@@ -298,7 +299,7 @@ def members_swarm_of(
             transfer_every_s=NEVER,
             forget_every_s=NEVER,
             preferred_leader=None,
-            clock_spread=0.0,  # by a quick clock, a stall takes longer than it may
+            clock_spread=0.0,  # with a fast clock, a stall takes longer than it may
         ),
         churn=ChurnStyle(NEVER, 0),
         turn_mean_s=min(swarm.turn_mean_s, 0.000_5),
@@ -313,7 +314,7 @@ def members_swarm_of(
 
 
 def _room(chance: Chance, segment_bytes: int) -> RoomStyle:
-    # The faults of the other seeds, and what mistakes they show, stay as they are.
+    # The other seeds keep the faults that they had before full disks.
     if not chance.happens(0.15):
         return RoomStyle(NEVER, 0)
     every_s = chance.choice((1.0, 4.0))

@@ -11,31 +11,23 @@ from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS,
 from jepsen_like.simulation.coverage import EXPECTED, Coverage
 from jepsen_like.simulation.hosts.host_simulation import EXPECTED_OF_HOSTS, HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
-from jepsen_like.simulation.member_aims import MEMBER_AIMS, Aim
+from jepsen_like.simulation.member_aims import MEMBER_AIMS
 from jepsen_like.simulation.simulation import Simulation
-from jepsen_like.simulation.swarm import aimed_swarm, folder_swarm, members_swarm_of
+from jepsen_like.simulation.swarm import Swarm, aimed_swarm, folder_swarm, members_swarm_of
 from jepsen_like.simulation.trace import Trace
 
 
 class SeededRun(Protocol):
-    """One run of one seed."""
+    @property
+    def coverage(self) -> Coverage: ...
 
     @property
-    def coverage(self) -> Coverage:
-        """The counts of the run."""
-        ...
+    def virtual_s(self) -> float: ...
 
-    @property
-    def virtual_seconds(self) -> float:
-        """The virtual seconds of the run."""
-        ...
-
-    def run(self) -> None:
-        """Run to the end. Raises Failure."""
-        ...
+    def run(self) -> None: ...
 
 
-# Makes a run of a seed; members or hosts, and seconds with faults, are as the seed decides if None.
+# Makes a run of a seed: members or hosts, seconds with faults (None: the seed's choice), trace.
 MakeRun = Callable[[int, int | None, float | None, Trace | None], SeededRun]
 
 
@@ -44,7 +36,7 @@ class Tier(NamedTuple):
 
     Attributes:
         make: makes a run.
-        aimed: by mutant: makes runs that come where it shows; without one, `make` does.
+        aimed: by mutant, makes runs that soon come where it shows; `make` serves the other mutants.
         expected: the counts that many seeds together must reach.
     """
 
@@ -53,37 +45,17 @@ class Tier(NamedTuple):
     aimed: Mapping[str, MakeRun] = {}
 
 
-def _members(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
-) -> Simulation:
-    return Simulation(members_swarm_of(seed, nodes, seconds), trace)
-
-
-def _aimed_members(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim
-) -> Simulation:
-    return Simulation(aimed_swarm(seed, nodes, seconds, aim), trace)
-
-
-def _restored_folders(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
-) -> Simulation:
-    return Simulation(folder_swarm(seed, nodes, seconds), trace)
-
-
-def _hosts(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
-) -> HostSimulation:
-    return HostSimulation(plan_of(seed, nodes, seconds), trace)
+def _members(swarm: Callable[[int, int | None, float | None], Swarm]) -> MakeRun:
+    return lambda seed, nodes, fault_s, trace: Simulation(swarm(seed, nodes, fault_s), trace)
 
 
 TIERS = {
     "members": Tier(
-        _members,
+        _members(members_swarm_of),
         EXPECTED,
         {
-            "restored-folder-is-believed": _restored_folders,
-            **{name: partial(_aimed_members, aim=aim) for name, aim in MEMBER_AIMS.items()},
+            "restored-folder-is-believed": _members(folder_swarm),
+            **{name: _members(partial(aimed_swarm, aim=aim)) for name, aim in MEMBER_AIMS.items()},
         },
     ),
     "brokers": Tier(
@@ -91,5 +63,8 @@ TIERS = {
         EXPECTED_OF_BROKERS,
         {name: partial(broker_simulation, aim=aim) for name, aim in AIMS.items()},
     ),
-    "hosts": Tier(_hosts, EXPECTED_OF_HOSTS),
+    "hosts": Tier(
+        lambda seed, hosts, fault_s, trace: HostSimulation(plan_of(seed, hosts, fault_s), trace),
+        EXPECTED_OF_HOSTS,
+    ),
 }

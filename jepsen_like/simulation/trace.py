@@ -12,9 +12,7 @@ KEPT_LINES = 2_000
 class LineSink(Protocol):
     """Takes the lines of a whole run: usually an open text file."""
 
-    def write(self, text: str, /) -> object:
-        """Take some text."""
-        ...
+    def write(self, text: str, /) -> object: ...
 
 
 class Trace:
@@ -27,12 +25,10 @@ class Trace:
         self._sink = sink
 
     def note(self, now: float, who: str, what: str) -> None:
-        """Add one line."""
         line = f"{now:11.6f} {who:<4} {what}"
         self._lines.append(line)
         if self._sink is not None:
             self._sink.write(line + "\n")
 
     def last(self, count: int) -> list[str]:
-        """The last `count` lines."""
         return list(self._lines)[-count:]

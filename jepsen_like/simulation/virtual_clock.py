@@ -7,8 +7,6 @@ ROUNDING_S = 1e-9
 
 
 class VirtualClock:
-    """Translates between true (virtual) time and what one machine reads."""
-
     __slots__ = ("_offset_s", "rate")
 
     def __init__(self, rate: float, offset_s: float) -> None:
@@ -16,9 +14,8 @@ class VirtualClock:
         self._offset_s = offset_s
 
     def reads(self, true_s: float) -> float:
-        """The clock's reading at a true time."""
         return self._offset_s + true_s * self.rate
 
     def shows_at(self, local_s: float) -> float:
-        """The true time at which the clock has reached `local_s`."""
+        """Return the true time at which the clock has reached `local_s`."""
         return (local_s - self._offset_s) / self.rate + ROUNDING_S

@@ -80,7 +80,7 @@ class CrashStyle:
 
 
 class DiskImage(NamedTuple):
-    """What is durable on a disk that is in no machine."""
+    """The durable content of a disk that was taken out of its machine."""
 
     names: dict[str, _File]
     folders: dict[str, None]
@@ -95,7 +95,7 @@ class _NameChange(NamedTuple):
 
 
 class DiskCopy(NamedTuple):
-    """What a disk held at one moment."""
+    """The content of a disk at one moment."""
 
     files: dict[str, bytes]
     folders: tuple[str, ...]
@@ -114,15 +114,12 @@ class VirtualFile:
 
     @property
     def path(self) -> str:
-        """The path that the file was opened by."""
         return self._path
 
     def size(self) -> int:
-        """Length in bytes."""
         return len(self._file.visible)
 
     def read(self, size: int, at: int) -> bytes:
-        """`size` bytes from offset `at`; fewer only at the end of the file."""
         return bytes(self._file.visible[at : at + size])
 
     def write(self, data: bytes, at: int) -> None:
@@ -151,14 +148,12 @@ class VirtualFile:
         self._disk.wrote(self._file, (at + len(data) - 1) // SECTOR_BYTES)
 
     def grow(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter."""
         self._disk.step(self._life)
         visible = self._file.visible
         if len(visible) < size:
             visible.extend(bytes(size - len(visible)))
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter, and take up the room for it."""
         if self._disk.take(self._file, 0, size) < size:
             raise self._no_room()
         self.grow(size)
@@ -168,7 +163,6 @@ class VirtualFile:
         return OSError(errno.ENOSPC, "the virtual disk is full", self._path)
 
     def sync(self) -> None:
-        """Make content and length durable."""
         self._disk.step(self._life)
         if self._disk.sync_fails:
             # Linux marks the pages clean all the same: the store must not sync again.
@@ -177,7 +171,7 @@ class VirtualFile:
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file. Nothing is made durable by it."""
+        """Close the file without making anything durable."""
 
 
 class VirtualLock:
@@ -190,13 +184,10 @@ class VirtualLock:
         self._path = path
 
     def close(self) -> None:
-        """Release the lock."""
         self._locks.pop(self._path, None)
 
 
 class VirtualDisk:
-    """Folders and names of one machine."""
-
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self._names: dict[str, _File] = {}
@@ -209,13 +200,14 @@ class VirtualDisk:
         self._last_write: tuple[_File | None, int] = (None, -1)  # the last sector it touched
         self.life = 0  # grows with every crash; files opened before are dead
         self.sync_fails = False  # the next sync of a file raises an error
-        self.folder_sync_fails = False  # so does the next one of a folder
+        self.folder_sync_fails = False  # the next sync of a folder raises one
         self.rename_fails = False
-        # Changing calls until the process ends inside one, if it will; with its machine's
-        # power or without.
+        # Changing calls until the process ends inside one, with its machine's power or without;
+        # None if
+        # no such end is planned.
         self.steps_left: int | None = None
         self.takes_power = True
-        self.room_bytes: int | None = None  # what other programs leave to its files
+        self.room_bytes: int | None = None  # room that other programs leave to its files
         self.on_fault: Callable[[str], None] = lambda what: None
 
     # --- faults -------------------------------------------------------------------------------
@@ -230,27 +222,25 @@ class VirtualDisk:
                 raise PowerCut
 
     def wrote(self, file: _File, sector: int) -> None:
-        """Remember the sector that was written last."""
         self._last_write = (file, sector)
 
     def end_process(self) -> None:
-        """The process ends: its files and locks are gone; its writes stay in the page cache."""
+        """End the process: its files and locks are gone; its writes stay in the page cache."""
         self.life += 1
         self.spare()
         self._locks.clear()
 
     def spare(self) -> None:
-        """Cancel all faults that were planned."""
+        """Cancel all planned faults."""
         self.steps_left = None
         self.sync_fails = self.folder_sync_fails = self.rename_fails = False
 
     def fill(self, left_bytes: int) -> None:
-        """Other programs take up all but so many bytes of what is free."""
+        """Have other programs take all but so many of the free bytes."""
         self.room_bytes = self._used_bytes() + min(left_bytes, self.free_bytes)
 
     @property
     def free_bytes(self) -> int:
-        """How much may be written to files in addition."""
         if self.room_bytes is None:
             return EMPTY_DISK_BYTES
         return max(0, self.room_bytes - self._used_bytes())
@@ -259,7 +249,7 @@ class VirtualDisk:
         return sum(len(file.taken) for file in self._names.values()) * SECTOR_BYTES
 
     def take(self, file: _File, at: int, size: int) -> int:
-        """Take up room for bytes of a file; return for how many, as a kernel takes a part."""
+        """Take room for bytes of a file; return for how many there was room."""
         if self.room_bytes is None:
             file.taken.update(_sectors(at, size))
             return size
@@ -273,7 +263,7 @@ class VirtualDisk:
         return size
 
     def cut_power(self, style: CrashStyle) -> None:
-        """The machine loses power: unsynced changes are lost, kept or torn, by chance."""
+        """Cut the machine's power: unsynced changes are lost, kept or torn, by chance."""
         self.end_process()
         for folder in sorted({*self._changes, *self._given_up}):
             changes = [*self._given_up.get(folder, ()), *self._changes.get(folder, ())]
@@ -288,9 +278,9 @@ class VirtualDisk:
         self._last_write = (None, -1)
 
     def wipe(self, kept: str) -> None:
-        """The process ends, and an empty disk replaces this one.
+        """End the process, and replace this disk by an empty one.
 
-        What is durable in the folder `kept` is on another disk, and stays.
+        The durable files of the folder `kept` are on another disk, and stay.
         """
         self.end_process()
         self.room_bytes = None
@@ -312,12 +302,12 @@ class VirtualDisk:
         self._last_write = (None, -1)
 
     def copy(self) -> DiskCopy:
-        """A copy of all files as a reader sees them now, like a snapshot of the file system."""
+        """Return a copy of all files as a reader sees them now."""
         files = {path: bytes(file.visible) for path, file in self._names.items()}
         return DiskCopy(files, tuple(self._folders))
 
     def restore(self, copy: DiskCopy) -> None:
-        """The process ends, and a disk that holds a copy replaces this one."""
+        """End the process, and replace this disk by one that holds a copy."""
         self.wipe("")
         self._folders.update(dict.fromkeys(copy.folders))
         for path, content in copy.files.items():
@@ -326,9 +316,9 @@ class VirtualDisk:
             file.taken.update(_sectors(0, len(content)))
 
     def mislaid(self) -> DiskImage:
-        """The process ends, and an empty disk takes the place of this one, which is returned.
+        """End the process, and replace this disk by an empty one; return this one.
 
-        Call it after a power cut: the image holds what is durable.
+        Call it after a power cut: the image holds the durable content.
         """
         self.end_process()
         self.room_bytes = None
@@ -362,11 +352,9 @@ class VirtualDisk:
     # --- the protocol of dledger.store.disk -----------------------------------------------------
 
     def make_folder(self, path: str) -> None:
-        """Create the folder and its parents where they are missing; durable at once."""
         self._folders[path] = None
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, in an order that the caller must not rely on."""
         prefix = path.rstrip("/") + "/"
         below = (
             path[len(prefix) :].partition("/")[0]
@@ -378,18 +366,15 @@ class VirtualDisk:
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
         return path in self._names
 
     def open(self, path: str, *, writable: bool = True) -> VirtualFile:
-        """Open a file that exists (else FileNotFoundError)."""
         file = self._names.get(path)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, "no such file on the virtual disk", path)
         return VirtualFile(self, path, file)
 
     def create(self, path: str) -> VirtualFile:
-        """Create an empty file that does not exist yet (else FileExistsError)."""
         self.step(self.life)
         if path in self._names:
             raise FileExistsError(errno.EEXIST, "there is such a file on the virtual disk", path)
@@ -398,7 +383,6 @@ class VirtualDisk:
         return VirtualFile(self, path, file)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing an existing `new`, or a folder whose names are durable."""
         self.step(self.life)
         if self.rename_fails:
             self.rename_fails = False
@@ -415,7 +399,7 @@ class VirtualDisk:
             self._change(old, _NameChange(old, None, None))
 
     def _rename_folder(self, old: str, new: str) -> None:
-        """Move what lies in a folder; the names of the two parents change, as one change each."""
+        """Move the files of a folder; the names in both parents change one by one."""
         inside = [path for path in self._names if path.startswith(old + "/")]
         if not inside and old not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "no such name on the virtual disk", old)
@@ -429,14 +413,12 @@ class VirtualDisk:
             self._folders[new + folder.removeprefix(old)] = None
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self.step(self.life)
         if self._names.pop(path, None) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file on the virtual disk", path)
         self._change(path, _NameChange(path, None, None))
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
         self.step(self.life)
         folder = path.rstrip("/")
         changes = self._changes.pop(folder, [])
@@ -450,7 +432,6 @@ class VirtualDisk:
             self._make_durable(change)
 
     def lock(self, path: str) -> VirtualLock:
-        """Lock the file at `path`; DataFolderLocked if another one has it."""
         if path in self._locks:
             raise DataFolderLocked(path.rpartition("/")[0])
         self._locks[path] = None

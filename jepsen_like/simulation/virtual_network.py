@@ -26,46 +26,30 @@ class Endpoint(Protocol):
     """A node, as the network uses it."""
 
     @property
-    def is_up(self) -> bool:
-        """Whether the process runs."""
-        ...
+    def is_up(self) -> bool: ...
 
-    def deliver(self, sender: str, message: Message) -> None:
-        """A message arrived."""
-        ...
+    def deliver(self, sender: str, message: Message) -> None: ...
 
-    def peer_lost(self, peer: str) -> None:
-        """The connection to `peer` broke."""
-        ...
+    def peer_lost(self, peer: str) -> None: ...
 
-    def peer_found(self, peer: str) -> None:
-        """The connection to `peer` is open again."""
-        ...
+    def peer_found(self, peer: str) -> None: ...
 
-    def peer_gone(self, peer: str) -> None:
-        """The process of `peer` seems to have ended."""
-        ...
+    def peer_gone(self, peer: str) -> None: ...
 
     @property
-    def leader(self) -> str | None:
-        """The leader that the node follows."""
-        ...
+    def leader(self) -> str | None: ...
 
 
 class NetworkWatch(Protocol):
     """Looks at messages; `number` counts those of a run."""
 
-    def sent(self, number: int, sender: str, receiver: str, message: Message) -> None:
-        """A message was sent."""
-        ...
+    def sent(self, number: int, sender: str, receiver: str, message: Message) -> None: ...
 
     def arrived(self, number: int) -> None:
-        """It arrived. One that is sent once may arrive twice."""
+        """Note an arrival; a message that was sent once may arrive twice."""
         ...
 
-    def lost(self, number: int) -> None:
-        """It does not arrive."""
-        ...
+    def lost(self, number: int) -> None: ...
 
 
 class _Link:
@@ -95,14 +79,13 @@ class VirtualNetwork:
         self.sent = self.lost = self.duplicated = 0
 
     def add(self, node: str, endpoint: Endpoint) -> None:
-        """Put a node on the network."""
         for other in self.endpoints:
             self._links[node, other] = _Link()
             self._links[other, node] = _Link()
         self.endpoints[node] = endpoint
 
     def send(self, sender: str, receiver: str, message: Message) -> None:
-        """Take a message; whether and when it arrives is up to chance."""
+        """Send a message; chance decides whether and when it arrives."""
         self.sent += 1
         number = self.sent
         link = self._links[sender, receiver]
@@ -135,7 +118,7 @@ class VirtualNetwork:
             self.watch.lost(number)
 
     def calm(self) -> None:
-        """From now on messages are quick, and arrive once and in order."""
+        """Make the network quick and orderly: messages arrive once."""
         self.style = replace(
             self.style,
             ordered=True,
@@ -168,24 +151,17 @@ class VirtualNetwork:
     # --- faults -------------------------------------------------------------------------------
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Cut the link from `sender` to `receiver`."""
         self._links[sender, receiver].cut = True
         self._examine(sender, receiver)
 
     def heal(self) -> None:
-        """Every link carries messages again."""
+        """Mend all links, and send on the messages that they held."""
         for (sender, receiver), link in self._links.items():
             link.cut = False
             while link.held:
                 held = link.held.popleft()
                 self._loop.at(self._loop.now, self._arrive, sender, receiver, *held)
         self.examine_all()
-
-    def reset(self, sender: str, receiver: str) -> None:
-        """Break one connection, which can be made again at once."""
-        if self.style.connections:
-            self._break(sender, receiver)
-            self._examine(sender, receiver)
 
     def process_ended(self, node: str) -> None:
         """Break all connections of a node that is gone; messages on them are lost."""
@@ -195,7 +171,7 @@ class VirtualNetwork:
                 self._break(other, node)
 
     def answers(self, sender: str, receiver: str) -> bool:
-        """Whether the links between the two machines work in both directions."""
+        """Return whether the links between the two machines work in both directions."""
         return not (self._links[sender, receiver].cut or self._links[receiver, sender].cut)
 
     def examine_all(self) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message
@@ -21,7 +19,8 @@ from dledger.store.disk_room import FILE_NAME, DiskRoom, Reserve
 from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
 from jepsen_like.chance import Chance
-from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.node_process import (
     Arrivals,
     ChangeCall,
@@ -39,7 +38,7 @@ from jepsen_like.simulation.node_settings import (
 from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import DiskCopy, DiskImage, PowerCut, VirtualDisk
-from jepsen_like.simulation.watched_machine import MemberMachine
+from jepsen_like.simulation.watched_machine import MemberMachine, WatchedMachine
 from jepsen_like.simulation.witness import Witness
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
@@ -47,52 +46,51 @@ from jepsen_like.simulation.written_log import log_chains, log_changes
 SLOW_SYNC_TIMEOUTS = 6.0
 # The highest time of a monotonic clock when a run begins: the machine has run for some time.
 LONGEST_UPTIME_S = 1_000.0
-NEVER = float("-inf")  # the end of a missing lease
+NO_LEASE = float("-inf")  # the end of a missing lease
 # The mean time to start a thread, or to get its result.
 THREAD_MEAN_S = 0.000_1
 # Disk calls until a power cut that happens inside one: a recovery makes a few dozen.
 MOST_STEPS_TO_POWER_CUT = 25
 
 
-class Application(Protocol):
-    """Makes the machines of members, and puts load on them."""
+class Application:
+    """Makes the machines of members, and puts load on them.
+
+    This one is that of bare members, which have nothing besides the sums and sessions of the tier.
+    """
+
+    def __init__(self, history: History, invariants: Invariants) -> None:
+        self._history = history
+        self._invariants = invariants
 
     def machine(self, name: str, disk: VirtualDisk) -> MemberMachine:
-        """The machine of a process that starts now. May raise PowerCut."""
-        ...
+        """Return the machine of a process that starts now. May raise PowerCut."""
+        return WatchedMachine(name, self._history, self._invariants)
 
     def started(self, node: VirtualNode) -> None:
-        """The process of a member runs."""
-        ...
+        """Note that the process of a member runs."""
 
     def ended(self, node: VirtualNode) -> None:
-        """The process of a member has ended, in whichever way."""
-        ...
+        """Note that the process of a member has ended, in order or not."""
 
     def begin(self, nodes: Sequence[VirtualNode]) -> None:
-        """The run begins: put load on the members."""
-        ...
+        """Put load on the members."""
 
     def stop(self) -> None:
-        """No more faults and no more load."""
-        ...
+        """End faults and load."""
 
     def is_settled(self, members: Sequence[VirtualNode]) -> bool:
-        """Whether these members have nothing left to do; asked after `stop`."""
-        ...
+        """Return whether these members have nothing left to do; called after `stop`."""
+        return bool(members)
 
     def end(self) -> None:
-        """The run is over, in whichever way."""
-        ...
+        """Clean up: the run is over, in order or not."""
 
     def check(self, members: Sequence[VirtualNode]) -> None:
-        """The members agree: check them. Raises InvariantViolated."""
-        ...
+        """Check members that agree. Raises InvariantViolated."""
 
 
 class VirtualNode:
-    """Starts, stops, pauses and turns one process in virtual time."""
-
     def __init__(
         self, name: str, began_with: Configuration, around: Surroundings, application: Application
     ) -> None:
@@ -110,30 +108,21 @@ class VirtualNode:
         self._notes = Chance(swarm.seed, f"notes of {name}")
         self._mislaid: tuple[DiskImage, Witness] | None = None
         leadership = swarm.leadership
-        self._config = replica_config(name, began_with, swarm)
+        self._replica_config = replica_config(name, began_with, swarm)
         clocks = Chance(swarm.seed, f"clock of {name}")
         # More often than not one of the extremes that are allowed.
         rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
-        self._node_config = node_config(name, began_with, swarm)
-        self._folder = node_folder(str(self._node_config.data_dir), name)
+        self.config = node_config(name, began_with, swarm)
+        self._folder = node_folder(str(self.config.data_dir), name)
         self._settings = member_settings(swarm)
         self._arrivals = Arrivals()
-        self._life = 0  # grows with every start and end: events of an older life are void
+        # changes with every start and end of the process: events of an older life are void
+        self.life = 0
         self._turn_due = False
         self._timer_at = self._look_at = float("inf")
         self._apply_due = False
         self._continuations: list[Continuation] = []  # of a paused process
-
-    @property
-    def life(self) -> int:
-        """A number that is another one after each start and each end of the process."""
-        return self._life
-
-    @property
-    def config(self) -> NodeConfig:
-        """The settings that open the folder of the member."""
-        return self._node_config
 
     @property
     def is_up(self) -> bool:
@@ -143,14 +132,12 @@ class VirtualNode:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process: open the store, which recovers it, and join the group."""
+        """Start the process: recover the store, and join the group."""
         around = self._around
-        self._life += 1
+        self.life += 1
         try:
             machine = self._application.machine(self.name, self.disk)
-            opened = open_and_restore(
-                self.disk, self._node_config, machine, self._room(), STATE_FOLDER
-            )
+            opened = open_and_restore(self.disk, self.config, machine, self._room(), STATE_FOLDER)
         except PowerCut:
             around.coverage.count("power cuts during recovery", self.disk.takes_power)
             self.crash(power=self.disk.takes_power)
@@ -189,19 +176,19 @@ class VirtualNode:
 
     @property
     def has_reserve(self) -> bool:
-        """Whether the process runs and has taken up its reserve on the disk."""
+        """Whether the process runs and has taken its reserve of the disk."""
         return self.is_up and self.disk.exists(f"{self._folder}/{FILE_NAME}")
 
     def _replica(self, opened: Opened, batches: BatchSizer, source: SnapshotSource) -> Replica:
         store = opened.store
         replica = Replica(
-            self._config._replace(told=opened.told),
+            self._replica_config._replace(told=opened.told),
             store.view(),
             opened.hard_state,
             batches,
             self._elections.random,
             self.clock_reads(),
-            recovered_membership(store, self._config.began_with, opened.configuration),
+            recovered_membership(store, self._replica_config.began_with, opened.configuration),
             source,
             store.standing,
             store.orphans,
@@ -214,7 +201,7 @@ class VirtualNode:
         """Kill the process between two steps; with `power`, cut the machine's power."""
         self.note("power cut" if power else "kill -9")
         process, self.process = self.process, None
-        self._life += 1
+        self.life += 1
         self._arrivals = Arrivals()
         self._turn_due = False
         self._continuations.clear()
@@ -222,7 +209,7 @@ class VirtualNode:
             self.disk.cut_power(self._around.swarm.faults.crash)
         else:
             self.disk.end_process()
-        self._around.invariants.lease(self.name, 0, NEVER, self._loop.now)
+        self._around.invariants.lease(self.name, 0, NO_LEASE, self._loop.now)
         if process is not None:
             process.killed()
             self._application.ended(self)
@@ -249,7 +236,7 @@ class VirtualNode:
     def wipe(self) -> None:
         """Replace the disk by an empty one. The process is started later.
 
-        Notes are in two places, and one of them is not on that disk.
+        Notes are in two folders, and one of them is on another disk.
         """
         self.crash(power=True)
         self.note("its disk is empty")
@@ -264,13 +251,13 @@ class VirtualNode:
         self._around.invariants.went_back(self.name)
 
     def mislay(self) -> None:
-        """As `wipe`, but the disk is only mislaid: see `put_back`."""
+        """Take the disk out, for `put_back` later."""
         self.crash(power=True)
         self.note("its disk is mislaid")
         self._mislaid = (self.disk.mislaid(), self._around.invariants.mislaid(self.name))
 
     def put_back(self) -> None:
-        """Have the mislaid disk again. The process is started later."""
+        """Put the mislaid disk back. The process is started later."""
         assert self._mislaid is not None
         image, witness = self._mislaid
         self._mislaid = None
@@ -291,7 +278,7 @@ class VirtualNode:
         self.crash(power=power)
 
     def _disk_failed(self, error: DiskFailed | OSError) -> None:
-        """The node stops by itself, and the writes of the failed sync are lost."""
+        """Stop the node, as a node does by itself; the writes of the failed sync are lost."""
         if error.errno == errno.ENOSPC:
             raise InvariantViolated("full disks end no member", f"{self.name}: {error}")
         self._around.coverage.count("failed syncs")
@@ -302,8 +289,17 @@ class VirtualNode:
         self.is_paused = True
         self.note("paused")
 
+    def put_right(self) -> None:
+        """Cancel planned faults of the disk; resume or start the process."""
+        self.disk.spare()
+        self.resume()
+        if not self.is_up:
+            self.start()
+
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Let the process go on, if it is paused."""
+        if not self.is_paused:
+            return
         self.is_paused = False
         self.note("resumed")
         self.wake()
@@ -315,24 +311,21 @@ class VirtualNode:
             self.wake_look()
 
     def note(self, what: str) -> None:
-        """Write a line to the trace, if there is one."""
         if self._around.trace is not None:
             self._around.trace.note(self._loop.now, self.name, what)
 
-    # --- what arrives ---------------------------------------------------------------------------
+    # --- messages, and requests to a node that is up
+    # -----------------------------------------------
 
     def deliver(self, sender: str, message: Message) -> None:
-        """A message of a peer arrived."""
         if self.is_up:
             self._arrivals.messages.append((sender, message))
             self.wake()
 
     def peer_lost(self, peer: str) -> None:
-        """The connection to a peer broke."""
         self._link_changed(peer, connected=False)
 
     def peer_found(self, peer: str) -> None:
-        """The connection to a peer is open again."""
         self._link_changed(peer, connected=True)
 
     def _link_changed(self, peer: str, *, connected: bool) -> None:
@@ -348,38 +341,32 @@ class VirtualNode:
         return leader if leader != self.name else None
 
     def peer_gone(self, peer: str) -> None:
-        """The process of a peer seems to have ended."""
         if self.process is not None and self.process.member.turn.peer_gone(peer):
             self.note(f"the process of {peer} is gone")
             self.wake()
 
     def append(self, numbers: list[int], bodies: list[Body]) -> None:
-        """A client asks to append; the node must be up."""
         self._arrivals.appends.append((numbers, bodies))
         self.wake()
 
     def ask(self, call: SessionCall) -> None:
-        """A client with a session sends a request; the node must be up."""
         self._arrivals.session_calls.append(call)
         self.wake()
 
     def call(self, do: Callable[[], None]) -> None:
-        """Have the application do something at the beginning of a turn; the node must be up."""
+        """Call `do` at the beginning of the next turn."""
         self._arrivals.calls.append(do)
         self.wake()
 
     def read(self, ticket: int) -> None:
-        """A client asks to read; the node must be up."""
         self._arrivals.reads.append(ticket)
         self.wake()
 
     def transfer_leadership(self, target: str | None) -> None:
-        """An operator asks to hand leadership over; the node must be up."""
         self._arrivals.transfers.append(target)
         self.wake()
 
     def change(self, call: ChangeCall) -> None:
-        """An operator asks to change the group; the node must be up."""
         self._arrivals.changes.append(call)
         self.wake()
 
@@ -389,48 +376,41 @@ class VirtualNode:
         return bool(self._arrivals.changes)
 
     def forget_leader(self) -> None:
-        """A supervisor reports the leader as dead; the node must be up."""
         self._arrivals.forgets += 1
         self.wake()
 
     # --- what the process asks of its machine ----------------------------------------------------
 
     def clock_reads(self) -> float:
-        """The time by the machine's clock, in seconds."""
         return self.clock.reads(self._loop.now)
 
     def wake(self) -> None:
-        """Have the process take a turn soon."""
         if self._turn_due or self.is_paused or self.process is None:
             return
         self._turn_due = True
         delay_s = self._timing.wait_s(self._around.swarm.turn_mean_s)
-        self._loop.after(delay_s, self._turn_event, self._life)
+        self._loop.after(delay_s, self._turn_event, self.life)
 
     def wake_applier(self) -> None:
-        """Have it go on applying soon."""
         if not self._apply_due:
             self._apply_due = True
             delay_s = self._timing.wait_s(self._around.swarm.turn_mean_s)
-            self._loop.after(delay_s, self._apply_event, self._life)
+            self._loop.after(delay_s, self._apply_event, self.life)
 
     def wake_look(self) -> None:
-        """Have it look after snapshots and housekeeping soon."""
         self._look_at = self.clock_reads()
-        self._loop.after(0.0, self._look_event, self._life, self._look_at)
+        self._loop.after(0.0, self._look_event, self.life, self._look_at)
 
     def begin_sync(self) -> None:
-        """Have the disk do the sync that was begun, after a while."""
-        self._loop.after(self._sync_s(), self._sync_event, self._life)
+        self._loop.after(self._sync_s(), self._sync_event, self.life)
 
     def beside(self, work: Callable[[], Continuation]) -> None:
-        """Have a thread do this work."""
-        self._loop.after(self._sync_s(), self._work_event, self._life, work)
+        self._loop.after(self._sync_s(), self._work_event, self.life, work)
 
     # --- events ---------------------------------------------------------------------------------
 
     def _step(self, do: Callable[[], None]) -> bool:
-        """Run a step of the process and check it; return whether the process goes on."""
+        """Run a step of the process and check it; return whether the process still runs."""
         around, process = self._around, self.process
         assert process is not None
         try:
@@ -442,7 +422,7 @@ class VirtualNode:
             self._disk_failed(error)
             return False
         lease = process.replica.lease
-        until_s = self.clock.shows_at(lease.until) if lease is not None else NEVER
+        until_s = self.clock.shows_at(lease.until) if lease is not None else NO_LEASE
         term = process.replica.state.term
         around.invariants.lease(self.name, term, until_s, self._loop.now)
         around.invariants.after_turn(self.name, process.replica)
@@ -455,7 +435,7 @@ class VirtualNode:
         return True
 
     def _is_over(self, life: int) -> bool:
-        return life != self._life or self.process is None
+        return life != self.life or self.process is None
 
     def _turn_event(self, life: int) -> None:
         process = self.process
@@ -494,15 +474,15 @@ class VirtualNode:
             now, at = self.clock_reads(), process.member.next_look_at
             self._look_at = max(at, now)
             at_s = max(self.clock.shows_at(self._look_at), self._loop.now + THREAD_MEAN_S)
-            self._loop.at(at_s, self._look_event, self._life, self._look_at)
+            self._loop.at(at_s, self._look_event, self.life, self._look_at)
 
     def _sync_s(self) -> float:
         swarm = self._around.swarm
-        seconds = self._timing.wait_s(swarm.sync_mean_s)
-        faults_over = self._loop.now >= swarm.fault_seconds
+        sync_s = self._timing.wait_s(swarm.sync_mean_s)
+        faults_over = self._loop.now >= swarm.fault_s
         if swarm.slow_sync and not faults_over and self._timing.happens(swarm.slow_sync):
-            seconds = self._timing.uniform(0.0, SLOW_SYNC_TIMEOUTS * swarm.election_timeout_s)
-        return seconds
+            sync_s = self._timing.uniform(0.0, SLOW_SYNC_TIMEOUTS * swarm.election_timeout_s)
+        return sync_s
 
     def _sync_event(self, life: int) -> None:
         process = self.process
@@ -551,7 +531,7 @@ class VirtualNode:
         if deadline < self._timer_at:
             self._timer_at = deadline
             at_s = self.clock.shows_at(deadline)
-            self._loop.at(at_s, self._timer_event, self._life, deadline)
+            self._loop.at(at_s, self._timer_event, self.life, deadline)
 
     def _timer_event(self, life: int, at: float) -> None:
         process = self.process
@@ -565,5 +545,5 @@ class VirtualNode:
 
 
 def leaders_of(nodes: Sequence[VirtualNode]) -> list[VirtualNode]:
-    """The members that consider themselves leaders."""
+    """Return the members that consider themselves leaders."""
     return [node for node in nodes if node.process is not None and node.process.leads]

@@ -12,15 +12,13 @@ from jepsen_like.simulation.invariants import Invariants
 
 
 class VirtualSyncs:
-    """Runs one at a time.
+    """Runs one sync at a time.
 
     Args:
-        name: of the member.
         is_quick: whether the disk is quick enough to be waited for on the loop.
         counts_written: whether entries count on the member once they are written. Its machine
             does not lose its power in such a run.
         begin: has `run_begun` called when the disk does the sync.
-        invariants, coverage: of the run.
 
     Attributes:
         limit: the last entry that the running sync covers and that was not truncated since.
@@ -48,17 +46,14 @@ class VirtualSyncs:
 
     @property
     def busy(self) -> bool:
-        """Whether a sync runs beside the loop."""
         return self._work is not None
 
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync on the loop."""
         self.limit = work.index
         self._coverage.count("quick syncs")
         return Ended(work, self._carry_out(work))
 
     def start(self, work: SyncWork) -> None:
-        """Begin a sync beside the loop."""
         self._work, self.limit, self._has_run = work, work.index, False
         self._coverage.count("late flushes", self._counts_written)
         self._begin()
@@ -72,7 +67,6 @@ class VirtualSyncs:
         return self._work, self._error
 
     def ended(self) -> None:
-        """Report the end of the sync to the member."""
         self._work = None
 
     def _carry_out(self, work: SyncWork) -> DLedgerError | None:
@@ -84,6 +78,6 @@ class VirtualSyncs:
         return None
 
     def written(self, index: int) -> None:
-        """Entries up to `index` were written."""
+        """Note that entries up to `index` were written."""
         if self._counts_written:
             self._invariants.synced(self._name, index, None)

@@ -17,15 +17,7 @@ from jepsen_like.simulation.written_log import log_changes
 class WatchedLog:
     """Passes writes on to a log, and reports them.
 
-    Args:
-        name: of the member.
-        log: writes.
-        store: what it writes to.
-        syncs: those of the store.
-        segment_bytes: of one segment.
-        committed: the member's commit index.
-        awaited: the last entry of the snapshot after which the log begins again.
-        invariants, coverage: of the run.
+    `awaited` returns the last entry of the snapshot after which the log begins again.
     """
 
     def __init__(
@@ -51,7 +43,6 @@ class WatchedLog:
         self._coverage = coverage
 
     def carry_out(self, write: Write) -> None:
-        """Do one write."""
         store, before = self._store, self._store.last_index
         segment = store.end_pos // self._segment_bytes
         if isinstance(write, Restart):
@@ -76,7 +67,6 @@ class WatchedLog:
             self._tell_written(first, segment)
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
-        """Append a leader's own entries; return the last index."""
         self._invariants.created(self._name, term, first)
         segment = self._store.end_pos // self._segment_bytes
         last = self._log.append(term, magic, bodies, first)

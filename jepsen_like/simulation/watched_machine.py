@@ -18,33 +18,25 @@ class MemberMachine(Protocol):
     """The state machine of one process of a member, and what watches it."""
 
     @property
-    def snapshot_format(self) -> str:
-        """As in `dledger.SnapshottingMachine`."""
-        ...
+    def snapshot_format(self) -> str: ...
 
     @property
     def state(self) -> MachineState:
         """The sums and the sessions of the member."""
         ...
 
-    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Apply entries in log order; return the answers to clients."""
-        ...
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]: ...
 
-    def snapshot(self) -> Iterator[bytes]:
-        """The state in chunks."""
-        ...
+    def snapshot(self) -> Iterator[bytes]: ...
 
-    def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot."""
-        ...
+    def restore(self, chunks: Iterator[bytes]) -> None: ...
 
     def begin(self, store: SegmentStore, replica: Replica) -> None:
-        """Begin to watch: the member runs, and may have restored a snapshot before."""
+        """Begin to watch a running member, which may have restored a snapshot before."""
         ...
 
     def moved(self) -> None:
-        """The state changed: entries were applied, or a snapshot restored."""
+        """Report that the state changed: entries were applied, or a snapshot restored."""
         ...
 
     def follow(self) -> None:
@@ -53,14 +45,7 @@ class MemberMachine(Protocol):
 
 
 class WatchedMachine:
-    """Applies entries to a MachineState; reports no-ops and configurations as well.
-
-    Args:
-        name: of the member.
-        history: the requests of clients and their answers.
-        invariants: of the run.
-        state: what the entries are applied to; one of its own unless it is given.
-    """
+    """Applies entries to a MachineState; reports no-ops and configurations as well."""
 
     snapshot_format = FORMAT
 
@@ -81,12 +66,10 @@ class WatchedMachine:
         self._restored = 0
 
     def begin(self, store: SegmentStore, replica: Replica) -> None:
-        """Begin to watch: the member runs, and may have restored a snapshot before."""
         self._store, self._replica = store, replica
         self.moved()
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply entries in log order; return the answers to clients."""
         self._pass_over(entries[0].index)
         sums, answers = [], []
         for entry in entries:
@@ -97,15 +80,12 @@ class WatchedMachine:
         return answers
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state in chunks."""
         return self.state.snapshot()
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot."""
         self.state.restore(chunks)
 
     def moved(self) -> None:
-        """Report that the state changed: entries were applied, or a snapshot restored."""
         assert self._replica is not None
         applied = self._replica.state.applied
         if self.state.restored > self._restored:
@@ -115,7 +95,6 @@ class WatchedMachine:
         self.follow()
 
     def follow(self) -> None:
-        """Report applied entries that were not the application's."""
         assert self._replica is not None
         self._pass_over(self._replica.state.applied + 1)
 

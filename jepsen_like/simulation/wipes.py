@@ -33,7 +33,6 @@ class Wipes:
         self._changes = around.swarm.churn.change_every_s != NEVER
 
     def start(self) -> None:
-        """Draw the time of the first wipe."""
         self._around.loop.fault(self._chance, self._around.swarm.wipe_every_s, self._next)
 
     def _next(self) -> None:
@@ -72,13 +71,13 @@ class Wipes:
         return len(without & voters) <= (len(voters) - 1) // 2
 
     def _voters_now(self) -> frozenset[str] | None:
-        """The voters, if all members are up and agree on them, and no change is on its way."""
+        """Return the voters, if all members are up and agree on them, and no change is pending."""
         said = set()
         for node in self._nodes:
             if node.process is None or node.is_asked_to_change:
                 return None
             membership = node.process.replica.state.membership
-            if not (membership.is_settled and node.process.replica.change_is_durable):
+            if not (membership.is_settled and node.process.replica.record.change_is_durable):
                 return None
             if membership.voting_members:
                 said.add(membership.voting_members)

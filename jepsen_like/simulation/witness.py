@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dledger.core.hard_state import HardState
-from dledger.core.member_state import Role
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.declared_error import DeclaredError
+from dledger.errors import DLedgerError
 
 
 class InvariantViolated(DeclaredError):
@@ -16,6 +16,15 @@ class InvariantViolated(DeclaredError):
     promise: str
     how: str
     _template = "{promise}: {how}"
+
+
+def broken_promise(error: InvariantViolated | DLedgerError) -> tuple[str, str]:
+    """Return the promise that an error of a run breaks, and how."""
+    if isinstance(error.__cause__, InvariantViolated):  # raised by a state machine
+        error = error.__cause__
+    if isinstance(error, InvariantViolated):
+        return error.promise, error.how
+    return f"no {type(error).__name__}", str(error)
 
 
 def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
@@ -28,7 +37,7 @@ def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float
 
 
 class Witness:
-    """The record of what one node has shown and promised. Outlives its crashes."""
+    """What one node has shown and promised. Outlives its crashes."""
 
     __slots__ = (
         "applied",
@@ -38,7 +47,6 @@ class Witness:
         "name",
         "released_term",
         "restart",
-        "role",
         "synced_index",
         "synced_promise",
         "term",
@@ -57,7 +65,6 @@ class Witness:
         self.released_term = 0  # highest term that a promise of it carried
         self.votes: dict[int, str] = {}  # granted votes that left it, by term
         self.term = 0
-        self.role = Role.FOLLOWER
         self.committed = -1
         self.applied = -1
         self.told = -1  # the last entry of a snapshot that its log has not reached yet

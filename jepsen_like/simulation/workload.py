@@ -10,8 +10,6 @@ from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
 
 class Workload:
-    """Requests at random times."""
-
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._around = around
@@ -23,7 +21,6 @@ class Workload:
         self._over = False
 
     def start(self) -> None:
-        """Begin; requests go on until `stop`."""
         loop = self._around.loop
         loop.after(self._appends.wait_s(self._load.append_every_s), self._append)
         loop.after(self._reads.wait_s(self._load.read_every_s), self._read)
@@ -34,11 +31,10 @@ class Workload:
             loop.after(self._forgets.wait_s(leadership.forget_every_s), self._forget)
 
     def stop(self) -> None:
-        """No more requests."""
         self._over = True
 
     def append_to(self, node: VirtualNode, count: int) -> list[int]:
-        """Ask a node that is up for `count` appends; return their numbers."""
+        """Ask a running node for `count` appends; return their numbers."""
         numbers: list[int] = []
         bodies: list[Body] = []
         for _ in range(count):

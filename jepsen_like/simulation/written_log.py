@@ -12,7 +12,7 @@ READ_BYTES = 1 << 20
 
 
 def term_chains(raw: bytes) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a run of whole, adjacent entries."""
+    """Return term and chain sum of every entry of a run of whole, adjacent entries."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < len(raw):
@@ -23,7 +23,7 @@ def term_chains(raw: bytes) -> list[tuple[int, int]]:
 
 
 def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
+    """Return term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
     found: list[tuple[int, int]] = []
     begin = store.first_index
     term, chain = store.term_at(begin - 1), store.chain_at(begin - 1)
@@ -38,7 +38,7 @@ def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
 def log_changes(
     store: SegmentStore, first: int, last: int
 ) -> list[tuple[int, NumberedConfiguration]]:
-    """The changes of the group among the entries first..last of a store."""
+    """Return the changes of the group among the entries first..last of a store."""
     return [
         (index, decode_configuration(decode_entries(store.read(index, index, 1))[0].body))
         for index in range(first, last + 1)

@@ -15,9 +15,9 @@ from jepsen_like.mutants.mutant import Mutant
 from jepsen_like.report.told_run import RunExit
 from jepsen_like.trials.trial import Found, Trial, search
 
-# A run of so long finds each; the budget allows for its check, and for slow machines.
-RUN_SECONDS = 60
-RUN_TIMEOUT_SECONDS = 300
+# A run of this length finds each; the budget allows for its check, and for slow machines.
+RUN_S = 60
+RUN_TIMEOUT_S = 300
 FIRST_SEED = 1
 
 
@@ -28,26 +28,21 @@ class TrialFailed(DeclaredError):
 
 
 def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
-    """Run a service with a mistake until the checker says so, or time is over.
+    """Run a service, or brokers, with a mistake until the checker finds it, or time is over.
 
-    Args:
-        mutant: a mistake of a service, or of brokers, which are services as well.
-        budget_s: no run begins after so many seconds.
-
-    Raises:
-        TrialFailed: a run could not be made.
+    Raises TrialFailed.
     """
     return search(mutant, FIRST_SEED, budget_s, lambda seed: _violation(mutant, seed))
 
 
 def _violation(mutant: Mutant, seed: int) -> Found | None:
-    """What a run of a seed found; None for nothing. Raises TrialFailed."""
+    """Return the finding of a run of a seed; None without one. Raises TrialFailed."""
     name = mutant.name
     with tempfile.TemporaryDirectory(prefix="jepsen-like-mutant-") as folder:
         out = Path(folder) / "run"
         command = [
             *(sys.executable, "-m", "jepsen_like", "run", *shown_by(mutant)),
-            *("--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
+            *("--seed", str(seed), "--time", str(RUN_S), "--out", str(out)),
         ]
         try:
             with watched():
@@ -55,11 +50,11 @@ def _violation(mutant: Mutant, seed: int) -> Found | None:
                     command,
                     capture_output=True,
                     text=True,
-                    timeout=RUN_TIMEOUT_SECONDS,
+                    timeout=RUN_TIMEOUT_S,
                     check=False,
                 )
         except subprocess.TimeoutExpired as error:
-            raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_SECONDS} s") from error
+            raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_S} s") from error
         if ended.returncode == RunExit.VIOLATION:
             told = json.loads((out / "run.json").read_text(encoding="utf-8"))
             return Found(str(told["reason"]))

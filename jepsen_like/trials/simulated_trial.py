@@ -8,24 +8,19 @@ from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.trials.trial import Fate, Found, Trial, search
 
 # Virtual seconds with faults in runs that are aimed at one mistake.
-AIMED_SECONDS = 10.0
+AIMED_S = 10.0
 
 
 def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> Trial:
     """Simulate seed after seed with a mistake until a promise breaks, or time is over.
 
-    The seed that shows it is run once more without it, and must break nothing then.
-
-    Args:
-        mutant: a mistake of a tier.
-        budget_s: no seed begins after so many seconds.
-        aimed: under the load and the faults that show it soon, if there are such; else under those
-            of any seed.
+    The seed that shows it is run once more without it, and must break nothing then. Without `aimed`
+    it is simulated under the load and the faults of any seed.
     """
     assert mutant.tier is not None
     is_aimed = aimed and mutant.name in TIERS[mutant.tier].aimed
-    seconds = AIMED_SECONDS if is_aimed else None
-    plan = Plan(0, 1, None, seconds, mutant.name, mutant.tier, aimed=is_aimed)
+    fault_s = AIMED_S if is_aimed else None
+    plan = Plan(0, 1, None, fault_s, mutant.name, mutant.tier, aimed=is_aimed)
 
     def look(seed: int) -> Found | None:
         broken = run_seed(plan, seed).broken

@@ -12,7 +12,7 @@ from jepsen_like.mutants.mutant import Mutant
 
 
 class Fate(Enum):
-    """What became of a mistake. The values are how tables call it."""
+    """The outcome for a mistake. The values are its names in tables."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
@@ -20,15 +20,9 @@ class Fate(Enum):
 
 
 class Trial(NamedTuple):
-    """What the search for one mistake found.
+    """The result of the search for one mistake.
 
-    Attributes:
-        mutant: the mistake.
-        fate: what became of it.
-        oracle: the promise that was broken, or what the checker said; empty if nothing was.
-        seed: of the run that showed it; None if none did.
-        runs: how many were made.
-        seconds: how long it took.
+    `oracle` is the promise that was broken, or the checker's report; empty if nothing was found.
     """
 
     mutant: Mutant
@@ -36,11 +30,11 @@ class Trial(NamedTuple):
     oracle: str
     seed: int | None
     runs: int
-    seconds: float
+    took_s: float
 
 
 class Found(NamedTuple):
-    """What a seed showed: the promise that was broken, or what the checker said."""
+    """A finding of a seed: the promise that was broken, or the checker's report."""
 
     oracle: str
     fate: Fate = Fate.CAUGHT
@@ -49,14 +43,7 @@ class Found(NamedTuple):
 def search(
     mutant: Mutant, first_seed: int, budget_s: float, look: Callable[[int], Found | None]
 ) -> Trial:
-    """Look at seed after seed.
-
-    Args:
-        mutant: the mistake.
-        first_seed: where to begin.
-        budget_s: no further seed begins after so many seconds.
-        look: makes the run of a seed.
-    """
+    """Look at seed after seed until `budget_s` is spent."""
     begin_s = time.monotonic()
     for runs in count(1):
         seed = first_seed + runs - 1

@@ -14,10 +14,10 @@ POP: Final = "POP"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Assigned:
-    """A queue that a consumer is to read.
+    """A queue that a consumer is assigned.
 
     Attributes:
-        queue: the queue; the id -1 stands for any of its broker.
+        queue: the queue; the id -1 stands for any queue of its broker.
         mode: PULL or POP.
     """
 
@@ -33,8 +33,8 @@ class RequestMode:
         topic: the topic.
         group: the consumer group.
         mode: PULL or POP.
-        shares: with how many other members a member that pops shares its queues; with all of them,
-            when it is none or negative.
+        shares: the number of other members with which a popping member shares its queues; 0 or less
+            means all of them.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class RequestMode:
 
 
 def encode_question(group: str, topic: str, client_id: str) -> bytes:
-    """The body of the question which queues a consumer reads (400)."""
+    """Encode a consumer's question for its queues (400)."""
     return compact_json(
         {
             "clientId": client_id,
@@ -57,7 +57,7 @@ def encode_question(group: str, topic: str, client_id: str) -> bytes:
 
 
 def encode_assigned(assigned: Iterable[Assigned] | None) -> bytes:
-    """The answer to it; None when it is not known now."""
+    """Encode the answer; None if the broker does not know it now."""
     rows = (
         None
         if assigned is None
@@ -67,11 +67,7 @@ def encode_assigned(assigned: Iterable[Assigned] | None) -> bytes:
 
 
 def decode_assigned(body: bytes) -> list[Assigned] | None:
-    """Read the answer; None when the broker does not know it now.
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Decode the answer; None if the broker does not know it now. Raises BodyMalformed."""
     parsed = JsonObject.parse("assigned queues", body, size=LARGE)
     if parsed.members.get("messageQueueAssignments") is None:
         return None
@@ -82,7 +78,7 @@ def decode_assigned(body: bytes) -> list[Assigned] | None:
 
 
 def encode_mode(mode: RequestMode) -> bytes:
-    """The body that sets how a group reads a topic (401)."""
+    """Encode how a group reads a topic (401)."""
     return compact_json(
         {
             "consumerGroup": mode.group,
@@ -94,10 +90,8 @@ def encode_mode(mode: RequestMode) -> bytes:
 
 
 def decode_modes(body: bytes) -> list[RequestMode]:
-    """Read all modes that were set (402), in the order of topics and groups.
-
-    Raises:
-        BodyMalformed: it is no such body.
+    """Decode all modes that were set (402), in the order of topics and groups. Raises
+    BodyMalformed.
     """
     parsed = JsonObject.parse("request modes", body, size=LARGE).object("messageRequestModeMap")
     return sorted(

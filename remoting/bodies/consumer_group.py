@@ -9,23 +9,19 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.pieces import last_of, pieces
 from remoting.wire.loose_json import compact_json
 
-# The most queues of one request to lock or unlock: all queues of ten topics that have as many as a
-# topic may have. The body's bytes leave 100 to each.
+# The most queues of one request to lock or unlock: those of ten topics of the largest size. The
+# limit of bytes leaves 100 to each queue.
 MAX_LOCKED_QUEUES: Final = 10_240
 MAX_QUEUE_LOCK_BYTES: Final = 1024 * 1024
 
 
 def encode_consumer_list(client_ids: Iterable[str]) -> bytes:
-    """The body of the reply to 38: the ids of a group's members."""
+    """Encode the reply to 38: the ids of a group's members."""
     return compact_json({"consumerIdList": list(client_ids)}).encode()
 
 
 def decode_consumer_list(body: bytes) -> list[str]:
-    """Read the ids of a group's members.
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Decode the ids of a group's members. Raises BodyMalformed."""
     return JsonObject.parse("consumer list", body).texts("consumerIdList")
 
 
@@ -36,7 +32,7 @@ class QueueLock:
     Attributes:
         group: the consumer group.
         client_id: the member.
-        queues: what it asks for; broker names are echoed exactly as given.
+        queues: the queues; broker names are echoed exactly as given.
         only_this_broker: do not ask the broker's slaves.
     """
 
@@ -47,7 +43,6 @@ class QueueLock:
 
 
 def encode_queue_lock(lock: QueueLock) -> bytes:
-    """The body of a lock or unlock request."""
     return compact_json(
         {
             "clientId": lock.client_id,
@@ -59,16 +54,12 @@ def encode_queue_lock(lock: QueueLock) -> bytes:
 
 
 def decode_queue_lock(body: bytes) -> QueueLock:
-    """Read the body of a lock or unlock request.
-
-    Raises:
-        BodyMalformed: it is no such body, or too long.
-    """
+    """Decode a lock or unlock request. Raises BodyMalformed, also for a body that is too long."""
     return last_of(decode_queue_lock_in_steps(body))
 
 
 def decode_queue_lock_in_steps(body: bytes) -> Generator[None, None, QueueLock]:
-    """As `decode_queue_lock`."""
+    """Decode a lock or unlock request in steps. Raises BodyMalformed."""
     value = JsonObject.parse("queue lock", body, MAX_QUEUE_LOCK_BYTES)
     lock = QueueLock(
         value.name("consumerGroup"),
@@ -83,25 +74,21 @@ def decode_queue_lock_in_steps(body: bytes) -> Generator[None, None, QueueLock]:
 
 
 def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:
-    """The body of the reply to a lock request: the queues the member owns now."""
+    """Encode the reply to a lock request: the queues that the member owns now."""
     return encode_locked_rows(map(locked_row, queues))
 
 
 def locked_row(queue: MessageQueue) -> str:
-    """One queue in the reply to a lock request."""
+    """Encode one queue of the reply to a lock request."""
     return compact_json(queue.to_json())
 
 
 def encode_locked_rows(rows: Iterable[str]) -> bytes:
-    """As `encode_locked_queues`, of rows by `locked_row`."""
+    """Encode the reply to a lock request from rows by `locked_row`."""
     return f'{{"lockOKMQSet":[{",".join(rows)}]}}'.encode()
 
 
 def decode_locked_queues(body: bytes) -> list[MessageQueue]:
-    """Read the queues a member owns now.
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Decode the queues that a member owns now. Raises BodyMalformed."""
     value = JsonObject.parse("locked queues", body)
     return [MessageQueue.from_json(queue) for queue in value.objects("lockOKMQSet")]

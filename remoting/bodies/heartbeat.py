@@ -1,7 +1,7 @@
 """The heartbeat that a client sends to every broker every 30 seconds (request 34).
 
-Java, Go and JavaScript clients write enumerations by name, the C++ client by number; the C++ client
-leaves out what is empty, and the hashes it sends for its tags are wrong, so no broker may filter by
+Java, Go and JavaScript clients write enumerations by name, the C++ client by number. The C++ client
+omits empty members, and the hashes it sends for its tags are wrong, so no broker may filter by
 them. Source: RocketMQ's HeartbeatData and frames of these clients.
 """
 
@@ -15,26 +15,24 @@ from remoting.wire.loose_json import JsonValue, compact_json
 
 _NAME: Final = "heartbeat"
 
-# The longest heartbeat: about 2500 subscriptions of 200 bytes, many times what clients have. The
-# broker reads one of each client every 30 s, and the longest takes less than 100 ms.
+# The longest heartbeat: about 2500 subscriptions of 200 bytes, many times more than clients have.
+# The broker reads one from each client every 30 s, and the longest takes less than 100 ms.
 MAX_HEARTBEAT_BYTES: Final = 512 * 1024
 
 # The most groups that a client produces for, and those that it consumes for. A broker looks up the
 # members of each.
 MAX_HEARTBEAT_GROUPS: Final = 1000
 
-# What Python takes for a consumer, for a subscription and for a tag or a hash, besides their texts.
+# Python's memory for a consumer, for a subscription and for a tag or a hash, besides their texts.
 _MEMBER_BYTES: Final = 1024
 _SUBSCRIPTION_BYTES: Final = 512
 _ITEM_BYTES: Final = 64
 
-# The most subscriptions of all its groups.
+# The most subscriptions of all groups of a heartbeat.
 MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 10_000
 
 
 class ConsumeType(IntEnum):
-    """How a consumer asks for messages."""
-
     CONSUME_ACTIVELY = 0
     CONSUME_PASSIVELY = 1
     CONSUME_POP = 2
@@ -48,8 +46,6 @@ class MessageModel(IntEnum):
 
 
 class ConsumeFromWhere(IntEnum):
-    """Where a group without an offset begins."""
-
     CONSUME_FROM_LAST_OFFSET = 0
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
     CONSUME_FROM_MIN_OFFSET = 2
@@ -62,7 +58,6 @@ Choice = TypeVar("Choice", ConsumeType, MessageModel, ConsumeFromWhere)
 
 
 def _by_text(kind: type[Choice]) -> dict[str, Choice]:
-    """The values of an enumeration by name and by number."""
     return {text: choice for choice in kind for text in (choice.name, str(choice.value))}
 
 
@@ -83,7 +78,7 @@ class SubscriptionData:
         version: grows when the subscription changes; milliseconds or nanoseconds since 1970, or 0.
         tags: the tags of the expression, as the client split them.
         codes: their hashes as the client computed them; not to be trusted.
-        class_filter_mode: a thing of the past.
+        class_filter_mode: obsolete.
     """
 
     topic: str
@@ -95,7 +90,6 @@ class SubscriptionData:
     class_filter_mode: bool = False
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies."""
         return {
             "classFilterMode": self.class_filter_mode,
             "codeSet": list[JsonValue](self.codes),
@@ -108,17 +102,13 @@ class SubscriptionData:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes while it is kept, roughly."""
+        """Roughly the bytes of memory that it takes."""
         texts = len(self.topic) + len(self.expression) + sum(map(len, self.tags))
         return _SUBSCRIPTION_BYTES + texts + _ITEM_BYTES * (len(self.tags) + len(self.codes))
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "SubscriptionData":
-        """Read it; an absent expression means all messages.
-
-        Raises:
-            BodyMalformed: the topic is missing or a member is of a wrong type.
-        """
+        """Decode it; an absent expression means all messages. Raises BodyMalformed."""
         return cls(
             value.name("topic"),
             value.text("subString", "*"),
@@ -152,7 +142,7 @@ class ConsumerData:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes while it is kept, roughly."""
+        """Roughly the bytes of memory that it takes."""
         return _MEMBER_BYTES + sum([one.size for one in self.subscriptions])
 
 
@@ -177,7 +167,7 @@ class Heartbeat:
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
-    """The body of a heartbeat, as the Java client writes it."""
+    """Encode a heartbeat as the Java client does."""
     consumers = [
         {
             "consumeFromWhere": consumer.consume_from_where.name,
@@ -201,13 +191,13 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 def decode_heartbeat(body: bytes) -> Heartbeat:
-    """Read the body of a heartbeat of any client.
+    """Decode a heartbeat of any client.
 
-    An enumeration's name or number that is not known is read as the default, as new clients must
-    not be locked out.
+    An unknown name or number of an enumeration becomes the default, so that newer clients are
+    served.
 
     Raises:
-        BodyMalformed: it is not one, a name is missing, or it is too long.
+        BodyMalformed: it is no heartbeat, a name is missing, or it is too long.
     """
     value = JsonObject.parse(_NAME, body, MAX_HEARTBEAT_BYTES)
     producers = value.objects("producerDataSet", MAX_HEARTBEAT_GROUPS)

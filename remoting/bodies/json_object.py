@@ -1,4 +1,4 @@
-"""Reading the members of a JSON body with their types, and errors that name the member."""
+"""Reads the members of a JSON body with their types; errors name the member."""
 
 from typing import TypeVar
 
@@ -21,15 +21,13 @@ Default = TypeVar("Default")
 class JsonObject:
     """One object of a JSON body.
 
-    Clients disagree about types (a number as text, a truth value as "true"), so each reader takes
-    what can be meant. An absent member and a null one are the same.
+    Clients disagree about types (a number as text, a truth value as "true"), so each reader accepts
+    every form of its type. An absent member and a null one are the same. The readers raise
+    BodyMalformed.
 
     Args:
-        body_name: which body it is, for errors.
-        value: what was parsed.
-
-    Raises:
-        BodyMalformed: the value is not an object.
+        body_name: the kind of body, for errors.
+        value: the parsed value. Raises BodyMalformed if it is no object.
     """
 
     def __init__(self, body_name: str, value: JsonValue) -> None:
@@ -42,21 +40,20 @@ class JsonObject:
     def parse(
         cls, body_name: str, body: bytes, max_bytes: int | None = None, size: JsonSize = SMALL
     ) -> "JsonObject":
-        """Read a whole body.
+        """Parse a whole body. Raises BodyMalformed.
 
         Args:
-            body_name: which body it is, for errors.
-            body: as it came.
+            body_name: the kind of body, for errors.
+            body: the received bytes.
             max_bytes: the longest body of this kind; None leaves it to the limit of frames.
             size: how much it may hold; LARGE for bodies that list all of something.
-
-        Raises:
-            BodyMalformed: it is no JSON object, or too long.
         """
         return cls(body_name, parse_json(body_name, body, max_bytes, size))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; a number or truth value is given as text. Without default it must be there."""
+        """Return a text, or a number or truth value as text. Without a default it must be
+        present.
+        """
         value = self.members.get(name)
         if value is None:
             if default is None:
@@ -71,7 +68,7 @@ class JsonObject:
         raise BodyMalformed(self.body_name, f"{name} is not text")
 
     def name(self, name: str, default: str | None = None) -> str:
-        """A text that names a topic, a group or a client: short and printable."""
+        """Return the name of a topic, a group or a client: short and printable."""
         text = self.text(name, default)
         if not is_name(text):
             raise BodyMalformed(
@@ -81,11 +78,10 @@ class JsonObject:
         return text
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None when it is absent."""
         return None if self.members.get(name) is None else self.text(name)
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A signed 64-bit number, also when it came as text (the C++ client does that)."""
+        """Return a signed 64-bit number, also from text, as the C++ client writes it."""
         value = self.members.get(name)
         if value is None:
             if default is None:
@@ -97,25 +93,20 @@ class JsonObject:
         raise BodyMalformed(self.body_name, f"{name} is not a 64-bit number")
 
     def int32(self, name: str, default: int | None = None) -> int:
-        """As `integer`, of 32 bits."""
         number = self.integer(name, default)
         if not INT32_MIN <= number <= INT32_MAX:
             raise BodyMalformed(self.body_name, f"{name} is not a 32-bit number")
         return number
 
     def number(self, name: str) -> float:
-        """A number, whole or not.
-
-        Raises:
-            BodyMalformed: it is missing, or none.
-        """
+        """Return a number, whole or not. It must be present."""
         value = self.members.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BodyMalformed(self.body_name, f"{name} is not a number")
         return float(value)
 
     def boolean(self, name: str, default: bool = False) -> bool:
-        """A truth value, also as text."""
+        """Return a truth value, also from text."""
         value = self.members.get(name)
         if value is None:
             return default
@@ -124,12 +115,12 @@ class JsonObject:
         return bool(value)
 
     def object(self, name: str) -> "JsonObject":
-        """A nested object; empty when it is absent."""
+        """Return a nested object; empty if absent."""
         value = self.members.get(name)
         return JsonObject(self.body_name, {} if value is None else value)
 
     def array(self, name: str) -> list[JsonValue]:
-        """An array; empty when it is absent."""
+        """Return an array; empty if absent."""
         value = self.members.get(name)
         if value is None:
             return []
@@ -138,7 +129,7 @@ class JsonObject:
         return value
 
     def objects(self, name: str, at_most: int | None = None) -> "list[JsonObject]":
-        """An array of objects, `at_most` so many; empty when it is absent."""
+        """Return an array of at most `at_most` objects; empty if absent."""
         values = self.array(name)
         if at_most is not None and len(values) > at_most:
             raise BodyMalformed(
@@ -147,11 +138,11 @@ class JsonObject:
         return [JsonObject(self.body_name, value) for value in values]
 
     def texts(self, name: str) -> list[str]:
-        """An array of texts; other values in it are left out. Empty when it is absent."""
+        """Return an array of texts, without other values in it; empty if absent."""
         return [value for value in self.array(name) if isinstance(value, str)]
 
     def named_objects(self) -> "dict[str, JsonObject]":
-        """Every member as an object."""
+        """Return every member as an object, without nulls."""
         return {
             name: JsonObject(self.body_name, value)
             for name, value in self.members.items()
@@ -159,5 +150,5 @@ class JsonObject:
         }
 
     def named_texts(self) -> dict[str, str]:
-        """Every member as text; nulls are left out."""
+        """Return every member as text, without nulls."""
         return {name: self.text(name) for name, value in self.members.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A message queue's name, and JSON maps that have message queues as keys."""
+"""A message queue's name, and JSON maps with message queues as keys."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,37 +9,33 @@ from remoting.wire.loose_json import LARGE, SMALL, JsonValue, compact_json, pars
 
 @dataclass(frozen=True, order=True, slots=True)
 class MessageQueue:
-    """One queue of a topic on one broker. The order is the one clients sort by to share queues."""
+    """One queue of a topic on one broker. The order is that by which clients share queues."""
 
     topic: str
     broker_name: str
     queue_id: int
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies."""
+        """Return the queue as it is in JSON bodies."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "MessageQueue":
-        """Read it from a JSON body.
-
-        Raises:
-            BodyMalformed: a member is missing or of a wrong type.
-        """
+        """Decode it. Raises BodyMalformed."""
         return cls(value.text("topic"), value.text("brokerName"), value.int32("queueId"))
 
 
 def queue_keyed_json(pairs: Iterable[tuple[MessageQueue, object]]) -> str:
-    """A map keyed by message queue, as Java tools read it: the objects themselves are the keys.
+    """Encode a map keyed by message queues, for which Java tools take JSON objects as keys.
 
-    That is not standard JSON; it is what fastjson writes and the only form it reads back. Used by
-    the replies of 202, 208, 222 and 223 and by the request 220.
+    That is not standard JSON; fastjson writes it and reads back no other form. The replies of 202,
+    208, 222 and 223 and the request 220 use it.
     """
     return "{" + ",".join(map(queue_keyed_row, pairs)) + "}"
 
 
 def queue_keyed_row(pair: tuple[MessageQueue, object]) -> str:
-    """One member of `queue_keyed_json`: they are joined by commas."""
+    """Encode one member of `queue_keyed_json`; members are joined by commas."""
     queue, value = pair
     return f"{compact_json(queue.to_json())}:{compact_json(value)}"
 
@@ -49,12 +45,9 @@ def encode_queue_keyed(
     pairs: Iterable[tuple[MessageQueue, object]],
     others: Mapping[str, object] | None = None,
 ) -> bytes:
-    """A body whose member `name` is a map keyed by message queue.
+    """Encode a body whose member `name`, such as "offsetTable", is a map keyed by message queues.
 
-    Args:
-        name: such as "offsetTable".
-        pairs: the map.
-        others: further members.
+    `others` are further members.
     """
     members = [f"{compact_json(name)}:{queue_keyed_json(pairs)}"]
     members += [
@@ -64,17 +57,12 @@ def encode_queue_keyed(
 
 
 def decode_queue_keyed(body_name: str, name: str, body: bytes) -> dict[MessageQueue, JsonValue]:
-    """Read the member `name`, a map keyed by message queue, of a body.
-
-    Raises:
-        BodyMalformed: the body is no JSON object, or a key is no message queue.
-    """
+    """Decode the member `name` of a body, a map keyed by message queues. Raises BodyMalformed."""
     members = JsonObject.parse(body_name, body, size=LARGE).object(name).members
     return {_queue_of(body_name, key): value for key, value in members.items()}
 
 
 def _queue_of(body_name: str, key: str) -> MessageQueue:
-    """A message queue from the JSON text that stands for it as a key."""
     return MessageQueue.from_json(
         JsonObject(body_name, parse_json(body_name, key.encode(), size=SMALL))
     )

@@ -1,8 +1,8 @@
 """The queues of a topic that an order configuration fixes: "broker:count;broker:count".
 
 With it producers see the same queues while a broker is away, so that a key keeps its queue: sends
-to a queue of that broker fail. It stands in the name servers (namespace ORDER_TOPIC_CONFIG) and in
-routes. Source: RocketMQ's MQClientInstance.topicRouteData2TopicPublishInfo.
+to a queue of that broker fail. It is stored in the name servers (namespace ORDER_TOPIC_CONFIG) and
+sent in routes. Source: RocketMQ's MQClientInstance.topicRouteData2TopicPublishInfo.
 """
 
 from typing import Final
@@ -10,14 +10,14 @@ from typing import Final
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.field_values import read_natural
 
-# Of all brokers together: producers make a list of them. RocketMQ has no limit.
+# The most queues of all brokers together: producers make a list of them. RocketMQ has no limit.
 MAX_ORDER_QUEUES: Final = 16_384
 
 MAX_BROKER_NAME_CHARACTERS: Final = 255
 
 
 def read_order_conf(text: str) -> dict[str, int]:
-    """How many queues each broker name has, in the order of the text.
+    """Return the number of queues of each broker name, in the order of the text.
 
     Raises:
         BodyMalformed: it is no such text, or has more than 16384 queues.

@@ -1,4 +1,4 @@
-"""Long lists, piece by piece: what an answer in steps does between two of them."""
+"""Cuts long lists into pieces, for answers that are made in steps."""
 
 from collections.abc import Collection, Generator, Iterator
 from itertools import islice
@@ -11,7 +11,7 @@ ROWS_A_STEP: Final = 64
 
 
 def pieces(rows: Collection[T], at_once: int = ROWS_A_STEP) -> Iterator[list[T]]:
-    """The rows as they are now, whatever is changed meanwhile, so many at once.
+    """Yield the present rows in lists of `at_once`, even if the collection changes meanwhile.
 
     They are copied: 100 000 take a millisecond.
     """
@@ -21,7 +21,7 @@ def pieces(rows: Collection[T], at_once: int = ROWS_A_STEP) -> Iterator[list[T]]
 
 
 def last_of(steps: Generator[None, None, T]) -> T:
-    """What steps return, taken at once."""
+    """Run all steps at once, and return their result."""
     while True:
         try:
             next(steps)

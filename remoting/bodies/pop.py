@@ -10,11 +10,11 @@ from remoting.bodies.json_object import JsonObject
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import compact_json
 
-# Of one request: a hundred pops, and some room.
+# Limits of one request: a hundred pops, and some room.
 MAX_BATCH_BYTES: Final = 256 * 1024
 MAX_ACKS: Final = 4096
 
-# A pop has up to 32 messages; those that its consumer did not want lie between them.
+# A pop has up to 32 messages, with filtered ones between them.
 MAX_BITS: Final = 8192
 
 _NAME: Final = "batch of acknowledgements"
@@ -22,19 +22,18 @@ _NAME: Final = "batch of acknowledgements"
 
 @dataclass(frozen=True, slots=True)
 class AckedPop:
-    """Messages of one pop that are acknowledged.
+    """Acknowledged messages of one pop.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         queue_id: the queue.
-        popped_ms: when they were given, as their handles say.
-        offsets: which messages.
-        kind: of the topic: "0" for itself; others are RocketMQ's topics for what is given again.
-        first: the first offset of the pop, as the handle says; None for the first that is acked.
-        invisible_ms: for how long they were given; RocketMQ's brokers look for their check-point
-            by it.
-        check_point_queue: where that check-point is, as the handle says.
+        popped_ms: the time of the pop, from the handles.
+        offsets: of the acknowledged messages.
+        kind: of the topic: "0" for itself; others are RocketMQ's retry topics.
+        first: the first offset of the pop, from the handle; None for the first acknowledged one.
+        invisible_ms: the invisible time; RocketMQ's brokers find their check-point by it.
+        check_point_queue: the queue of that check-point, from the handle.
     """
 
     group: str
@@ -49,7 +48,6 @@ class AckedPop:
 
 
 def encode_batch_ack(broker_name: str, pops: Iterable[AckedPop]) -> bytes:
-    """The body of a request that acknowledges many messages."""
     acks = []
     for pop in pops:
         first = min(pop.offsets) if pop.first is None else pop.first
@@ -72,11 +70,7 @@ def encode_batch_ack(broker_name: str, pops: Iterable[AckedPop]) -> bytes:
 
 
 def decode_batch_ack(body: bytes) -> list[AckedPop]:
-    """Read it.
-
-    Raises:
-        BodyMalformed: it is no such body, or has too many messages.
-    """
+    """Decode it. Raises BodyMalformed, also for too many messages."""
     pops: list[AckedPop] = []
     left = MAX_ACKS
     parsed = JsonObject.parse(_NAME, body, MAX_BATCH_BYTES)
@@ -102,7 +96,7 @@ def decode_batch_ack(body: bytes) -> list[AckedPop]:
 
 
 def _bits(text: str) -> Iterator[int]:
-    """Which bits are set, of Java's BitSet in base 64. Raises BodyMalformed."""
+    """Yield the set bits of Java's BitSet in base 64. Raises BodyMalformed."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,9 +1,8 @@
 """Assigns the queues of a topic to the members of a consumer group.
 
 Every member computes the same from the same two lists, without talking to the others, or has its
-broker do so. While the
-members disagree about the lists a queue may have two readers, or none: messages are then
-delivered twice, or a little later. Source: RocketMQ's
+broker do so. While the members disagree about the lists, a queue may have two readers, or none:
+then messages are delivered twice, or a little later. Source: RocketMQ's
 AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
 """
 
@@ -15,15 +14,15 @@ from remoting.bodies.message_queue import MessageQueue
 def allocate_averagely(
     client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
 ) -> Sequence[MessageQueue]:
-    """The queues that `client_id` reads: a run of neighbours of the sorted queues.
+    """Return the queues that `client_id` reads: a run of neighbours of the sorted queues.
 
-    The shares differ by one at most, and the first members have the longer ones. A client that
-    is not in `client_ids` reads nothing, since the others do not leave a share for it.
+    The shares differ by at most one, and the first members have the longer ones. A client that is
+    not in `client_ids` reads nothing, since the others leave no share for it.
 
     Args:
-        client_id: whose share is wanted.
-        queues: all readable queues of one topic, in any order; doubles count once.
-        client_ids: the members of the group, in any order; doubles count once.
+        client_id: the member.
+        queues: all readable queues of one topic, in any order; duplicates count once.
+        client_ids: the members of the group, in any order; duplicates count once.
     """
     members = sorted(set(client_ids))
     ordered = sorted(set(queues))
@@ -35,11 +34,11 @@ def allocate_averagely(
 def average_share(
     place: int, members: int, ordered: Sequence[MessageQueue]
 ) -> Sequence[MessageQueue]:
-    """The queues of the member at a place, by `allocate_averagely`.
+    """Return the queues of one member, by the rule of `allocate_averagely`.
 
     Args:
         place: of the member among the sorted names of all.
-        members: how many there are.
+        members: their number.
         ordered: the queues, sorted.
     """
     share, longer = divmod(len(ordered), members)
@@ -50,12 +49,7 @@ def average_share(
 def readers_of(
     queues: Iterable[MessageQueue], client_ids: Iterable[str]
 ) -> Mapping[MessageQueue, str]:
-    """Which member reads each queue, by `allocate_averagely`; nothing when there is no member.
-
-    Args:
-        queues: all readable queues of one topic.
-        client_ids: the members of the group.
-    """
+    """Return the member that reads each queue of a topic, by the rule of `allocate_averagely`."""
     members = sorted(set(client_ids))
     ordered = sorted(set(queues))
     if not members:
@@ -73,5 +67,5 @@ def readers_of(
 def circle_share(
     place: int, members: int, ordered: Sequence[MessageQueue]
 ) -> Sequence[MessageQueue]:
-    """The queues of the member at a place, where members take turns; see `average_share`."""
+    """Return every `members`-th queue from the member's `place` on."""
     return ordered[place::members]

@@ -23,12 +23,12 @@ from remoting.wire.loose_json import SMALL, compact_json, parse_json
 
 _NAME: Final = "register broker"
 
-# A compressed body may not grow beyond what it could have been sent as uncompressed.
+# A compressed body may not inflate beyond the limit of an uncompressed one.
 MAX_INFLATED_BYTES: Final = 16 * 1024 * 1024
 
-# Our own field of request 103: "true" says that the body lists every topic of the broker, so that
+# Our own field of request 103: "true" means that the body lists every topic of the broker, so that
 # the name server may forget the others. RocketMQ's brokers may send a single changed topic, and its
-# name servers know no such field.
+# name servers ignore the field.
 COMPLETE_FIELD: Final = "completeTopics"
 
 # The parts of a compressed body: a topic has a few attributes, a version has three numbers.
@@ -36,8 +36,8 @@ MAX_ATTRIBUTES_BYTES: Final = 16 * 1024
 MAX_VERSION_BYTES: Final = 4096
 MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
 
-# Objects of a registration besides topics and their attributes. Brokers of version 5 tell of
-# topics that are spread over brokers, if they have any.
+# Objects of a registration besides topics and their attributes. Brokers of version 5 list static
+# topics, if they have any.
 _OTHER_OBJECTS: Final = 1000
 
 _TOPICS_A_STEP: Final = 128
@@ -49,12 +49,12 @@ _LENGTH: Final = struct.Struct(">i")
 
 @dataclass(slots=True)
 class BrokerRegistration:
-    """What a broker serves.
+    """The topics of a broker.
 
     Attributes:
         topics: by name.
         data_version: of the topics.
-        filter_servers: addresses of class filter servers; a thing of the past, passed on.
+        filter_servers: addresses of class filter servers; obsolete, passed on.
     """
 
     topics: Mapping[str, TopicConfig]
@@ -63,14 +63,14 @@ class BrokerRegistration:
 
 
 def encode_registration(registration: BrokerRegistration) -> bytes:
-    """The body, uncompressed. 20 000 topics take about 25 ms of one core."""
+    """Encode it, uncompressed. 20 000 topics take about 25 ms of one core."""
     return last_of(encode_registration_in_steps(registration))
 
 
 def encode_registration_in_steps(
     registration: BrokerRegistration,
 ) -> Generator[None, None, bytes]:
-    """As `encode_registration`; each step takes less than a millisecond, the last one a few."""
+    """Encode it in steps of less than a millisecond; the last one takes a few."""
     quote = encode_basestring_ascii
     rows: list[str] = []
     for piece in pieces(registration.topics.items(), _TOPICS_A_STEP):
@@ -87,16 +87,16 @@ def encode_registration_in_steps(
 
 
 def registration_crc(body: bytes) -> int:
-    """The `bodyCrc32` field of a registration: CRC-32 of the body as sent, without its top bit."""
+    """Return the `bodyCrc32` field: the CRC-32 of the body as sent, without its top bit."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegistration:
-    """Read the body of a registration.
+    """Decode a registration.
 
     Args:
-        body: as it came; empty means no topics, as from brokers before 3.0.11.
-        compressed: what the field `compressed` says.
+        body: the received bytes; empty means no topics, as from brokers before 3.0.11.
+        compressed: the value of the field `compressed`.
 
     Raises:
         BodyMalformed: it cannot be read, or inflates to more than 16 MiB.
@@ -107,10 +107,10 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
 def decode_registration_in_steps(
     body: bytes, *, compressed: bool = False
 ) -> Generator[None, None, BrokerRegistration]:
-    """As `decode_registration`; each step takes less than a millisecond.
+    """Decode a registration in steps of less than a millisecond. Raises BodyMalformed.
 
-    Some take more: 50 000 topics of 400 bytes are counted in 12 ms, and found in 20 ms. What is not
-    as brokers write it is taken up to the size of other bodies.
+    Some steps take more: 50 000 topics of 400 bytes are counted in 12 ms, and found in 20 ms. A
+    body that differs from those of brokers is decoded at once, up to the size of other bodies.
     """
     if not body:
         return BrokerRegistration({}, DataVersion())
@@ -127,13 +127,13 @@ def decode_registration_in_steps(
         return BrokerRegistration(topics, data_version, value.texts("filterServerList"))
 
 
-# --- as brokers write it --------------------------------------------------------------------------
+# --- uncompressed, as brokers write it ------------------------------------------------------------
 
 _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 
 class _Topic(msgspec.Struct, gc=False):
-    topicName: str  # noqa: N815  # as it stands in the body, here and below
+    topicName: str  # noqa: N815  # the name in the body, here and below
     topicFilterType: str  # noqa: N815
     order: bool
     readQueueNums: _Int64  # noqa: N815
@@ -164,16 +164,16 @@ _read_topic: Final = msgspec.json.Decoder(_Topic).decode
 
 
 def _check_count(body: bytes) -> None:
-    """Raise BodyMalformed if there are too many topics: each is an object, and may have another."""
+    """Raise BodyMalformed if there are too many topics: each is one or two objects."""
     if body.count(b"{") > 2 * MAX_TABLE_TOPICS + _OTHER_OBJECTS:
         raise _too_many()
 
 
 def _decode_plain(body: bytes) -> Generator[None, None, BrokerRegistration]:
-    """Read a body in which each member that is read is there with its own type.
+    """Decode a body in which every member is present with its own type.
 
-    Five times as fast as what takes any type, for tables of thousands of topics. The topics are
-    found at once, and read in steps.
+    It takes a fifth of the time of the general decoder, for tables of thousands of topics. The
+    topics are found at once, and read in steps.
 
     Raises:
         BodyMalformed: it has too many topics.
@@ -214,7 +214,6 @@ def _too_many() -> BodyMalformed:
 
 
 def _inflate(body: bytes) -> Generator[None, None, bytes]:
-    """Inflate with a bound on the result."""
     inflater = zlib.decompressobj()
     parts: list[bytes] = []
     size = 0
@@ -235,7 +234,7 @@ def _inflate(body: bytes) -> Generator[None, None, bytes]:
 
 
 def _decode_compressed(data: bytes) -> Generator[None, None, BrokerRegistration]:
-    """The binary form inside a compressed body: length-prefixed JSON and one line a topic."""
+    """Decode the inflated form: length-prefixed JSON and one line a topic."""
     try:
         version_json, at = _chunk(data, 0)
         (count,) = _LENGTH.unpack_from(data, at)
@@ -254,7 +253,7 @@ def _decode_compressed(data: bytes) -> Generator[None, None, BrokerRegistration]
         servers_json, at = _chunk(data, at)
     except struct.error:
         raise BodyMalformed(_NAME, "ends early") from None
-    # What follows are topic mappings of version 5 brokers, which route no client here.
+    # The rest are topic mappings of version 5 brokers, which route no client here.
     servers = parse_json(_NAME, servers_json, MAX_FILTER_SERVERS_BYTES, SMALL)
     names = [name for name in servers if isinstance(name, str)] if isinstance(servers, list) else []
     version = JsonObject.parse(_NAME, version_json, MAX_VERSION_BYTES)
@@ -262,7 +261,7 @@ def _decode_compressed(data: bytes) -> Generator[None, None, BrokerRegistration]
 
 
 def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes behind a 32-bit length, and where they end."""
+    """Return the bytes behind a 32-bit length, and their end."""
     (length,) = _LENGTH.unpack_from(data, at)
     end = at + 4 + length
     if length < 0 or end > len(data):
@@ -271,7 +270,7 @@ def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _topic_of_line(line: str) -> TopicConfig:
-    """A topic as "name read write permission filter [attributes]"."""
+    """Decode a topic in the form "name read write permission filter [attributes]"."""
     parts = line.split(" ", 5)
     if len(parts) < 5:
         raise BodyMalformed(_NAME, f"topic {line!r:.60} has fewer than five parts")

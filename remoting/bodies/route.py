@@ -1,8 +1,8 @@
-"""Where a topic lives: the answer to a client's route request (105), and the cluster (106).
+"""The answer to a client's route request (105), and the cluster (106).
 
 Keys are quoted and there are no spaces: the one form every client reads. The two arrays are always
-there, because the JavaScript client sorts them without looking. Source: RocketMQ's TopicRouteData
-and ClusterInfo.
+present, because the JavaScript client sorts them unchecked. Source: RocketMQ's TopicRouteData and
+ClusterInfo.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -38,7 +38,6 @@ class QueueData:
     topic_system_flag: int = 0
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in a route."""
         return {
             "brokerName": self.broker_name,
             "perm": self.permission,
@@ -49,10 +48,8 @@ class QueueData:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "QueueData":
-        """Read it; up to 4.8.0 the system flag was written `topicSynFlag`.
-
-        Raises:
-            BodyMalformed: a member is missing or of a wrong type.
+        """Decode it; up to 4.8.0 the system flag was written `topicSynFlag`. Raises
+        BodyMalformed.
         """
         return cls(
             value.text("brokerName"),
@@ -71,8 +68,8 @@ class BrokerData:
         cluster: the cluster they belong to.
         broker_name: their name.
         addresses: "host:port" by broker id; id 0 is the master.
-        direct: where the master serves itself, when its address is that of its whole group; None
-            when it is not. RocketMQ has no such member, and its clients pass it over.
+        direct: the master's own address, if `addresses` has one of its whole group; else None.
+            RocketMQ has no such member, and its clients ignore it.
     """
 
     cluster: str
@@ -81,7 +78,7 @@ class BrokerData:
     direct: str | None = None
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in a route, lowest id first."""
+        """Encode it, lowest id first."""
         value: dict[str, JsonValue] = {
             "brokerAddrs": {
                 str(number): self.addresses[number] for number in sorted(self.addresses)
@@ -96,11 +93,7 @@ class BrokerData:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "BrokerData":
-        """Read it.
-
-        Raises:
-            BodyMalformed: the name is missing, or an id is not a number.
-        """
+        """Decode it. Raises BodyMalformed."""
         addresses: dict[int, str] = {}
         for key, address in value.object("brokerAddrs").named_texts().items():
             broker_id = read_natural(key)
@@ -117,19 +110,19 @@ class BrokerData:
 
     @property
     def leader(self) -> str | None:
-        """Where the master is reached without a detour, or None while there is none."""
+        """The master's own address, or None while there is none."""
         return self.master and (self.direct or self.master)
 
 
 @dataclass(slots=True)
 class TopicRoute:
-    """Where one topic lives.
+    """The brokers and queues of one topic.
 
     Attributes:
         queues: one entry a broker name.
         brokers: the brokers of these names.
-        order_topic_conf: "name:count;..." when an order configuration fixes the queues, or None.
-        filter_servers: class filter servers by broker address; a thing of the past.
+        order_topic_conf: "name:count;..." if an order configuration fixes the queues, or None.
+        filter_servers: class filter servers by broker address; obsolete.
     """
 
     queues: list[QueueData] = field(default_factory=list)
@@ -139,7 +132,6 @@ class TopicRoute:
 
 
 def encode_route(route: TopicRoute) -> bytes:
-    """The body of the reply to a route request."""
     body: dict[str, object] = {
         "brokerDatas": [broker.to_json() for broker in route.brokers],
         "filterServerTable": route.filter_servers,
@@ -151,7 +143,7 @@ def encode_route(route: TopicRoute) -> bytes:
 
 
 def encode_route_in_steps(parts: Iterable[TopicRoute]) -> Generator[None, None, bytes]:
-    """As `encode_route`, of a route in parts; a step for each."""
+    """Encode the reply to a route request from a route in parts, one in each step."""
     brokers: list[str] = []
     queues: list[str] = []
     servers: dict[str, list[str]] = {}
@@ -170,14 +162,9 @@ def encode_route_in_steps(parts: Iterable[TopicRoute]) -> Generator[None, None, 
 
 
 def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
-    """Read the body of the reply to a route request, from any version of RocketMQ.
+    """Decode the reply to a route request, from any version of RocketMQ. Raises BodyMalformed.
 
-    Args:
-        body: as it came.
-        max_bytes: the longest that is read; None leaves it to the limit of frames.
-
-    Raises:
-        BodyMalformed: it is not one, or too long.
+    `max_bytes` is the longest accepted body; None leaves it to the limit of frames.
     """
     return last_of(decode_route_in_steps(body, max_bytes))
 
@@ -185,7 +172,6 @@ def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
 def decode_route_in_steps(
     body: bytes, max_bytes: int | None = None
 ) -> Generator[None, None, TopicRoute]:
-    """As `decode_route`."""
     value = JsonObject.parse("route", body, max_bytes)
     servers = value.object("filterServerTable")
     route = TopicRoute(
@@ -216,12 +202,10 @@ class ClusterInfo:
 
 
 def encode_cluster_info(info: ClusterInfo) -> bytes:
-    """The body of the reply to a cluster request."""
     return last_of(encode_cluster_info_in_steps(info))
 
 
 def encode_cluster_info_in_steps(info: ClusterInfo) -> Generator[None, None, bytes]:
-    """As `encode_cluster_info`."""
     rows: list[str] = []
     for piece in pieces(info.brokers.items()):
         rows += [f"{compact_json(name)}:{compact_json(data.to_json())}" for name, data in piece]
@@ -231,11 +215,7 @@ def encode_cluster_info_in_steps(info: ClusterInfo) -> Generator[None, None, byt
 
 
 def decode_cluster_info(body: bytes) -> ClusterInfo:
-    """Read the body of the reply to a cluster request.
-
-    Raises:
-        BodyMalformed: it is not one.
-    """
+    """Decode the reply to a cluster request. Raises BodyMalformed."""
     value = JsonObject.parse("cluster info", body, size=LARGE)
     brokers = value.object("brokerAddrTable").named_objects()
     clusters = value.object("clusterAddrTable")

@@ -1,4 +1,4 @@
-"""A topic's configuration as brokers tell it to name servers and tools."""
+"""A topic's configuration as brokers send it to name servers and tools."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ PERMISSION_READ_WRITE: Final = PERMISSION_READ | PERMISSION_WRITE
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """Tells a name server whether a broker's topics changed since it last said them.
+    """Shows a name server whether a broker's topics changed since it last registered them.
 
     Attributes:
         counter: grows by one with each change.
@@ -37,7 +37,6 @@ class DataVersion:
     state_version: int = 0
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies."""
         return {
             "counter": self.counter,
             "stateVersion": self.state_version,
@@ -46,11 +45,7 @@ class DataVersion:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "DataVersion":
-        """Read it; what is absent is 0.
-
-        Raises:
-            BodyMalformed: a member is not a number.
-        """
+        """Decode it; absent members are 0. Raises BodyMalformed."""
         return cls(
             value.integer("counter", 0),
             value.integer("timestamp", 0),
@@ -83,7 +78,6 @@ class TopicConfig:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies."""
         return {
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -96,7 +90,7 @@ class TopicConfig:
         }
 
     def to_text(self) -> str:
-        """The text of `to_json`, made five times as fast: a registration has one of each topic."""
+        """Return `to_json` as text, five times as fast: a registration has one for each topic."""
         attributes = json.dumps(dict(self.attributes)) if self.attributes else "{}"
         quote = encode_basestring_ascii
         return (
@@ -108,14 +102,9 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, value: JsonObject, topic: str | None = None) -> "TopicConfig":
-        """Read it.
+        """Decode it. Raises BodyMalformed.
 
-        Args:
-            value: the object.
-            topic: the name it is listed under, for an object that does not say its own.
-
-        Raises:
-            BodyMalformed: the name is missing or a member is of a wrong type.
+        `topic` is the name under which an object without its own name is listed.
         """
         return cls(
             value.text("topicName", topic),
@@ -130,8 +119,7 @@ class TopicConfig:
 
 
 def read_topic_config_table(value: JsonObject) -> tuple[dict[str, TopicConfig], DataVersion]:
-    """Read a TopicConfigSerializeWrapper of any version of RocketMQ: the reply of 21, and part of a
-    registration.
+    """Decode a TopicConfigSerializeWrapper of any version of RocketMQ (21, and in 103).
 
     Raises:
         BodyMalformed: a member is of a wrong type, or there are too many topics.
@@ -151,7 +139,8 @@ def read_topic_config_table(value: JsonObject) -> tuple[dict[str, TopicConfig], 
 
 
 def _plain(value: JsonValue) -> TopicConfig | None:
-    """A topic of which every member is there with its own type, as brokers write it; else None.
+    """Decode a topic in which every member is present with its own type, as brokers write it; else
+    return None.
 
     Much faster than `TopicConfig.from_json`, for tables of thousands of topics.
     """

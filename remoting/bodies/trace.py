@@ -1,8 +1,7 @@
-r"""What clients tell about messages in the trace topic: records that end with \x02, of fields with
-\x01 between.
+r"""Records of clients in the trace topic: each ends with \x02, with \x01 between its fields.
 
-Any producer may write to that topic, and versions of clients add fields at the end. So reading
-never fails: what is no record of a known kind is left out. Source: RocketMQ's TraceDataEncoder.
+Any producer may write to that topic, and newer clients add fields at the end. So decoding never
+fails: records of unknown kinds are left out. Source: RocketMQ's TraceDataEncoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,18 +16,18 @@ RECORD_SEPARATOR: Final = "\x02"
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One step in the life of a message, as a client told it.
+    """One step in the life of a message, as a client reported it.
 
     Attributes:
         kind: "Pub" (sent), "SubBefore" (given to a listener), "SubAfter" (the listener returned),
             "EndTransaction" or "Recall".
         message_id: the id that the producer gave the message (its UNIQ_KEY).
-        at_ms: when, milliseconds since 1970 on the client's clock; 0 when it did not say.
-        group: of the producer or the consumer; "" when it did not say.
-        topic: "" when it did not say.
-        cost_ms: how long the step took; None when it did not say.
-        succeeded: whether it went well; None when it did not say.
-        request: what "SubBefore" and "SubAfter" of one call have in common, or "".
+        at_ms: milliseconds since 1970 on the client's clock; 0 if not reported.
+        group: of the producer or the consumer; "" if not reported.
+        topic: "" if not reported.
+        cost_ms: how long the step took; None if not reported.
+        succeeded: whether it succeeded; None if not reported.
+        request: the id that "SubBefore" and "SubAfter" of one call share, or "".
         details: the other fields by name, as they were written.
     """
 
@@ -43,8 +42,8 @@ class TraceRecord:
     details: Mapping[str, str] = field(default_factory=dict)
 
 
-# By kind, the fields in their order; those behind are not there in all versions. What is named like
-# an attribute of a record becomes it, the others are details.
+# By kind, the fields in their order; older versions lack the last ones. A field with the name of an
+# attribute of a record becomes that, the others are details.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "Pub": (
         *("at_ms", "region", "group", "topic", "message_id", "tags", "keys", "store_host"),
@@ -77,13 +76,12 @@ _WORDS: Final = {"message_type": _MESSAGE_TYPES, "outcome": _OUTCOMES}
 
 
 def encode_trace_record(kind: str, fields: Mapping[str, str]) -> str:
-    """One record, as `decode_trace` reads it, with its end.
+    """Encode one record, with its end.
 
     Args:
         kind: "Pub", "SubBefore", "SubAfter" or "EndTransaction".
-        fields: by the names of `TraceRecord` and of its details, which are numbers for
-            "message_type" and "outcome"; what is not given is empty. A separator in a value becomes
-            a blank.
+        fields: by the names of `TraceRecord` and of its details; "message_type" and "outcome" are
+            numbers. Missing ones are empty. A separator in a value becomes a blank.
 
     Raises:
         ValueError: the kind has no such field.
@@ -91,25 +89,23 @@ def encode_trace_record(kind: str, fields: Mapping[str, str]) -> str:
     names = _FIELDS[kind]
     if unknown := fields.keys() - set(names):
         raise ValueError(f"{kind} has no field {min(unknown)}")
-    # Java's readers go by the number of fields: one that is optional and not known is left out.
+    # Java's readers count the fields: optional ones at the end must be missing if unknown.
     last = max((names.index(name) for name in fields), default=-1)
     values = [fields.get(name, "").translate(_BLANKS) for name in names[: last + 1]]
     return FIELD_SEPARATOR.join((kind, *values)) + RECORD_SEPARATOR
 
 
 def decode_trace(body: bytes) -> list[TraceRecord]:
-    """The records of a message of the trace topic, in their order."""
     text = body.decode("utf-8", "backslashreplace")
     read = (_read(part.split(FIELD_SEPARATOR)) for part in text.split(RECORD_SEPARATOR))
     return [record for record in read if record is not None]
 
 
 def _read(parts: list[str]) -> TraceRecord | None:
-    """A record of its fields, or None if it is none."""
     names = _FIELDS.get(parts[0])
     if names is None:
         return None
-    # Java writes a null as its word.
+    # Java writes null as the word "null".
     found = {
         name: value
         for name, value in zip(names, parts[1:], strict=False)

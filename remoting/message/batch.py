@@ -17,10 +17,9 @@ _FIXED: Final = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _SMALLEST_BYTES: Final = 22
 
-# The reply to a batch joins one id of 33 characters a message; 8192 of them stay under the longest
-# header that a frame may have (512 KiB).
+# The reply to a batch has one id of 33 characters for each message; 8192 of them fit into the
+# longest header of a frame (512 KiB).
 MAX_BATCH_MESSAGES: Final = 8192
-
 
 # A message's body, its properties and its flag.
 BatchParts: TypeAlias = tuple[bytes, bytes, int]
@@ -28,7 +27,7 @@ BatchParts: TypeAlias = tuple[bytes, bytes, int]
 
 @dataclass(slots=True)
 class BatchMessage:
-    """One message of a batch: what is its own; topic and queue are the request's.
+    """One message of a batch. Topic and queue are those of the request.
 
     Attributes:
         body: never compressed by clients.
@@ -41,12 +40,11 @@ class BatchMessage:
     flag: int = 0
 
     def property_map(self) -> dict[str, str]:
-        """The properties as a dict; each call decodes them again."""
         return decode_properties(self.properties)
 
 
 def encode_batch_body(messages: Iterable[BatchMessage]) -> bytes:
-    """The body of a batch send.
+    """Encode the body of a batch send.
 
     Raises:
         MessageMalformed: a message's properties are over 32767 bytes, or its flag over 32 bits.
@@ -68,24 +66,16 @@ def encode_batch_body(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch_body(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> list[BatchMessage]:
-    """Read the body of a batch send.
-
-    Args:
-        body: as it came.
-        max_messages: reading ends with the first message above this number.
-
-    Raises:
-        MessageMalformed: as `batch_parts`.
-    """
+    """Decode the body of a batch send, up to `max_messages`. Raises MessageMalformed."""
     return [BatchMessage(*parts) for parts in batch_parts(body, max_messages)]
 
 
 def batch_parts(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> list[BatchParts]:
-    """As `decode_batch_body`, for those who make objects of their own: body, properties and flag.
+    """Decode a batch like `decode_batch_body`, into tuples of body, properties and flag.
 
     Raises:
-        MessageMalformed: a length in it contradicts another, it ends early, or it has too many
-            messages. Nothing of such a batch may be stored, since the sender takes it as one.
+        MessageMalformed: a length contradicts another, the body ends early, or it has more than
+            `max_messages`. No message of such a batch may be stored: to its sender it is one unit.
     """
     messages: list[BatchParts] = []
     at = 0

@@ -1,8 +1,8 @@
-"""Bodies as they were before producers compressed them: by zlib, and by LZ4 or ZSTD.
+"""Inflates bodies that producers compressed by zlib, LZ4 or ZSTD.
 
 zlib is in every Python. The others are libraries that `pip install 'dledger[compression]'` brings.
-They are loaded by the first body that needs them. Source: RocketMQ's CompressorFactory; its LZ4 is
-that of frames.
+They are loaded by the first body that needs them. Source: RocketMQ's CompressorFactory, which uses
+the frame format of LZ4.
 """
 
 import zlib
@@ -10,11 +10,11 @@ from typing import Final
 
 from remoting.message.errors import CompressionMissing, MessageMalformed
 
-# ZSTD inflates a piece at once, which may be 32 blocks of 128 KiB; LZ4 is told when to stop.
+# ZSTD inflates a whole piece, which may be 32 blocks of 128 KiB; LZ4 takes a limit.
 _PIECE_BYTES: Final = 128
 _OUTPUT_BYTES: Final = 256 * 1024
 
-# What a body of ZSTD may look back on; the levels up to 19 have 8 MiB.
+# The largest window of a body of ZSTD; the levels up to 19 have 8 MiB.
 _MAX_WINDOW_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -41,7 +41,7 @@ def inflate_lz4(body: bytes, max_bytes: int) -> bytes:
         given = body
         while size <= max_bytes and not inflater.eof:
             part = inflater.decompress(given, _OUTPUT_BYTES)
-            given = b""  # the rest of it is kept inside
+            given = b""  # the decompressor keeps the rest
             parts.append(part)
             size += len(part)
             if not part:
@@ -73,7 +73,6 @@ def inflate_zstd(body: bytes, max_bytes: int) -> bytes:
 
 
 def _checked(body: bytes, max_bytes: int, has_ended: bool) -> bytes:
-    """Raises MessageMalformed."""
     if len(body) > max_bytes:
         raise MessageMalformed(f"body inflates to more than {max_bytes} bytes: send less")
     if not has_ended:

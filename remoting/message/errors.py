@@ -1,4 +1,4 @@
-"""What can be wrong with a message. The error has one line that says what to do."""
+"""The errors of messages. Each has one line that says what to do."""
 
 from remoting.wire.errors import RemotingError
 
@@ -17,8 +17,8 @@ class CompressionMissing(MessageMalformed):
     """A body is compressed by a library that is not installed. Nothing is wrong with the message.
 
     Attributes:
-        kind: how it is compressed: "LZ4" or "ZSTD".
-        library: what is needed.
+        kind: "LZ4" or "ZSTD".
+        library: the missing library.
     """
 
     def __init__(self, kind: str, library: str) -> None:

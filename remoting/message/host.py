@@ -1,4 +1,4 @@
-"""Hosts as they stand in message records: four bytes of IPv4, or sixteen of IPv6."""
+"""Hosts in message records: four bytes of IPv4, or sixteen of IPv6."""
 
 import ipaddress
 from functools import lru_cache
@@ -6,8 +6,8 @@ from typing import Final
 
 from remoting.message.errors import MessageMalformed
 
-# What stands in a record for a peer that has no IPv4 address: C++ and JavaScript clients read only
-# four bytes there.
+# The host in a record of a peer without an IPv4 address: C++ and JavaScript clients read only four
+# bytes there.
 NO_IPV4_HOST: Final = "0.0.0.0"
 
 # One entry a client machine; the bound keeps a scan of addresses from filling memory.
@@ -16,11 +16,7 @@ _REMEMBERED_HOSTS: Final = 4096
 
 @lru_cache(maxsize=_REMEMBERED_HOSTS)
 def packed_host(host: str) -> bytes:
-    """The four or sixteen bytes of a numeric address.
-
-    Raises:
-        MessageMalformed: it is a name, or no address.
-    """
+    """Return the four or sixteen bytes of a numeric address. Raises MessageMalformed."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:
@@ -31,13 +27,12 @@ def packed_host(host: str) -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_HOSTS)
 def unpacked_host(packed: bytes) -> str:
-    """The numeric address of four or sixteen bytes."""
     return str(ipaddress.ip_address(packed))
 
 
 @lru_cache(maxsize=_REMEMBERED_HOSTS)
 def ipv4_host(host: str) -> str:
-    """The IPv4 address to store for a peer: itself, the one mapped into an IPv6 one, or 0.0.0.0.
+    """Return the IPv4 address to store for a peer: itself, the one mapped into IPv6, or 0.0.0.0.
 
     A record must hold IPv4 hosts, because C++ and JavaScript clients cannot read any other.
     """

@@ -1,4 +1,4 @@
-"""Java's hash of a text, which stands in RocketMQ's files."""
+"""Java's hash of a text, which RocketMQ's files contain."""
 
 import struct
 from collections.abc import Sequence
@@ -11,11 +11,12 @@ _WEIGHTS: Final = tuple(pow(31, _AT_ONCE - 1 - at, 1 << 32) for at in range(_AT_
 
 
 def java_hash(text: str, before: int = 0) -> int:
-    """Java's `String.hashCode`: h = 31 h + unit over UTF-16 code units, signed and of 32 bits.
+    """Return Java's `String.hashCode`: h = 31 h + unit over UTF-16 code units, signed and of 32
+    bits.
 
     Args:
         text: the text, or its end.
-        before: the hash of what stands before it.
+        before: the hash of the text before it.
     """
     units: Sequence[int]
     if text.isascii():

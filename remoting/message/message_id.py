@@ -1,4 +1,4 @@
-"""The two ids of a message: where the broker put it, and what the client called it."""
+"""The two ids of a message: its place in a broker's log, and the id from its client."""
 
 import struct
 from dataclasses import dataclass
@@ -10,22 +10,20 @@ from remoting.message.host import packed_host, unpacked_host
 _PORT_OFFSET: Final = struct.Struct(">iq")
 _UNIQUE_TAIL: Final = struct.Struct(">HIIH")
 
-_DAY_MILLISECONDS: Final = 86_400_000
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMessageId:
-    """The place of a message: the broker's address and the physical offset in its log."""
-
     host: str
     port: int
     physical_offset: int
 
 
 def message_id(host: str, port: int, physical_offset: int) -> str:
-    """The offset id: upper-case hex of host, port and physical offset; 32 digits for IPv4.
+    """Return the offset id: upper-case hex of host, port and physical offset; 32 digits for IPv4.
 
-    Clients send it back to ask for that message, to the address that stands in it.
+    Clients request the message by it, from the address that it contains.
 
     Raises:
         MessageMalformed: the host is not a numeric address, or a number does not fit.
@@ -38,11 +36,7 @@ def message_id(host: str, port: int, physical_offset: int) -> str:
 
 
 def parse_message_id(text: str) -> OffsetMessageId:
-    """Read an offset id of 32 (IPv4) or 56 (IPv6) hex digits.
-
-    Raises:
-        MessageMalformed: it is neither.
-    """
+    """Decode an offset id of 32 (IPv4) or 56 (IPv6) hex digits. Raises MessageMalformed."""
     packed = b""
     if len(text) in (32, 56) and text.isalnum():
         try:
@@ -57,10 +51,8 @@ def parse_message_id(text: str) -> OffsetMessageId:
     )
 
 
-def unique_message_key(
-    host: str, process_id: int, instance: int, now_milliseconds: int, counter: int
-) -> str:
-    """The id a client gives its message (property UNIQ_KEY): 32 upper-case hex digits.
+def unique_message_key(host: str, process_id: int, instance: int, now_ms: int, counter: int) -> str:
+    """Return the id that a client gives its message (property UNIQ_KEY): 32 upper-case hex digits.
 
     It has the parts of the Java client's: IPv4 host, process id (16 bits), a number that tells two
     clients of one process apart (32 bits), milliseconds since the month began (32 bits), counter
@@ -70,29 +62,29 @@ def unique_message_key(
         host: a numeric address; of an IPv6 address the last four bytes are used.
         process_id: the process.
         instance: a number of this client in its process.
-        now_milliseconds: wall clock, milliseconds since 1970 UTC.
+        now_ms: wall clock, milliseconds since 1970 UTC.
         counter: counts messages; only its low 16 bits are used.
 
     Raises:
         MessageMalformed: the host is not a numeric address.
     """
-    month_began = month_start_milliseconds(now_milliseconds)
+    month_began = month_start_ms(now_ms)
     tail = _UNIQUE_TAIL.pack(
         process_id & 0xFFFF,
         instance & 0xFFFFFFFF,
-        (now_milliseconds - month_began) & 0xFFFFFFFF,
+        (now_ms - month_began) & 0xFFFFFFFF,
         counter & 0xFFFF,
     )
     return (packed_host(host)[-4:] + tail).hex().upper()
 
 
-def month_start_milliseconds(now_milliseconds: int) -> int:
-    """When the month of `now_milliseconds` began in UTC, in milliseconds since 1970.
+def month_start_ms(now_ms: int) -> int:
+    """Return the begin of the month of `now_ms` in UTC, in milliseconds since 1970.
 
     Computed in years that begin in March, where the leap day is the last of its year: day d of
     such a year is in month (5 d + 2) // 153, and month m begins at day (153 m + 2) // 5.
     """
-    days = now_milliseconds // _DAY_MILLISECONDS
+    days = now_ms // _DAY_MS
     day_of_era = (days + 719_468) % 146_097  # since 1 March of a year that 400 divides
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
@@ -100,4 +92,4 @@ def month_start_milliseconds(now_milliseconds: int) -> int:
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     month = (5 * day_of_year + 2) // 153
     day_of_month = day_of_year - (153 * month + 2) // 5
-    return (days - day_of_month) * _DAY_MILLISECONDS
+    return (days - day_of_month) * _DAY_MS

@@ -1,8 +1,8 @@
 r"""Message properties: `name \x01 value \x02`, repeated, in one run of bytes.
 
-The run is kept as it came, because clients write pieces that make no pair (an empty name, a value
-with a separator in it) and the same bytes must reach the consumer. Reading gives a dict; editing
-touches only the pieces it names. Text is UTF-8; bytes that are not survive both ways.
+The run is kept as it came, because clients write pieces that are no pair (an empty name, a value
+with a separator in it) and the same bytes must reach the consumer. Decoding gives a dict; editing
+touches only the named pieces. Text is UTF-8; other bytes survive both ways.
 Source: RocketMQ's MessageDecoder and its clients' habits.
 """
 
@@ -24,15 +24,15 @@ KEYS: Final = "KEYS"  # words to find the message by, separated by spaces
 TAGS: Final = "TAGS"  # one tag
 WAIT_STORE_MESSAGE_OK: Final = "WAIT"
 DELAY_TIME_LEVEL: Final = "DELAY"
-TIMER_DELAY_SECONDS: Final = "TIMER_DELAY_SEC"
-TIMER_DELAY_MILLISECONDS: Final = "TIMER_DELAY_MS"
-TIMER_DELIVER_MILLISECONDS: Final = "TIMER_DELIVER_MS"
+TIMER_DELAY_S: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
 UNIQUE_KEY: Final = "UNIQ_KEY"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 PRODUCER_GROUP: Final = "PGROUP"
 TRANSACTION_ID: Final = "__transactionId__"
-CHECK_IMMUNITY_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+CHECK_IMMUNITY_S: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 INSTANCE_ID: Final = "INSTANCE_ID"
 CORRELATION_ID: Final = "CORRELATION_ID"
@@ -45,7 +45,7 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-TIMER_OUT_MILLISECONDS: Final = "TIMER_OUT_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
@@ -66,15 +66,15 @@ CONSUME_START_TIME: Final = "CONSUME_START_TIME"
 
 
 def properties_text(raw: bytes) -> str:
-    """The run as text for a header's `properties` field; `properties_bytes` is its inverse."""
+    """Return the run as text for a header's `properties` field."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def properties_bytes(text: str) -> bytes:
-    """The run as bytes for a record, from a header's `properties` field.
+    """Return the run as bytes for a record, from a header's `properties` field.
 
     Raises:
-        MessageMalformed: the text holds half a surrogate pair, which no frame can have brought.
+        MessageMalformed: the text has half a surrogate pair, which no frame contains.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -85,9 +85,9 @@ def properties_bytes(text: str) -> bytes:
 
 
 def decode_some(raw: bytes, names: Mapping[bytes, str]) -> dict[str, str]:
-    """Those pairs of a run whose names are keys of `names`, under the values there.
+    """Decode the pairs whose names are keys of `names`; the results have the names there.
 
-    As `decode_properties`, and faster where few of many pairs are wanted.
+    Faster than `decode_properties` if few of many pairs are needed.
     """
     found: dict[str, str] = {}
     for piece in raw.split(b"\x02"):
@@ -98,7 +98,7 @@ def decode_some(raw: bytes, names: Mapping[bytes, str]) -> dict[str, str]:
 
 
 def found_value(raw: bytes, name: bytes) -> str | None:
-    """The value of one name in a run, as `decode_properties` has it; None when it is not there."""
+    """Return the value of one name in a run, or None. Of several pairs the last one counts."""
     at = last_pair(raw, name + b"\x01")
     if at < 0:
         return None
@@ -108,12 +108,12 @@ def found_value(raw: bytes, name: bytes) -> str | None:
 
 
 def name_mark(name: str) -> bytes:
-    """How a pair of this name begins: what `has_pair`, `has_value` and `last_pair` look for."""
+    """Return the beginning of a pair of this name, for `has_pair` and `last_pair`."""
     return properties_bytes(name + NAME_VALUE_SEPARATOR)
 
 
 def last_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) -> int:
-    """Where the last pair of a name begins in a run; -1 when there is none.
+    """Return the place of the last pair of a name in a run, or -1.
 
     Args:
         raw: bytes with a run.
@@ -123,13 +123,13 @@ def last_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) -
     """
     at = raw.rfind(mark, begin, end)
     while at > begin and raw[at - 1] != _SEPARATOR_BYTE:
-        # The end of another name, or a part of a value.
+        # This is the end of another name, or a part of a value.
         at = raw.rfind(mark, begin, at + len(mark) - 1)
     return at
 
 
 def first_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) -> int:
-    """As `last_pair`, of the first pair: where the fold of a record looks for its tag."""
+    """Return the place of the first pair of a name, or -1, like `last_pair`."""
     at = raw.find(mark, begin, end)
     while at > begin and raw[at - 1] != _SEPARATOR_BYTE:
         at = raw.find(mark, at + 1, end)
@@ -137,24 +137,26 @@ def first_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) 
 
 
 def has_pair(raw: bytes, mark: bytes) -> bool:
-    """Whether a run has a pair of this name; see `name_mark`."""
+    """Return whether a run has a pair of this name; see `name_mark`."""
     at = raw.find(mark)
     return at >= 0 and (not at or raw[at - 1] == _SEPARATOR_BYTE or last_pair(raw, mark) >= 0)
 
 
 def with_last_pair_alone(raw: bytes, mark: bytes) -> bytes:
-    """The run without all pairs of a name but the last one, which is the one that counts."""
+    """Return the run with only the last pair of a name, which is the one that counts."""
     if raw.count(mark) < 2:
         return raw
     last = last_pair(raw, mark)
     if first_pair(raw, mark) == last:
-        return raw  # the others are ends of other names, or parts of values
+        return raw  # the other marks are ends of other names, or parts of values
     kept = [piece for piece in raw[:last].split(b"\x02") if not piece.startswith(mark)]
     return b"\x02".join(kept) + raw[last:]
 
 
 def is_whole(run: bytes, needed: bytes, alone: bytes) -> bool:
-    """Whether a run has the one pair and does not have the other twice. May be False in vain."""
+    """Return whether a run has the pair `needed`, and `alone` at most once. It may be wrongly
+    False.
+    """
     at = run.find(needed)
     return at >= 0 and (not at or run[at - 1] == _SEPARATOR_BYTE) and run.count(alone) < 2
 
@@ -162,9 +164,9 @@ def is_whole(run: bytes, needed: bytes, alone: bytes) -> bool:
 def mended_runs(
     runs: Sequence[bytes], needed: bytes, alone: bytes, mend: Callable[[bytes], bytes]
 ) -> list[bytes]:
-    """Each run as it is if it `is_whole`, or else what `mend` makes of it.
+    """Return each run that `is_whole`, and the result of `mend` for each other one.
 
-    In one pass, without a call for each: every message of a batch comes by here.
+    In one pass, without a call for each: every message of a batch passes here.
     """
     return [
         run
@@ -177,7 +179,7 @@ def mended_runs(
 
 
 def shown_value(value: str) -> str:
-    """A value that a header can hold: bytes in it that are no UTF-8 are U+FFFD."""
+    """Return a value for a header: bytes that are not UTF-8 become U+FFFD."""
     try:
         raw = value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a half of a surrogate pair that no bytes have given
@@ -186,14 +188,14 @@ def shown_value(value: str) -> str:
 
 
 def kept_queue_id(pairs: Mapping[str, str]) -> int:
-    """The queue that a message goes to later, as the broker that keeps it noted it down."""
+    """Return the later queue of a message, as the broker that keeps it noted."""
     return read_natural(pairs.get(REAL_QUEUE_ID, "")) or 0
 
 
 def decode_properties(raw: bytes | str) -> dict[str, str]:
-    """The pairs of a run. Pieces without a name or without a separator are passed over.
+    """Decode the pairs of a run, ignoring pieces without a name or without a separator.
 
-    A name that stands twice has its last value; a pair with an empty value is kept.
+    A name that occurs twice has its last value; a pair with an empty value is kept.
     """
     text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
     pairs: dict[str, str] = {}
@@ -205,7 +207,7 @@ def decode_properties(raw: bytes | str) -> dict[str, str]:
 
 
 def encode_properties(pairs: Mapping[str, str]) -> bytes:
-    r"""The run of `pairs`, in their order, each with its closing \x02.
+    r"""Encode `pairs` in their order, each with its closing \x02.
 
     Raises:
         MessageMalformed: a name is empty or holds a separator, a value holds \x02, or a text
@@ -220,10 +222,10 @@ def encode_properties(pairs: Mapping[str, str]) -> bytes:
 
 
 def edit_properties(raw: bytes, changes: Mapping[str, str], removals: Iterable[str] = ()) -> bytes:
-    """The run with some pairs set and some removed, and every other byte as it was.
+    """Set some pairs of a run and remove others, leaving every other byte as it is.
 
     Args:
-        raw: the run as it came.
+        raw: the received run.
         changes: names and their new values; old pairs of these names go, new ones come last.
         removals: names whose pairs go.
 

@@ -1,7 +1,7 @@
-"""The message record: how a message lies in the log and in the reply to a pull.
+"""The message record: the form of a message in the log and in the reply to a pull.
 
 Layout: RocketMQ's commit log, version 1 (one byte of topic length), big-endian. Version 2 (two
-bytes) is read but never written, because only Java clients look at the magic.
+bytes) is read but never written, because only Java clients check the magic.
 """
 
 import struct
@@ -35,22 +35,22 @@ COMPRESSION_ZSTD: Final = 2 << 8
 COMPRESSION_ZLIB: Final = 3 << 8
 
 _INFLATE: Final = {
-    0: inflate_zlib,  # by clients before there was a choice
+    0: inflate_zlib,  # from clients of versions without a choice
     COMPRESSION_LZ4: inflate_lz4,
     COMPRESSION_ZSTD: inflate_zstd,
     COMPRESSION_ZLIB: inflate_zlib,
 }
 
-# The physical offset is the eight bytes here; the store writes them when it knows them.
+# The place of the eight bytes of the physical offset, which the store fills in.
 PHYSICAL_OFFSET_AT: Final = 28
 
 # The length byte of a version 1 record is signed in Java.
 MAX_TOPIC_BYTES: Final = 127
 
-# A body longer than a frame could not have been sent; a compressed one may not grow beyond it.
+# A body longer than a frame could not have been sent; a compressed one may not inflate beyond it.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 
-# A record with nothing in it, both hosts IPv4: 91 bytes.
+# An empty record with two IPv4 hosts.
 _SMALLEST_RECORD_BYTES: Final = 91
 
 _HEAD: Final = struct.Struct(">iIiiiq")  # size, magic, body CRC, queue id, flag, queue offset
@@ -71,7 +71,7 @@ class MessageRecord:
 
     Attributes:
         topic: at most 127 bytes as UTF-8.
-        body: as stored; compressed when the system flag says so (see `body_of`).
+        body: as stored; compressed if the system flag says so (see `body_of`).
         properties: the run of `name \x01 value \x02`, byte for byte (see
             `remoting.message.properties`).
         queue_id: the message queue.
@@ -86,7 +86,7 @@ class MessageRecord:
         store_host: the broker's numeric address; clients build the message id from it.
         store_port: the broker's port.
         reconsume_times: how often its consumption failed.
-        prepared_transaction_offset: physical offset of the half message a commit came from.
+        prepared_transaction_offset: physical offset of the half message of a commit.
         body_crc: CRC-32 of the stored body without its top bit; set when read, computed when
             written, not compared.
     """
@@ -113,19 +113,18 @@ class MessageRecord:
         return short_repr(self)
 
     def property_map(self) -> dict[str, str]:
-        """The properties as a dict; each call decodes them again."""
         return decode_properties(self.properties)
 
 
 def body_crc(body: bytes) -> int:
-    """The CRC of a record's body: CRC-32 without the sign bit, as Java stores it."""
+    """Return the CRC-32 of a record's body without the sign bit, as Java stores it."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def encode_record_parts(record: MessageRecord) -> tuple[bytes, bytes]:
-    """A record without the eight bytes of its physical offset: what is before and what is after.
+    """Encode the parts of a record before and after the eight bytes of its physical offset.
 
-    The size and the body's CRC are right in it; the store puts the offset between when it knows it.
+    The size and the body's CRC include the offset; the store inserts it.
 
     Raises:
         MessageMalformed: topic or properties are too long, a host is no numeric address or of
@@ -135,10 +134,10 @@ def encode_record_parts(record: MessageRecord) -> tuple[bytes, bytes]:
 
 
 def encode_parts_of_all(records: Sequence[MessageRecord]) -> list[tuple[bytes, bytes]]:
-    """As `encode_record_parts`, of several records.
+    """Encode several records, each like `encode_record_parts`.
 
-    The messages of a batch are alike but for their bodies, properties, flags and offsets: what is
-    the same in adjacent records is encoded once.
+    The messages of a batch differ only in their bodies, properties, flags and offsets: equal parts
+    of adjacent records are encoded once.
     """
     parts: list[tuple[bytes, bytes]] = []
     before: MessageRecord | None = None
@@ -177,10 +176,10 @@ def encode_parts_alike(
     properties: Sequence[bytes],
     flags: Sequence[int],
 ) -> list[tuple[bytes, bytes]]:
-    """As `encode_record_parts`, of records that differ in nothing else, column by column.
+    """Encode records that differ only in these columns, each like `encode_record_parts`.
 
     Args:
-        shared: all else; its queue offset is that of the first record, the others follow it.
+        shared: the other fields; its queue offset is that of the first record, the others follow.
         bodies: of the records; at least one.
         properties: of each.
         flags: of each.
@@ -225,7 +224,6 @@ def _properties_too_long(length: int) -> MessageMalformed:
 
 
 def _are_alike(one: MessageRecord, other: MessageRecord) -> bool:
-    """Whether `_common` and `_topic` are the same for both."""
     return (
         one.born_timestamp == other.born_timestamp
         and one.born_port == other.born_port
@@ -241,7 +239,9 @@ def _are_alike(one: MessageRecord, other: MessageRecord) -> bool:
 
 
 def _common(record: MessageRecord) -> bytes:
-    """What is between the physical offset and the body's length. Raises MessageMalformed."""
+    """Encode the fields between the physical offset and the body's length. Raises
+    MessageMalformed.
+    """
     born_host = packed_host(record.born_host)
     store_host = packed_host(record.store_host)
     _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
@@ -272,7 +272,7 @@ def _common(record: MessageRecord) -> bytes:
 
 
 def _topic(record: MessageRecord) -> bytes:
-    """The topic behind its length. Raises MessageMalformed."""
+    """Encode the topic behind its length. Raises MessageMalformed."""
     topic = record.topic.encode()
     if len(topic) > MAX_TOPIC_BYTES:
         raise MessageMalformed(f"topic of {len(topic)} bytes: at most {MAX_TOPIC_BYTES} are stored")
@@ -280,11 +280,7 @@ def _topic(record: MessageRecord) -> bytes:
 
 
 def encode_record(record: MessageRecord) -> bytes:
-    """A whole record, with its physical offset.
-
-    Raises:
-        MessageMalformed: see `encode_record_parts`.
-    """
+    """Encode a whole record, with its physical offset. Raises MessageMalformed."""
     head, tail = encode_record_parts(record)
     try:
         return b"".join((head, _OFFSET.pack(record.physical_offset), tail))
@@ -293,10 +289,7 @@ def encode_record(record: MessageRecord) -> bytes:
 
 
 def decode_record(buffer: bytes | bytearray | memoryview, at: int = 0) -> tuple[MessageRecord, int]:
-    """Read the record that begins at `at`.
-
-    Returns:
-        The record, and where the next one begins.
+    """Decode the record that begins at `at`; return it with the begin of the next one.
 
     Raises:
         MessageMalformed: no whole record is there, or its lengths contradict one another.
@@ -320,11 +313,11 @@ def decode_record(buffer: bytes | bytearray | memoryview, at: int = 0) -> tuple[
 
 
 def decode_records(buffer: bytes | bytearray | memoryview) -> list[MessageRecord]:
-    """Read the records that fill `buffer`, such as the body of a reply to a pull.
+    """Decode the records that fill `buffer`, such as the body of a reply to a pull.
 
     Raises:
-        MessageMalformed: something in it is not a whole record. Nothing is skipped silently,
-            since the reader's offset would then move past messages it never saw.
+        MessageMalformed: a part of it is not a whole record. Nothing is skipped silently, since the
+            reader's offset would then move past messages that it has not read.
     """
     records: list[MessageRecord] = []
     at = 0
@@ -335,11 +328,11 @@ def decode_records(buffer: bytes | bytearray | memoryview) -> list[MessageRecord
 
 
 def body_of(record: MessageRecord, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as the producer gave it: inflated when the system flag says it is compressed.
+    """Return the body as the producer gave it, inflated if the system flag says so.
 
     Raises:
-        MessageMalformed: it is not what it says, ends early, or would grow over `max_body_bytes`.
-        CompressionMissing: it is of LZ4 or ZSTD, whose library is not installed.
+        MessageMalformed: it is not compressed so, ends early, or exceeds `max_body_bytes`.
+        CompressionMissing: the library for LZ4 or ZSTD is not installed.
     """
     if not record.system_flag & COMPRESSED_FLAG:
         return record.body
@@ -350,7 +343,7 @@ def body_of(record: MessageRecord, max_body_bytes: int = MAX_BODY_BYTES) -> byte
 
 
 def _check_family(packed: bytes, is_v6: int, which: str) -> None:
-    """A host's length must be the one its bit in the system flag announces."""
+    """Check that a host's length is the one that its bit in the system flag announces."""
     if len(packed) != (16 if is_v6 else 4):
         raise MessageMalformed(
             f"the {which} host's family is not the system flag's: store ipv4_host(host)"
@@ -358,7 +351,7 @@ def _check_family(packed: bytes, is_v6: int, which: str) -> None:
 
 
 def _decode_fields(view: memoryview, is_v2: bool) -> tuple[MessageRecord, int]:
-    """Read a record that fills `view` exactly; also return where its fields end."""
+    """Decode a record that fills `view` exactly; return it with the end of its fields."""
     _size, _magic, crc, queue_id, flag, queue_offset = _HEAD.unpack_from(view)
     (physical_offset,) = _OFFSET.unpack_from(view, PHYSICAL_OFFSET_AT)
     system_flag, born_timestamp = _SYSTEM_FLAG_BORN.unpack_from(view, 36)
@@ -398,7 +391,6 @@ def _decode_fields(view: memoryview, is_v2: bool) -> tuple[MessageRecord, int]:
 
 
 def _take(view: memoryview, at: int, length: int) -> tuple[bytes, int]:
-    """`length` bytes at `at`, and where they end."""
     end = at + length
     if length < 0 or end > len(view):
         raise IndexError

@@ -1,7 +1,7 @@
-"""The records of a batch send, in columns: alike but for bodies, properties, flags and offsets.
+"""The records of a batch send, in columns of bodies, properties and flags.
 
-An object a message takes as long as all else that a broker does with the messages of a batch before
-they are in its log.
+Making an object for each message takes as long as everything else that a broker does with the
+messages of a batch before they are in its log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,11 @@ from remoting.message.record import MessageRecord, encode_parts_alike
 
 
 class RecordBatch:
-    """Records of one queue, in a row. Its items are copies: changes to those are lost.
-
-    Args:
-        shared: see below.
-        bodies, properties, flags: of the records, as many of each.
+    """Successive records of one queue. Its items are copies: changes to them are lost.
 
     Attributes:
-        shared: what all have in common, with the queue offset of the first one. Body, properties
-            and flag of it are nobody's.
+        shared: the common fields, with the queue offset of the first record. Its body, properties
+            and flag are not used.
         bodies: as stored.
         properties: a run for each.
         flags: the users' numbers.
@@ -56,10 +52,8 @@ class RecordBatch:
         )
 
     def encode_parts(self) -> list[tuple[bytes, bytes]]:
-        """Each record as `remoting.message.record.encode_record_parts` has it.
-
-        Raises:
-            MessageMalformed: as there; none of them can be stored then.
+        """Encode each record like `record.encode_record_parts`. Raises MessageMalformed for all of
+        them.
         """
         return encode_parts_alike(self.shared, self.bodies, self.properties, self.flags)
 

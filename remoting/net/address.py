@@ -24,11 +24,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read "host:port" or "[host]:port".
-
-    Raises:
-        AddressMalformed: it is neither, or the port is not 1 to 65535.
-    """
+    """Parse "host:port" or "[host]:port" with a port of 1 to 65535. Raises AddressMalformed."""
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -45,7 +41,7 @@ def parse_address(text: str) -> Address:
 
 
 def peer_address(socket_name: tuple[object, ...]) -> Address:
-    """The address of a socket's peer; an IPv4 address mapped into IPv6 is given as IPv4."""
+    """Return the address of a socket's peer; an IPv4 address mapped into IPv6 becomes IPv4."""
     host, port = str(socket_name[0]), socket_name[1]
     host = host.removeprefix("::ffff:") if "." in host else host
     return Address(host, port if isinstance(port, int) else 0)

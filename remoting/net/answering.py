@@ -1,4 +1,4 @@
-"""Answering requests one by one, so that an error in one does not touch the others."""
+"""Answers requests one by one, so that an error in one does not affect the others."""
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,24 +13,21 @@ from remoting.wire.quoted import quoted, remark_of
 
 _log = logging.getLogger(__name__)
 
-# An answer that takes long: a generator that yields behind each step, of a millisecond at most, and
-# returns the reply, or None. What it raises is told like what the function raises.
+# An answer that takes long: a generator that yields after each step, of a millisecond at most, and
+# returns the reply, or None. Its errors are answered like those of a function.
 Steps: TypeAlias = Generator[None, None, Command | None]
 
 
 class Answerable(Protocol):
-    """What a reply can be sent on."""
+    """The origin of a request, to which a reply can be sent."""
 
     @property
-    def peer(self) -> Address:
-        """The client's address."""
+    def peer(self) -> Address: ...
 
     @property
-    def is_turn_over(self) -> bool:
-        """Whether further commands are to wait for the next turn."""
+    def is_turn_over(self) -> bool: ...
 
-    def send(self, command: Command) -> None:
-        """Queue a command."""
+    def send(self, command: Command) -> None: ...
 
     def go_on(self, steps: Iterator[object]) -> None:
         """Take steps, before further commands are handed over."""
@@ -44,18 +41,18 @@ def answer_each(
     commands: Sequence[Command],
     answer: Callable[[Origin, Command], Command | Steps | None],
 ) -> int:
-    """Call `answer` for each command and send what it returns, while the turn lasts.
+    """Call `answer` for each command and send the reply, while the turn lasts.
 
-    What it raises becomes the reply SYSTEM_ERROR and a line in the log: without a traceback for a
-    `RemotingError`, which says what is wrong with the request; with one for anything else.
+    An exception becomes the reply SYSTEM_ERROR and a line in the log: without a traceback for a
+    `RemotingError`, which describes a wrong request; with one for any other.
 
     Args:
         origin: where the commands came from.
         commands: requests.
-        answer: returns the reply; or steps to it; or None when there is none or it is sent later.
+        answer: returns the reply; or steps to it; or None if there is none or it is sent later.
 
     Returns:
-        How many commands were looked at. Those behind an answer in steps wait for it.
+        How many commands were answered. Those behind an answer in steps wait for it.
     """
     for count, command in enumerate(commands, 1):
         try:
@@ -84,13 +81,13 @@ def _answer_in_steps(origin: Answerable, command: Command, steps: Steps) -> Iter
 
 
 def failure_reply(command: Command, error: Exception) -> Command:
-    """The reply SYSTEM_ERROR with the error as its remark, on one line."""
+    """Return the reply SYSTEM_ERROR with the error as its remark, on one line."""
     text = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark_of(text))
 
 
 def log_failure(peer: Address, command: Command, error: Exception) -> None:
-    """Write one line, or for an error that is ours a line and the traceback."""
+    """Log one line, with the traceback if the error is a defect of this program."""
     name = request_name(command.code)
     if isinstance(error, RemotingError) and not isinstance(error, FrameError):
         about = about_client(peer.host)

@@ -1,4 +1,4 @@
-"""A bound on the lines that clients can make a server write to its log."""
+"""Bounds the lines that clients can make a server write to its log."""
 
 import logging
 from collections import OrderedDict
@@ -8,18 +8,18 @@ from typing import Final, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# A client that sends nonsense without end would fill the disk, at 100 KB a second.
+# A client that keeps sending nonsense would fill the disk, at 100 KB a second.
 LINES_A_PERIOD: Final = 20
-PERIOD_SECONDS: Final = 60.0
+PERIOD_S: Final = 60.0
 
-# Hosts whose lines are counted each by itself; beyond it the bound on all lines of a kind is left.
+# Hosts with counts of their own; for more hosts only the bound on all lines of a kind applies.
 MAX_CLIENTS: Final = 1024
 
-_CLIENT: Final = "client_host"  # of a log record
+_CLIENT: Final = "client_host"  # the attribute of a log record
 
 
 def about_client(host: str) -> Mapping[str, str]:
-    """The `extra` of a warning about what a client did: one a minute is written for each host."""
+    """Return the `extra` of a warning about a client: one a minute is written for each host."""
     return {_CLIENT: host}
 
 
@@ -29,7 +29,7 @@ class _Period:
 
     Attributes:
         began: monotonic seconds.
-        lines: how many came.
+        lines: how many arrived.
         passed: how many of them were written.
     """
 
@@ -39,12 +39,11 @@ class _Period:
 
 
 class BoundedLog(logging.Filter):
-    """Passes 20 warnings of one kind a minute, and one of each client's; the next that passes tells
-    how many were left out.
+    """Passes 20 warnings of one kind a minute, and one of each client.
 
-    Warnings of one kind have the same text before its values are put in. A warning is a client's
-    if it was made with `about_client`. Errors pass always: they are defects, and few. Add it to the
-    handlers of a server's program.
+    The next one that passes says how many were left out. Warnings of one kind have the same format.
+    A warning belongs to a client if it was made with `about_client`. Errors always pass: they are
+    defects, and few. Add it to the handlers of a server's program.
 
     Args:
         clock: monotonic seconds.
@@ -53,12 +52,12 @@ class BoundedLog(logging.Filter):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
         self._clock = clock
-        # The kinds are in the code, so that there are few.
+        # Kinds are format strings in the code, so there are few.
         self._kinds: dict[str, _Period] = {}
         self._clients: OrderedDict[tuple[str, str], _Period] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write this record; it may be given a further half-sentence."""
+        """Return whether to write this record; its text may be extended."""
         if record.levelno != logging.WARNING:
             return True
         now = self._clock()
@@ -83,12 +82,12 @@ class BoundedLog(logging.Filter):
 
     @staticmethod
     def _count(periods: MutableMapping[K, _Period], key: K, now: float) -> tuple[_Period, int]:
-        """Count a line; its period, and how many the one before left out if that is over now."""
+        """Count a line; return its period, and how many lines an ended period left out."""
         period = periods.get(key)
         left_out = 0
-        if period is None or now >= period.began + PERIOD_SECONDS:
+        if period is None or now >= period.began + PERIOD_S:
             left_out = 0 if period is None else period.lines - period.passed
-            periods.pop(key, None)  # behind all others
+            periods.pop(key, None)  # so that the new one is last in order
             period = periods[key] = _Period(now)
         period.lines += 1
         return period, left_out

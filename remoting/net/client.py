@@ -1,4 +1,4 @@
-"""A client: connections by address, made when needed and shared by everything sent there."""
+"""A client: connections by address, made on demand and shared by everything sent there."""
 
 import logging
 import math
@@ -25,58 +25,58 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's client gives a send this long.
-DEFAULT_TIMEOUT_SECONDS: Final = 3.0
+# RocketMQ's timeout of a send.
+DEFAULT_TIMEOUT_S: Final = 3.0
 
-# How often connections are looked over for silence and for requests without a reply.
-SWEEP_SECONDS: Final = 0.5
+# How often connections are checked for silence and for requests without a reply.
+SWEEP_S: Final = 0.5
 
-# The shortest time between two looks, where the time of a request is over before the next one is
-# due: each goes through all requests that wait.
-_LEAST_SWEEP_SECONDS: Final = 0.02
+# The shortest time between two checks, if a request's timeout ends before the next one is due: each
+# check goes through all waiting requests.
+_LEAST_SWEEP_S: Final = 0.02
 
-# Late looks in a row that put off giving up. A process that is late each time has to give up, too.
+# Late checks in a row that postpone timeouts. A process that is always late must time out as well.
 _MOST_LATE_LOOKS: Final = 8
 
-# A connection on which a request is overdue is closed when the server has sent nothing since it was
-# asked, and the next request makes a new one. What lies between may have forgotten it, or resends
-# what was lost ever more seldom. No healthy server is silent for so long; what is asked for less
-# time counts from the first such request.
-MOST_SILENT_SECONDS: Final = 0.5
+# A connection with an overdue request is closed if the server has sent nothing for this long since
+# it was asked, and the next request makes a new one. A router in between may have forgotten it, or
+# the system resends lost bytes ever more seldom. No healthy server is silent for so long; requests
+# with shorter timeouts count from the first of them.
+MOST_SILENT_S: Final = 0.5
 
 OnRequest: TypeAlias = Callable[[Connection, Command], Command | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What a client opens and holds.
+    """Limits of a client.
 
     Attributes:
         max_connections: addresses talked to at once.
-        connect_seconds: how long making a connection may take; RocketMQ's value.
-        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+        connect_s: how long making a connection may take; RocketMQ's value.
+        idle_s: a connection silent in both directions for this long is closed; RocketMQ's
             value. It is made again when needed.
-        connection: what each connection may hold.
+        connection: limits of each connection.
     """
 
     max_connections: int = 1024
-    connect_seconds: float = 3.0
-    idle_seconds: float = 120.0
+    connect_s: float = 3.0
+    idle_s: float = 120.0
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 class RemotingClient:
     """Sends requests to any number of servers.
 
-    Its tasks run in the nursery it is given, and end when that is cancelled or after `close`.
+    Its tasks run in the given nursery, and end when that is cancelled or after `close`.
 
     Args:
         nursery: where its tasks run.
         on_request: answers requests that servers send us (such as 40, 220, 221, 307); returns the
             reply or None. Without it they are answered as not supported.
-        on_connected: told the address of each connection that was made; must not block.
-        limits: what it opens and holds; the defaults when None.
-        tls: speak TLS with every server, by this context; plain when None.
+        on_connected: called with the address of each new connection; must not block.
+        limits: the defaults if None.
+        tls: the context for TLS with every server; plain connections if None.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class RemotingClient:
         self._connections: dict[str, Connection] = {}
         self._closed = trio.Event()
         self._clock = trio.lowlevel.current_clock().current_time
-        self._rest = trio.CancelScope(deadline=-math.inf)  # of the sweep, between two looks
+        self._rest = trio.CancelScope(deadline=-math.inf)  # the sweep's sleep between two checks
         nursery.start_soon(self._sweep)
 
     async def request(
-        self, address: str, command: Command, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+        self, address: str, command: Command, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Command:
         """Send a request and wait for its reply, whatever its code. Cancelling ends the wait only.
 
         Args:
             address: "host:port".
             command: the request; its opaque is set here.
-            timeout_seconds: how long to wait, making the connection included; up to 20 ms more, and
-                longer if this process was kept from reading the reply.
+            timeout_s: how long to wait, including the connection's set-up; up to 20 ms more,
+                and longer if this process was kept from reading the reply.
 
         Raises:
             ConnectFailed, TooManyRequests, TooManyConnections, AddressMalformed, FrameError: it was
@@ -128,10 +128,10 @@ class RemotingClient:
         try:
             connection = self._connection(address)
         except RemotingError:
-            # A task that was cancelled behind its last reply hears of that, not of a closed client.
+            # If the task was cancelled as well, it gets that rather than a closed client's error.
             await trio.lowlevel.checkpoint()
             raise
-        opaque = connection.request(command, settle, timeout_seconds)
+        opaque = connection.request(command, settle, timeout_s)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
             if opaque is not None:
@@ -141,8 +141,8 @@ class RemotingClient:
         if results:
             await trio.lowlevel.checkpoint()
         else:
-            # A scope for each request would take a tenth of the time of a pull.
-            self._sweep_within(timeout_seconds)
+            # A cancel scope for each request would take a tenth of the time of a pull.
+            self._sweep_within(timeout_s)
             is_waiting = True
             await trio.lowlevel.wait_task_rescheduled(abort)
         result = results[0]
@@ -155,18 +155,18 @@ class RemotingClient:
         address: str,
         command: Command,
         callback: Settle,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Send a request; `callback` is called exactly once, with the reply or the error.
 
-        Costs no task, so thousands can be on their way. The callback is synchronous, and may be
-        called before this returns when the request cannot be sent at all.
+        Costs no task, so thousands can be in flight. The callback is synchronous, and may be called
+        before this returns if the request cannot be sent at all.
 
         Args:
             address: "host:port".
             command: the request; its opaque is set here.
             callback: must not block; what it raises is logged.
-            timeout_seconds: after this long, and at most half a second more, it gets
+            timeout_s: after this long, and at most half a second more, it gets
                 RequestTimedOut.
         """
         try:
@@ -174,10 +174,10 @@ class RemotingClient:
         except RemotingError as error:
             callback(error)
             return
-        connection.request(command, callback, timeout_seconds)
+        connection.request(command, callback, timeout_s)
 
     def send_oneway(self, address: str, command: Command) -> None:
-        """Send a request that wants no reply. It is lost without a word if the connection fails.
+        """Send a request without a reply. It is lost silently if the connection fails.
 
         Raises:
             AddressMalformed, TooManyConnections, FrameError: it was certainly not sent.
@@ -185,11 +185,9 @@ class RemotingClient:
         self._connection(address).send_oneway(replace(command))
 
     def is_connected(self, address: str) -> bool:
-        """Whether there is a connection with `address`, or one is being made."""
         return address in self._connections
 
     def disconnect(self, address: str) -> None:
-        """Close the connection with `address`, if there is one."""
         connection = self._connections.get(address)
         if connection is not None:
             connection.close("this client closed it")
@@ -201,7 +199,7 @@ class RemotingClient:
             connection.close("this client closed it")
 
     def _connection(self, address: str) -> Connection:
-        """The connection with `address`; when there is none, one that is being made."""
+        """Return the connection with `address`, or one that is being made."""
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
@@ -216,7 +214,6 @@ class RemotingClient:
         return connection
 
     async def _run(self, address: str, parsed: Address, connection: Connection) -> None:
-        """Make a connection and serve it until it ends."""
         try:
             stream = await self._connect(address, parsed, connection)
             if stream is not None:
@@ -235,10 +232,10 @@ class RemotingClient:
         self, address: str, parsed: Address, connection: Connection
     ) -> trio.abc.Stream | None:
         """Open the stream, or close the connection with the reason. trio sets TCP_NODELAY."""
-        reason = f"no answer in {self._limits.connect_seconds:g} s"
+        reason = f"no answer in {self._limits.connect_s:g} s"
         plain: trio.SocketStream | None = None
         try:
-            with trio.move_on_after(self._limits.connect_seconds):
+            with trio.move_on_after(self._limits.connect_s):
                 plain = await dialled(parsed.host, parsed.port)
                 if self._tls is None:
                     return plain
@@ -254,41 +251,39 @@ class RemotingClient:
         return None
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
-        """Answer requests of the server."""
         return answer_each(connection, commands, self._on_request)
 
-    def _sweep_within(self, seconds: float) -> None:
-        """Have the sweep look after so many seconds, if it would come later."""
-        due = self._clock() + max(seconds, _LEAST_SWEEP_SECONDS)
+    def _sweep_within(self, within_s: float) -> None:
+        """Have the sweep check in `within_s` at the latest."""
+        due = self._clock() + max(within_s, _LEAST_SWEEP_S)
         if due < self._rest.deadline:  # noqa: PLR1730  # setting it costs as much as a scope
             self._rest.deadline = due
 
     def _until_the_next_look(self) -> float:
         connections = self._connections.values()
         due = min((one.next_deadline for one in connections), default=math.inf)
-        return min(max(due - self._clock(), _LEAST_SWEEP_SECONDS), SWEEP_SECONDS)
+        return min(max(due - self._clock(), _LEAST_SWEEP_S), SWEEP_S)
 
-    async def _sleep(self, seconds: float) -> None:
-        with trio.CancelScope(deadline=self._clock() + seconds) as self._rest:
+    async def _sleep(self, sleep_s: float) -> None:
+        with trio.CancelScope(deadline=self._clock() + sleep_s) as self._rest:
             await self._closed.wait()
 
     async def _sweep(self) -> None:
-        """Tell requests when their time is over; close silent connections."""
+        """Time out requests, and close silent connections."""
         late_looks = 0
         while not self._closed.is_set():
             await self._sleep(MOMENT_S if late_looks else self._until_the_next_look())
             now = self._clock()
             if now > self._rest.deadline + LATE_S and late_looks < _MOST_LATE_LOOKS:
                 late_looks += 1
-                continue  # this process was kept from its work: it reads what arrived first
+                continue  # this process was stopped: it first reads what arrived
             late_looks = 0
             for address, connection in list(self._connections.items()):
-                connection.expire(now, MOST_SILENT_SECONDS)
+                connection.expire(now, MOST_SILENT_S)
                 silent = now - connection.last_activity
-                if silent >= self._limits.idle_seconds:
+                if silent >= self._limits.idle_s:
                     connection.close(IdleTooLong(address, silent))
 
 
 def _answer_unsupported(_connection: Connection, command: Command) -> Command | None:
-    """Answer a request of a server for which there is no handler."""
     return unsupported(command)

@@ -1,12 +1,12 @@
-"""The share of the event loop's time that clients get, whatever they send.
+"""Limits the share of the event loop's time that clients get.
 
-What clients have sent is worked on by one task, in slices of a few milliseconds. Between two slices
-the loop does everything else: a member's traffic with its peers, its disk, its timers. In a slice
-the connections take turns, each for a millisecond, and so does work that is too long for one turn.
-So a flood of requests, or of connections, makes answers late, and nothing else.
+One task works on what clients have sent, in slices of a few milliseconds. Between two slices the
+loop does everything else: a member's traffic with its peers, its disk, its timers. In a slice the
+connections take turns, each for a millisecond, and so does work that is too long for one turn. So
+a flood of requests, or of connections, only makes answers late.
 
-Connections are watched by a poll of their own, of which the loop sees one descriptor: ten thousand
-that are readable at once wake one task, not ten thousand.
+A separate poll watches the connections, of which the loop sees one descriptor: ten thousand that
+are readable at once wake one task, not ten thousand.
 """
 
 import logging
@@ -22,30 +22,27 @@ import trio
 
 _log = logging.getLogger(__name__)
 
-# How long clients' work keeps the loop at once. A message from member to member waits for one slice
-# at each end; with 5 ms, a round trip stays far below the heartbeat interval (100 ms).
-SLICE_SECONDS: Final = 0.005
+# The time that clients' work holds the loop at once. A message from member to member waits for one
+# slice at each end; with 5 ms, a round trip stays far below the heartbeat interval (100 ms).
+SLICE_S: Final = 0.005
 
-# One turn in a slice: some 64 small requests. Shorter ones would break up batches that came in one
-# read; longer ones let a ping wait for each other connection that long.
-TURN_SECONDS: Final = 0.001
+# One turn in a slice: some 64 small requests. Shorter turns would break up batches that came in one
+# read; with longer ones a ping would wait that long for each other connection.
+TURN_S: Final = 0.001
 
-# Connections that are found readable at once; the next slice finds others. Each may turn out to be
-# closed, and closing costs the tasks that clean up after it a fraction of a millisecond.
+# Readable connections taken at once; the next slice finds others. Each may turn out to be closed,
+# and the clean-up tasks of a closed one take a fraction of a millisecond.
 _READY_AT_ONCE: Final = 64
 
-# Tasks that are let go on in one slice: what they do then is not timed.
+# Tasks resumed in one slice: their work is not timed.
 _TASKS_A_SLICE: Final = 4
-
 
 T = TypeVar("T")
 
 
 class Work(Protocol):
-    """What takes turns."""
-
     def work(self, until: float) -> bool:
-        """Do a part: the least there is, and more until the time `until` of `now`.
+        """Do a part: at least one step, and more until the time `until` of `now`.
 
         It must not raise. Returns whether there is more to do.
         """
@@ -57,14 +54,14 @@ now = time.perf_counter
 
 
 class ClientWork:
-    """Takes turns with what clients want. `run` must run; all else is synchronous."""
+    """Takes turns with the work of clients. `run` must run; all else is synchronous."""
 
     def __init__(self) -> None:
         self._line: deque[Work] = deque()
         self._ready: dict[int, Callable[[], None]] = {}  # by descriptor
         self._resources = ExitStack()
         self._poll = self._resources.enter_context(select.epoll())
-        # Wakes the task when work comes from elsewhere than a connection.
+        # Wakes the task for work that does not come from a connection.
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._resources.callback(os.close, self._bell)
         self._poll.register(self._bell, select.EPOLLIN)
@@ -73,7 +70,7 @@ class ClientWork:
         self._tasks_in_slice = 0
 
     def close(self) -> None:
-        """Release the descriptors. What stands in line is dropped, and so is what comes later."""
+        """Release the descriptors. Waiting and later work is dropped."""
         self._is_closed, self._is_waiting = True, False
         for work in self._line:
             if isinstance(work, _WaitingTask):
@@ -83,7 +80,7 @@ class ClientWork:
         self._resources.close()
 
     def add(self, work: Work) -> None:
-        """Put `work` in line; the caller sees to it that it stands there once."""
+        """Put `work` in line. The caller must not add it twice."""
         if self._is_closed:
             return
         self._line.append(work)
@@ -96,30 +93,28 @@ class ClientWork:
 
         Args:
             what: names them in the log, if one fails; then the rest is dropped.
-            steps: each step takes a millisecond at most; a generator yields behind each.
+            steps: each step takes a millisecond at most; a generator yields after each.
         """
         self.add(_Steps(what, steps))
 
     def begin(self, what: str, steps: Iterator[object]) -> None:
-        """Take `steps` now, for as long as a turn, and what is left of them as `later` does."""
+        """Take `steps` now, for as long as a turn, and the rest as `later` does."""
         begun = _Steps(what, steps)
-        if begun.work(now() + TURN_SECONDS):
+        if begun.work(now() + TURN_S):
             self.add(begun)
 
     def each(self, what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
-        """Call `do` for each of `items`, as `begin`.
-
-        An error is logged, and harms the item alone.
+        """Call `do` for each of `items`, in turns; an error is logged, and affects its item alone.
 
         Args:
             what: names the calls in the log.
-            items: what is done for each takes a millisecond at most.
+            items: each call takes a millisecond at most.
             do: the call.
         """
         self.begin(what, _calls(what, items, do))
 
     async def turn(self) -> None:
-        """Wait for a turn; what the calling task does until it next waits is its turn."""
+        """Wait for a turn. It lasts until the calling task next waits."""
         if self._is_closed:
             await trio.lowlevel.checkpoint()
             return
@@ -135,7 +130,6 @@ class ClientWork:
         self._poll.register(descriptor, select.EPOLLIN)
 
     def unwatch(self, descriptor: int) -> None:
-        """Call `ready` no more."""
         if self._ready.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
@@ -162,21 +156,19 @@ class ClientWork:
         line = self._line
         self._tasks_in_slice = 0
         at = now()
-        end = at + SLICE_SECONDS
+        end = at + SLICE_S
         while line and at < end and self._tasks_in_slice < _TASKS_A_SLICE:
             work = line.popleft()
-            if work.work(at + TURN_SECONDS):
+            if work.work(at + TURN_S):
                 line.append(work)
             at = now()
 
     def note_task(self) -> None:
-        """A task was let go on in this slice."""
+        """Count a task that was resumed in this slice."""
         self._tasks_in_slice += 1
 
 
 class _Steps:
-    """Work that is a row of steps."""
-
     def __init__(self, what: str, steps: Iterator[object]) -> None:
         self._what = what
         self._steps = steps
@@ -190,10 +182,7 @@ class _Steps:
 
 
 def take_steps(steps: Iterator[object], until: float) -> bool:
-    """Take one step, and more until a time of `now`; whether there may be more.
-
-    What a step raises is raised.
-    """
+    """Take one step, and more until a time of `now`; return whether there may be more."""
     return any(now() >= until for _step in steps)
 
 
@@ -207,8 +196,6 @@ def _calls(what: str, items: Iterable[T], do: Callable[[T], None]) -> Iterator[N
 
 
 class _WaitingTask:
-    """A task that waits for its turn."""
-
     def __init__(self, owner: ClientWork) -> None:
         self._owner = owner
         self._task: trio.lowlevel.Task | None = None

@@ -36,15 +36,15 @@ from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
 
 _log = logging.getLogger(__name__)
 
-# One read, and one after a read that was filled: requests that came together are handed over
-# together, and large ones by few reads.
+# The size of a read, and of a read after a full one: requests that came together are handed over
+# together, and large ones take few reads.
 _RECEIVE_BYTES: Final = 64 * 1024
 _MANY_BYTES: Final = 512 * 1024
 
 # Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
 _SEND_BYTES: Final = 256 * 1024
 
-# While all connections together hold much, one is paused above this.
+# While all connections together hold much, each one is paused above this.
 _TIGHT_PAUSE_BYTES: Final = 256 * 1024
 
 _RESPONSE_AND_ONEWAY: Final = RESPONSE_FLAG | ONEWAY_FLAG
@@ -52,16 +52,16 @@ _RESPONSE_AND_ONEWAY: Final = RESPONSE_FLAG | ONEWAY_FLAG
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may hold.
+    """Limits of one connection.
 
     Attributes:
-        max_frame_bytes: the longest frame taken.
-        max_unsent_bytes: what may wait to be sent; above it the connection is closed. The answers
+        max_frame_bytes: the longest accepted frame.
+        max_unsent_bytes: of waiting frames; above it the connection is closed. It fits the answers
             to 256 pulls of 256 KiB, which is what one read can bring.
         pause_unsent_bytes: above this, nothing more is read or handed over until the peer has taken
             some; a client that asks faster than it reads is slowed down, not cut off.
-        max_commands_a_turn: commands that are read, and requests handed over, in one call. So many
-            answers wait at most above the pause.
+        max_commands_a_turn: commands that are decoded, and requests handed over, in one call. At
+            most this many answers wait above the pause.
         max_waiting_requests: requests of ours without a reply.
     """
 
@@ -72,28 +72,28 @@ class ConnectionLimits:
     max_waiting_requests: int = MAX_WAITING_REQUESTS
 
 
-# Takes requests that came together; returns how many. The others are handed over again, behind the
-# steps of answers that were begun.
+# Takes requests that came together; returns how many it took. The others are handed over again,
+# after the steps of answers that were begun.
 Receive: TypeAlias = "Callable[[Connection, Sequence[Command]], int]"
 
 
 class Connection:
     """One connection, from before it is made until after it is closed.
 
-    `send`, `send_frame`, `request` and `close` are synchronous and never block. What is sent before
-    `run` begins waits, within the limits.
+    `send`, `send_frame`, `request` and `close` are synchronous and never block. Frames sent before
+    `run` begins wait, within the limits.
 
     Args:
         peer: the other side.
-        limits: what may be held for it.
+        limits: of this connection.
         first_opaque: the first number for our own requests.
         held: the bytes of all connections of a server, or None.
-        client_work: where it takes turns with other connections; None: its turns have no end.
+        client_work: where it takes turns with other connections; without it turns have no end.
 
     Attributes:
         peer: the other side.
         attributes: for the owner, such as a broker's record of the client.
-        last_activity: when something was last received or sent, on trio's clock.
+        last_activity: time of the last bytes received or sent, on trio's clock.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
-        self._clock = trio.lowlevel.current_clock().current_time  # looks for no loop at each call
+        self._clock = trio.lowlevel.current_clock().current_time  # saves a look-up at each call
         self.last_activity = self._clock()
         self._limits = limits
         self._requests = RequestTable(limits.max_waiting_requests, first_opaque)
@@ -114,19 +114,19 @@ class Connection:
         self._queued_total = 0  # bytes ever queued
         self._begun_total = 0  # bytes ever handed to the stream
         self._sent_total = 0  # bytes ever taken by the stream
-        self._partial_bytes = 0  # of a frame that is being read
-        self._kept: dict[int, int] = {}  # by number: bytes of requests that are being answered
+        self._partial_bytes = 0  # of an incomplete frame
+        self._kept: dict[int, int] = {}  # by opaque: bytes of requests that are being answered
         self._kept_bytes = 0
         self._partial_since = self._unsent_since = self.last_activity
-        self._heard_at = math.inf  # when the peer sent something last, or the connection began
-        self._owes_since = math.inf  # when the first request was sent that is overdue since then
+        self._heard_at = math.inf  # time of the peer's last bytes, or of the connection's begin
+        self._owes_since = math.inf  # when the first overdue request since then was sent
         self._held = held
         self._client_work = client_work
         self._turn_ends = math.inf
         self._is_in_line = False
-        self._is_watched = False  # whether `_readable` is called when there is something to read
+        self._is_watched = False  # whether `client_work` calls `_readable`
         self._is_readable = False
-        self._is_paused = False  # until the peer has taken something
+        self._is_paused = False  # until the peer has taken some bytes
         self._wanted = _RECEIVE_BYTES
         self._has_decoded = False  # whether the peer has sent a frame
         self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_commands_a_turn)
@@ -134,7 +134,7 @@ class Connection:
         self._commands: list[Command] = []  # not handed over yet
         self._steps: deque[Iterator[object]] = deque()  # of answers that were begun
         self._gathers = False  # whether frames wait for `write_gathered`
-        self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
+        self._then: deque[Callable[[], None]] = deque()  # calls once the peer has taken enough
         self._wake = trio.lowlevel.ParkingLot()
         self._taken = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope | None = None
@@ -148,30 +148,27 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will be sent or received."""
         return self._close_error is not None
 
     @property
     def close_error(self) -> RemotingError | None:
-        """Why it was closed, or None while it is open."""
         return self._close_error
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes wait for the peer to take them."""
         return self._queued_total - self._sent_total
 
     @property
     def held_bytes(self) -> int:
-        """The bytes it holds: half a frame, requests that are answered, and unsent answers."""
+        """The bytes of an incomplete frame, of requests being answered, and of unsent answers."""
         if self._close_error is not None:
             return 0
         return self._partial_bytes + self._kept_bytes + self.unsent_bytes
 
     def stalled_since(self) -> float:
-        """When it last got on with what it holds, on trio's clock; infinity when it holds nothing.
+        """Return when it last made progress, on trio's clock; infinity if it holds nothing.
 
-        It gets on when the peer takes something, or completes a frame.
+        Progress means that the peer takes some bytes, or completes a frame.
         """
         since = math.inf
         if self._partial_bytes:
@@ -180,13 +177,13 @@ class Connection:
             since = min(since, self._unsent_since)
         return since
 
-    def unread_seconds(self, now: float) -> float:
-        """For how long the peer took nothing of what waits for it; 0 when nothing waits."""
+    def unread_s(self, now: float) -> float:
+        """Return for how long the peer has taken nothing; 0 if nothing waits for it."""
         return now - self._unsent_since if self.unsent_bytes else 0.0
 
     @property
     def is_behind(self) -> bool:
-        """Whether more waits for the peer than pauses reading, or the connection is closed."""
+        """Whether the unsent bytes pause reading, or the connection is closed."""
         return (
             self._queued_total - self._sent_total > self._limits.pause_unsent_bytes
             or bool(self._then)
@@ -194,10 +191,10 @@ class Connection:
         )
 
     def when_taken(self, then: Callable[[], None]) -> None:
-        """Call `then` once no more waits for the peer than pauses reading; often at once.
+        """Call `then` once the unsent bytes no longer pause reading; often at once.
 
-        For answers that are long and made later than their requests came, so that they are made
-        only as fast as the peer reads. It is not called when the connection closes before.
+        For long answers that are made later than their requests came, so that they are made only as
+        fast as the peer reads. It is not called if the connection closes before.
         """
         if self._close_error is not None:
             return
@@ -208,13 +205,13 @@ class Connection:
 
     @property
     def is_turn_over(self) -> bool:
-        """Whether what remains to be done for this connection is to wait for its next turn."""
+        """Whether the rest of the work for this connection must wait for its next turn."""
         return now() >= self._turn_ends
 
     def go_on(self, steps: Iterator[object]) -> None:
-        """Take steps before further requests of this connection are handed over, in its turns.
+        """Take steps, in turns, before further requests of this connection are handed over.
 
-        For an answer that takes long. Each step takes a millisecond at most. When the connection
+        For an answer that takes long. Each step takes a millisecond at most. If the connection
         closes, the rest is dropped.
         """
         if self._close_error is None:
@@ -223,24 +220,21 @@ class Connection:
 
     @property
     def waiting_requests(self) -> int:
-        """How many requests of ours wait for their replies."""
         return len(self._requests)
 
     def send(self, command: Command) -> None:
         """Queue a command. The reply to a oneway request is dropped, as its sender wants none.
 
-        Raises:
-            FrameError: the command cannot be a frame.
+        Raises FrameError if the command cannot be a frame.
         """
         if command.flag & _RESPONSE_AND_ONEWAY == _RESPONSE_AND_ONEWAY:
             return
         self.send_frame(self._encoded(command))
 
     def send_all(self, commands: Sequence[Command]) -> None:
-        """Queue several commands, which go in one write while the peer takes all. As `send`.
+        """Queue several commands, in one write while the peer takes all.
 
-        Raises:
-            FrameError: a command cannot be a frame; none of them is sent.
+        Raises FrameError if a command cannot be a frame; then none of them is sent.
         """
         frames = [
             self._encoded(command)
@@ -251,16 +245,16 @@ class Connection:
             self.send_frame(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def _encoded(self, command: Command) -> bytes:
-        """The frame of a command that is about to be sent."""
+        """Encode a command that is about to be sent, and release the request that it answers."""
         frame = encode_command(command)
         if command.flag & RESPONSE_FLAG and self._close_error is None:
-            self._let_go(self._kept.pop(command.opaque, 0))
+            self._release(self._kept.pop(command.opaque, 0))
         return frame
 
     def send_frame(self, frame: bytes) -> None:
         """Queue a whole frame. On a closed connection it is dropped.
 
-        When more than the limit waits, the connection is closed.
+        If the unsent bytes exceed the limit, the connection is closed.
         """
         if self._close_error is not None:
             return
@@ -271,7 +265,7 @@ class Connection:
             return
         if unsent == size:
             self._unsent_since = self._clock()
-            # An idle connection: this saves the wake-up of the task that writes.
+            # The connection is idle: a write here saves the wake-up of the writing task.
             if (
                 self._descriptor != NO_DESCRIPTOR
                 and not self._gathers
@@ -293,16 +287,15 @@ class Connection:
             self._gathers = not self._queue
 
     def gather(self) -> None:
-        """Keep what is sent until `write_gathered`, or until it is as much as one write takes.
+        """Keep frames until `write_gathered`, or until they fill one write.
 
         For answers that are made one after the other: one write for all of them. Nothing may be
         awaited in between.
         """
-        # With TLS the task that writes joins them anyway; what waits for the peer goes first.
+        # With TLS the writing task joins frames anyway; earlier frames must leave first.
         self._gathers = self._descriptor != NO_DESCRIPTOR and not self.unsent_bytes
 
     def write_gathered(self) -> None:
-        """Write what was kept since `gather`."""
         if not self._gathers:
             return
         self._gathers = False
@@ -326,20 +319,20 @@ class Connection:
             self.last_activity = self._unsent_since
         return written
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> int | None:
         """Send a request; `settle` is called once, with the reply or the error.
 
-        It may be called before this returns, when the request cannot be sent at all. The opaque of
+        It may be called before this returns, if the request cannot be sent at all. The opaque of
         `command` is set here.
 
         Args:
             command: the request.
             settle: must not block and should not raise; what it raises is logged.
-            timeout_seconds: after this long (and at most half a second more) it is told
+            timeout_s: after this long (and at most half a second more) it gets
                 RequestTimedOut.
 
         Returns:
-            The opaque, by which `forget` finds it; None when it was settled already.
+            The opaque for `forget`; None if it was settled already.
         """
         if self._close_error is not None:
             self._tell(settle, self._lost(outcome_unknown=False))
@@ -354,19 +347,15 @@ class Connection:
         except FrameError as error:
             self._tell(settle, error)
             return None
-        deadline = self._clock() + timeout_seconds
-        waiting = WaitingRequest(
-            command.code, settle, deadline, timeout_seconds, self._queued_total
-        )
+        deadline = self._clock() + timeout_s
+        waiting = WaitingRequest(command.code, settle, deadline, timeout_s, self._queued_total)
         self._requests.add(opaque, waiting)
         self.send_frame(frame)
         return opaque
 
     def send_oneway(self, command: Command) -> None:
-        """Send a request that wants no reply. Its opaque and oneway flag are set here.
-
-        Raises:
-            FrameError: the command cannot be a frame.
+        """Send a request without a reply, with its opaque and oneway flag set here. Raises
+        FrameError.
         """
         command.opaque = self._requests.next_opaque()
         command.flag |= ONEWAY_FLAG
@@ -374,34 +363,34 @@ class Connection:
 
     @property
     def next_deadline(self) -> float:
-        """When the time of a request is over that waits for its reply; infinity for none."""
+        """The earliest timeout of a waiting request; infinity if there is none."""
         return self._requests.next_deadline
 
     def forget(self, opaque: int) -> None:
-        """Stop waiting for a reply: its `settle` is not called, and the reply is dropped."""
+        """Stop waiting for a reply: `settle` is not called, and the reply is dropped."""
         self._requests.take(opaque)
 
-    def expire(self, now: float, most_silent_seconds: float = math.inf) -> None:
-        """End every request whose time is over. The owner of the connection calls this.
+    def expire(self, now: float, most_silent_s: float = math.inf) -> None:
+        """Time out requests. The owner of the connection calls this.
 
         Args:
             now: on trio's clock.
-            most_silent_seconds: close the connection when a request is overdue and the peer has
-                sent nothing since, for so long. One that sends anything is there, and only late
-                with an answer.
+            most_silent_s: close the connection if a request is overdue and the peer has sent
+                nothing since for this long. A peer that sends anything is alive, and only late with
+                an answer.
         """
         overdue = self._requests.expired(now) if len(self._requests) else []
         for one in overdue:
-            self.note_overdue(one.deadline - one.timeout_seconds)
-        if (silent := now - self._owes_since) >= most_silent_seconds:
+            self.note_overdue(one.deadline - one.timeout_s)
+        if (silent := now - self._owes_since) >= most_silent_s:
             self.close(PeerSilent(str(self.peer), silent))
-        # Now, so that what is asked again in their place is not asked on a connection that closes.
+        # Last, so that a retry is not sent on a connection that is about to close.
         for one in overdue:
-            error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
+            error = RequestTimedOut(str(self.peer), one.code, one.timeout_s)
             self._tell(one.settle, error)
 
     def note_overdue(self, sent_at: float) -> None:
-        """A request that was sent then had no reply in its time."""
+        """Note that a request sent at `sent_at` had no reply within its timeout."""
         if sent_at >= self._heard_at:
             self._owes_since = min(self._owes_since, sent_at)
 
@@ -409,7 +398,7 @@ class Connection:
         """Close at once; drop unsent frames, and fail every waiting request.
 
         Args:
-            error: why, for the log and for the requests that wait.
+            error: the reason, for the log and for the waiting requests.
         """
         if self._close_error is not None:
             return
@@ -430,7 +419,7 @@ class Connection:
             self._tell(one.settle, self._lost(outcome_unknown=one.position < self._begun_total))
 
     def close_when_sent(self, reason: str) -> None:
-        """Close once all that waits is sent; what is sent meanwhile still goes out."""
+        """Close once all frames are sent; frames queued meanwhile are sent as well."""
         if self._queued_total == self._sent_total:
             self.close(reason)
         else:
@@ -440,7 +429,8 @@ class Connection:
         """Serve the connection on `stream` until it ends, and close the stream.
 
         Commands that arrived in one read are handed to `receive` in one call, up to the limit;
-        replies to our own requests are not among them. What `receive` raises ends the connection.
+        replies to our own requests are not among them. An exception of `receive` ends the
+        connection.
         """
         try:
             if self._close_error is None:
@@ -460,7 +450,7 @@ class Connection:
             await trio.aclose_forcefully(stream)
 
     async def _read(self, stream: trio.abc.Stream) -> None:
-        """Read until the peer closes, fails or sends what is no frame."""
+        """Read until the peer closes, fails or sends bytes that are no frame."""
         if self._client_work is not None and self._descriptor != NO_DESCRIPTOR:
             self._watch()
             await trio.sleep_forever()  # until `close`
@@ -479,7 +469,7 @@ class Connection:
                 await self._taken.park()
 
     def _watch(self) -> None:
-        """Have `_readable` called, if it is this that reads."""
+        """Have `client_work` call `_readable`, if it reads for this connection."""
         if self._client_work is None or self._descriptor == NO_DESCRIPTOR:
             return
         if not self._is_watched:
@@ -492,12 +482,11 @@ class Connection:
             self._client_work.unwatch(self._descriptor)
 
     def _readable(self) -> None:
-        """There is something to read; it is read in a turn."""
         self._is_readable = True
         self._stand_in_line()
 
     def _stand_in_line(self) -> None:
-        """Take turns, until there is nothing to do or the peer must take something before."""
+        """Take turns until there is nothing to do or the peer must take some bytes first."""
         if self._is_in_line or self._receive is None:
             return
         self._is_in_line = True
@@ -507,15 +496,15 @@ class Connection:
             self._client_work.add(self)
 
     def work(self, until: float) -> bool:
-        """Do a part of what the peer wants. Implements `remoting.net.client_work.Work`."""
+        """Do a part of the work for the peer. Implements `remoting.net.client_work.Work`."""
         self._turn_ends = until
         try:
             while self._work_some(until):
                 if now() >= until:
                     return True
         except FrameError as error:
-            # The connection keeps the error. Its traceback and what led to it would keep this
-            # frame, and with it all that was read, until the collector next looks for cycles.
+            # The connection keeps the error. Its traceback and context would keep this frame, and
+            # with it all bytes read, until the next garbage collection.
             error.__traceback__ = error.__context__ = None
             self.close(error)
         except Exception as error:
@@ -529,7 +518,7 @@ class Connection:
         return False
 
     def _work_some(self, until: float) -> bool:
-        """Do one thing; whether there may be another one."""
+        """Do one step; return whether there may be another one."""
         if self.is_closed:
             return False
         if self._steps:
@@ -564,7 +553,7 @@ class Connection:
             self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Take what was read, empty at the end of the stream."""
+        """Take bytes that were read, empty at the end of the stream."""
         if not data:
             self._has_peer_ended = True
             self.close("the peer closed it")
@@ -577,12 +566,11 @@ class Connection:
         except FrameError as error:
             error.__traceback__ = error.__context__ = None
             self.close(error)
-        # A large frame is read by few reads; many small ones are not read ahead.
+        # A large frame takes few reads; many small ones are not read ahead.
         is_large = filled and not self._decoder.has_more
         self._wanted = _MANY_BYTES if is_large else _RECEIVE_BYTES
 
     def _decode(self, data: bytes) -> None:
-        """Read commands of data, or of what is left of earlier data."""
         decoder = self._decoder
         before = decoder.buffered_bytes + len(data)
         decoded = decoder.feed(data)
@@ -595,7 +583,7 @@ class Connection:
             self._keep(self._commands, before - after)
 
     def _hand_over(self) -> None:
-        """Hand over commands that came together; the answers that leave at once go together."""
+        """Hand over commands that came together; their immediate answers leave together."""
         commands, receive = self._commands, self._receive
         assert receive is not None
         if len(commands) == 1:
@@ -609,7 +597,7 @@ class Connection:
         self._commands = commands[taken:] if taken < len(commands) else []
 
     def _keep(self, commands: Sequence[Command], count: int) -> None:
-        """Count requests of so many bytes until their replies are sent; each as an equal share."""
+        """Count `count` bytes of requests until their replies are sent; each has an equal share."""
         kept, share, before = self._kept, count // len(commands), self._kept_bytes
         for command in commands:
             if not command.flag & ONEWAY_FLAG:
@@ -617,15 +605,15 @@ class Connection:
                 self._kept_bytes += share
         self._count_held(self._kept_bytes - before)
 
-    def _let_go(self, share: int) -> None:
-        """A request was answered."""
+    def _release(self, share: int) -> None:
+        """Release the bytes of a request that was answered."""
         if share:
             self._kept_bytes -= share
             self._count_held(-share)
             self._go_on_reading()
 
     def _note_partial(self, partial_bytes: int, completed: bool) -> None:
-        """Note how much of a frame is held, and when its reading began."""
+        """Note the size of an incomplete frame, and when its reading began."""
         if completed or not self._partial_bytes:
             self._partial_since = self.last_activity
         grown = partial_bytes - self._partial_bytes
@@ -634,9 +622,9 @@ class Connection:
             self._count_held(grown)
 
     def _must_pause(self) -> bool:
-        """Whether the peer must take something before more is read or handed over.
+        """Return whether the peer must take some bytes before more is read or handed over.
 
-        Requests that were read and not handed over are among those kept, and must not wait for
+        Requests that were decoded but not handed over are among those kept, and must not wait for
         themselves.
         """
         waiting = self.unsent_bytes + (0 if self._commands else self._kept_bytes)
@@ -645,7 +633,7 @@ class Connection:
         return waiting > _TIGHT_PAUSE_BYTES and self._held is not None and self._held.is_tight
 
     def _go_on_reading(self) -> None:
-        """The peer has taken something: go on if that was waited for."""
+        """Resume if the peer has taken enough bytes."""
         if self._is_paused and not self._must_pause():
             self._is_paused = False
             self._stand_in_line()
@@ -655,7 +643,6 @@ class Connection:
             self._held.add(count)
 
     async def _write(self, stream: trio.abc.Stream) -> None:
-        """Send what is queued, joined, whenever there is something."""
         queue = self._queue
         try:
             while True:
@@ -678,14 +665,14 @@ class Connection:
             self.close(f"sending failed: {error.__cause__ or error}")
 
     async def _send_pieces(self, stream: trio.abc.Stream, data: memoryview) -> None:
-        """Send long data piece by piece, so that what the peer takes is seen as it takes it."""
+        """Send long data in pieces, so that the peer's progress is noticed."""
         for at in range(0, len(data), _SEND_BYTES):
             piece = data[at : at + _SEND_BYTES]
             await stream.send_all(piece)
             self._note_sent(len(piece))
 
     def _note_sent(self, count: int) -> None:
-        """The peer has taken bytes."""
+        """Note that the peer has taken `count` bytes."""
         self._sent_total += count
         self.last_activity = self._unsent_since = self._clock()
         if self._held is not None and self._close_error is None:
@@ -695,14 +682,14 @@ class Connection:
             self._call(self._then.popleft())
 
     def _call(self, then: Callable[[], None]) -> None:
-        """Call what waited for the peer; its error must not end the connection of others."""
+        """Call `then`; its error must not end other connections."""
         try:
             then()
         except Exception:
             _log.exception("a late answer to %s failed", self.peer)
 
     def _requests_among(self, commands: list[Command]) -> list[Command]:
-        """Settle our requests whose replies are among `commands`; return the others."""
+        """Settle our requests whose replies are among `commands`; return the other commands."""
         for command in commands:
             if command.flag & RESPONSE_FLAG:
                 break
@@ -734,7 +721,7 @@ class Connection:
         )
 
     def _tell(self, settle: Settle, result: Command | RemotingError) -> None:
-        """Call `settle`; an error in it must not end the connection of others."""
+        """Call `settle`; its error must not end other connections."""
         try:
             settle(result)
         except Exception:

@@ -1,4 +1,4 @@
-"""How many connections a process may have, by its limit of open files."""
+"""Derives the number of connections of a process from its limit of open files."""
 
 import logging
 import resource
@@ -9,22 +9,23 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Fewer connections are no server: a cluster has name servers, brokers, tools and a few clients.
+# A server needs this many connections: a cluster has name servers, brokers, tools and some clients.
 FEWEST_CONNECTIONS: Final = 16
 
-# Where nobody says how many: each takes about 10 KiB of memory while it is idle.
+# The default limit. An idle connection takes about 10 KiB of memory.
 DEFAULT_CONNECTIONS: Final = 65_536
 
-# With fewer than this the log says so, although nobody asked for more.
+# Fewer connections than this are logged, even if no number was requested.
 _USUAL_CONNECTIONS: Final = 4096
 
-# What is asked for where the system sets no limit.
+# The soft limit to set if the system has no hard limit.
 _MANY_DESCRIPTORS: Final = 1 << 20
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as the system lets it: its soft limit becomes the hard
-    one. For programs that are servers, before they open anything.
+    """Raise this process's soft limit of open files to the hard one.
+
+    For server programs, before they open anything.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MANY_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
@@ -37,14 +38,14 @@ def raise_descriptor_limit() -> None:
 
 
 def connections_allowed(wanted: int | None, spare_descriptors: int) -> int:
-    """The connections a server may take: `wanted`, or fewer when the process has no more files.
+    """Return the connections that a server may take: `wanted`, or fewer if the process lacks files.
 
     Args:
-        wanted: what the server is to take at most; None: as many as there are files for.
-        spare_descriptors: what the process needs for all else.
+        wanted: the limit to set; None for as many as there are files for.
+        spare_descriptors: the files that the process needs for everything else.
 
     Raises:
-        TooFewDescriptors: not even 16 connections would be left, or `wanted` when that is less.
+        TooFewDescriptors: not even 16 connections would be left, or `wanted` if that is less.
     """
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     most = DEFAULT_CONNECTIONS if wanted is None else wanted

@@ -13,9 +13,8 @@ Origin = TypeVar("Origin")
 class DispatchTable(Generic[Origin]):
     """Request codes and the functions that answer them.
 
-    A function takes where the request came from (such as its connection) and the request. It
-    returns the reply, or steps to it (see `answering`), or None when there is none or it
-    is sent later.
+    A function takes the origin of the request (such as its connection) and the request. It returns
+    the reply, or steps to it (see `answering`), or None if there is none or it is sent later.
     """
 
     def __init__(self) -> None:
@@ -28,8 +27,7 @@ class DispatchTable(Generic[Origin]):
     ) -> None:
         """Let `function` answer the request code or codes.
 
-        Raises:
-            ValueError: a code has a function already; two features claim it.
+        Raises ValueError if a code has a function already: two features claim it.
         """
         for code in (codes,) if isinstance(codes, int) else codes:
             if code in self._functions:
@@ -47,12 +45,11 @@ class DispatchTable(Generic[Origin]):
         return code in self._functions
 
     def codes(self) -> list[int]:
-        """The request codes that have a function, ascending."""
         return sorted(self._functions)
 
 
 def unsupported(command: Command, why: str = "") -> Command:
-    """The reply to a request code that is not answered, in RocketMQ's words, and why it is not."""
+    """Return the reply for an unsupported request code, in RocketMQ's words, with a reason."""
     remark = f" request type {command.code} not supported"
     return command.reply(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{remark}: {why}" if why else remark

@@ -1,4 +1,4 @@
-"""What can go wrong with a connection. Each error has one line that says what to do."""
+"""The errors of connections. Each has one line that says what to do. An `address` is the peer's."""
 
 from typing import Final
 
@@ -6,22 +6,15 @@ from remoting.wire.errors import RemotingError
 
 
 class RequestTimedOut(RemotingError):
-    """No reply came in time. Whether the request was carried out is not known.
-
-    Attributes:
-        address: the peer, "host:port".
-        code: the request code.
-        timeout_seconds: how long was waited.
-        outcome_unknown: always true.
-    """
+    """No reply came in time. Whether the request was carried out is not known."""
 
     outcome_unknown = True
 
     address: str
     code: int
-    timeout_seconds: float
+    timeout_s: float
     _template = (
-        "request {code} to {address} got no reply in {timeout_seconds:g} s: it may have been "
+        "request {code} to {address} got no reply in {timeout_s:g} s: it may have been "
         "carried out; look before repeating it"
     )
 
@@ -36,9 +29,9 @@ class ConnectionClosed(RemotingError):
     Attributes:
         address: the peer, "host:port".
         reason: why it closed.
-        outcome_unknown: true when the request had been handed to the connection, so that it may
-            have been carried out; false when it certainly was not, and may be repeated.
-        is_another_protocol: whether the first that the peer sent was no frame: a retry is useless.
+        outcome_unknown: true if the request had been handed to the connection, so that it may have
+            been carried out; false if it certainly was not, and may be repeated.
+        is_another_protocol: whether the peer's first bytes were no frame: a retry is useless.
     """
 
     address: str
@@ -48,7 +41,7 @@ class ConnectionClosed(RemotingError):
 
     @property
     def is_own_end(self) -> bool:
-        """Whether this side was cancelled, which says nothing of the peer or of the network."""
+        """Whether this side was cancelled, which says nothing about the peer or the network."""
         return self.reason == ENDED_HERE
 
     def _text(self) -> str:
@@ -59,13 +52,7 @@ class ConnectionClosed(RemotingError):
 
 
 class ConnectFailed(RemotingError):
-    """No connection could be made; the request was certainly not sent.
-
-    Attributes:
-        address: the peer, "host:port".
-        reason: why it failed.
-        outcome_unknown: always false.
-    """
+    """No connection could be made; the request was certainly not sent."""
 
     outcome_unknown = False
 
@@ -75,13 +62,7 @@ class ConnectFailed(RemotingError):
 
 
 class TooManyRequests(RemotingError):
-    """The table of requests without a reply, or of addresses, is full; nothing was sent.
-
-    Attributes:
-        address: the peer, "host:port".
-        limit: how many may wait at once.
-        outcome_unknown: always false.
-    """
+    """The table of requests without a reply, or of addresses, is full; nothing was sent."""
 
     outcome_unknown = False
 
@@ -91,12 +72,7 @@ class TooManyRequests(RemotingError):
 
 
 class AddressMalformed(RemotingError):
-    """An address is not "host:port".
-
-    Attributes:
-        address: what was given.
-        outcome_unknown: always false.
-    """
+    """An address is not "host:port"."""
 
     outcome_unknown = False
 
@@ -105,12 +81,7 @@ class AddressMalformed(RemotingError):
 
 
 class PortInUse(RemotingError):
-    """A server cannot listen because its port is taken.
-
-    Attributes:
-        host: the host that was asked for.
-        port: the port that was asked for.
-    """
+    """A server cannot listen because its port is taken."""
 
     host: str
     port: int
@@ -121,12 +92,8 @@ class PortInUse(RemotingError):
 
 
 class ListenFailed(RemotingError):
-    """A server cannot listen for another reason than a taken port.
-
-    Attributes:
-        host: the host that was asked for.
-        port: the port that was asked for.
-        reason: the operating system's error.
+    """A server cannot listen for another reason than a taken port, given by the operating
+    system.
     """
 
     host: str
@@ -142,13 +109,7 @@ class ListenFailed(RemotingError):
 
 
 class TooManyConnections(RemotingError):
-    """A client already talks to as many addresses as it may; nothing was sent.
-
-    Attributes:
-        address: the peer, "host:port".
-        limit: how many connections there may be.
-        outcome_unknown: always false.
-    """
+    """A client already talks to as many addresses as it may; nothing was sent."""
 
     outcome_unknown = False
 
@@ -158,13 +119,7 @@ class TooManyConnections(RemotingError):
 
 
 class PeerTooSlow(RemotingError):
-    """A peer does not read what it is sent, so its connection is closed to free our memory.
-
-    Attributes:
-        address: the peer, "host:port".
-        unsent_bytes: what waited for it.
-        limit_bytes: what may wait.
-    """
+    """A peer does not read what it is sent, so its connection is closed to free our memory."""
 
     address: str
     unsent_bytes: int
@@ -176,31 +131,19 @@ class PeerTooSlow(RemotingError):
 
 
 class PeerDoesNotRead(RemotingError):
-    """A peer took nothing of what waits for it for too long, so its connection is closed.
-
-    Attributes:
-        address: the peer, "host:port".
-        unsent_bytes: what waits for it.
-        stalled_seconds: since when it took nothing.
-    """
+    """A peer has taken nothing of its waiting frames for too long, so its connection is closed."""
 
     address: str
     unsent_bytes: int
-    stalled_seconds: float
+    stalled_s: float
     _template = (
-        "{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: read what was "
+        "{address} took nothing of {unsent_bytes} bytes for {stalled_s:.0f} s: read what was "
         "asked for"
     )
 
 
 class ServerOutOfRoom(RemotingError):
-    """All connections hold too much, and this one made no progress for the longest time.
-
-    Attributes:
-        address: the peer, "host:port".
-        held_bytes: what this connection held.
-        limit_bytes: what all of them may hold.
-    """
+    """All connections hold too much, and this one made no progress for the longest time."""
 
     address: str
     held_bytes: int
@@ -212,13 +155,7 @@ class ServerOutOfRoom(RemotingError):
 
 
 class TooFewDescriptors(RemotingError):
-    """The process may open too few files to be a server.
-
-    Attributes:
-        descriptors: how many files it may have open.
-        spare_descriptors: how many it needs besides connections.
-        fewest_connections: how many connections a server needs.
-    """
+    """The process may open too few files to be a server."""
 
     descriptors: int
     spare_descriptors: int
@@ -230,29 +167,19 @@ class TooFewDescriptors(RemotingError):
 
 
 class PeerSilent(RemotingError):
-    """A peer has sent nothing since a request that it did not answer in its time.
-
-    Attributes:
-        address: the peer, "host:port".
-        silent_seconds: since when it has sent nothing.
-    """
+    """A peer has sent nothing since a request that it did not answer within its timeout."""
 
     address: str
-    silent_seconds: float
+    silent_s: float
     _template = (
-        "{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: check that it "
+        "{address} owes an answer and has sent nothing for {silent_s:.1f} s: check that it "
         "runs, and what lies between"
     )
 
 
 class IdleTooLong(RemotingError):
-    """Nothing was received or sent on a connection for too long.
-
-    Attributes:
-        address: the peer, "host:port".
-        idle_seconds: how long it was silent.
-    """
+    """Nothing was received or sent on a connection for too long."""
 
     address: str
-    idle_seconds: float
-    _template = "{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"
+    idle_s: float
+    _template = "{address} was silent for {idle_s:.0f} s: send a heartbeat every 30 s"

@@ -1,13 +1,13 @@
 """The bytes that all connections of a server hold together. Pure.
 
-A connection holds the part of a frame that it has read, the requests that are being answered (its
+A connection holds the incomplete frame that it has read, requests that are being answered (its
 owner says which), and the answers that its peer has not taken yet.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-# A sixteenth is freed at once, so that the connections are not looked over for each byte too many.
+# A sixteenth is freed at once, so that not each byte over the limit causes a search of connections.
 _FREED_SHARE: Final = 16
 
 
@@ -16,11 +16,7 @@ class HeldBytes:
 
     Args:
         limit_bytes: what may be held.
-        relieve: called when more is held, with how many bytes should be let go.
-
-    Attributes:
-        limit_bytes: what may be held.
-        total_bytes: what is held.
+        relieve: called above the limit, with the number of bytes to release.
     """
 
     def __init__(self, limit_bytes: int, relieve: Callable[[int], None]) -> None:

@@ -1,14 +1,14 @@
-"""The form of a server's log: one line for one event, whatever a client has sent."""
+"""The format of a server's log: one line for one event, whatever a client has sent."""
 
 import logging
 from typing import Final
 
 from remoting.wire.quoted import quoted
 
-# The longest event. What clients have chosen is quoted where it is put in, and much shorter.
+# The longest event. Texts from clients are quoted where they are inserted, and much shorter.
 MAX_EVENT_CHARACTERS: Final = 2000
 
-# Of one line of a traceback: an error's own text may have all that a client has sent.
+# The longest line of a traceback: an error's text may contain all that a client has sent.
 _MAX_TRACEBACK_CHARACTERS: Final = 500
 _MAX_TRACEBACK_LINES: Final = 200
 _INDENT: Final = "    "
@@ -18,11 +18,10 @@ class LogLines(logging.Formatter):
     """Formats an event as its time, its level and its text; a traceback follows, indented.
 
     So a line that begins with a time is one of this program. This is the last guard: where events
-    are written, texts of clients are `quoted` one by one.
+    are logged, texts of clients are `quoted` one by one.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of an event, with its traceback."""
         text = quoted(record.getMessage(), MAX_EVENT_CHARACTERS)
         line = f"{self.formatTime(record)} {record.levelname} {text}"
         if record.exc_info:

@@ -24,7 +24,7 @@ SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 # The first byte. No frame begins with it: its length would be over 16 MiB.
 FIRST_BYTE: Final = SIGNATURE[:1]
 
-# Addresses and some fields. The specification has senders stay below this for IPv4 and IPv6.
+# Addresses and some fields. The specification limits senders to this for IPv4 and IPv6.
 MAX_HEADER_BYTES: Final = 536
 
 _HEAD: Final = struct.Struct(">12sBBH")
@@ -37,7 +37,7 @@ _ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
 
 
 class ProxyHeaderMalformed(RemotingError):
-    """What a relay sent first is no PROXY header of version 2.
+    """The first bytes from a relay are no PROXY header of version 2.
 
     Attributes:
         reason: what is wrong with it.
@@ -50,10 +50,10 @@ class ProxyHeaderMalformed(RemotingError):
 
 
 class ProxyHeader(NamedTuple):
-    """A header that was read.
+    """A decoded header.
 
     Attributes:
-        client: the address of the client; None when the relay itself is the client (LOCAL), or for
+        client: the address of the client; None if the relay itself is the client (LOCAL), or for
             an address of another kind.
     """
 
@@ -61,10 +61,9 @@ class ProxyHeader(NamedTuple):
 
 
 def encode_proxy_header(client: Address, server: Address) -> bytes:
-    """The header for a client that connected to `server`, both by the same kind of IP address.
+    """Encode the header for a client that connected to `server`.
 
-    Raises:
-        ValueError: an address is no IP address, or one is IPv4 and the other IPv6.
+    Raises ValueError unless both have IP addresses of the same version.
     """
     source, target = ipaddress.ip_address(client.host), ipaddress.ip_address(server.host)
     if source.version != target.version:
@@ -76,10 +75,9 @@ def encode_proxy_header(client: Address, server: Address) -> bytes:
 
 
 def proxy_header_bytes(head: bytes) -> int:
-    """How long the whole header is that begins with these HEAD_BYTES.
+    """Return the length of the header that begins with these HEAD_BYTES.
 
-    Raises:
-        ProxyHeaderMalformed: it is none, or longer than MAX_HEADER_BYTES.
+    Raises ProxyHeaderMalformed for another beginning, or a length above MAX_HEADER_BYTES.
     """
     signature, command, _family, length = _HEAD.unpack(head)
     if signature != SIGNATURE:
@@ -92,11 +90,7 @@ def proxy_header_bytes(head: bytes) -> int:
 
 
 def decode_proxy_header(header: bytes) -> ProxyHeader:
-    """Read a whole header.
-
-    Raises:
-        ProxyHeaderMalformed: it is none.
-    """
+    """Decode a whole header. Raises ProxyHeaderMalformed."""
     if len(header) < HEAD_BYTES or len(header) != proxy_header_bytes(header[:HEAD_BYTES]):
         raise ProxyHeaderMalformed(f"{len(header)} bytes")
     _signature, command, family, length = _HEAD.unpack_from(header)

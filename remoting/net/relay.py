@@ -1,15 +1,15 @@
-"""Passes a client's connection on to the server that leads, and to the next one when that changes.
+"""Passes a client's connection on to the leading server, and to the next one after a change.
 
 Clients of RocketMQ notice a connection that closes late, or not at all: a consumer waits half a
-minute for the pull that was held. So a relay looks at the headers of what it passes on. When its
-server is gone, it answers the requests that wait, and goes on with the next server on the same
-connection of the client. It cannot do so in the midst of a frame; then the client's connection
-ends.
+minute for the pull that was held. So a relay reads the headers of the frames that it passes on.
+When its server is gone, it answers the waiting requests, and continues with the next server on the
+same connection of the client. It cannot do so in the middle of a frame; then the client's
+connection ends.
 
-Java's clients of version 4 and the C++ client take any failure of the question for a group's offset
-(14) for "none", and a consumer then skips messages. That one is asked again of the next server.
+Java's clients of version 4 and the C++ client take any failed query of a group's offset (14) for
+"none", and a consumer then skips messages. The relay repeats that query at the next server.
 
-Each direction holds one read at most: what one side does not take, is not read from the other.
+Each direction holds one read at most: it reads no more from one side until the other has taken it.
 """
 
 import logging
@@ -33,48 +33,47 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# How long the other server may take to accept; on a healthy network that is one round trip.
-DIAL_SECONDS: Final = 2.0
+# How long a server may take to accept; on a healthy network that is one round trip.
+DIAL_S: Final = 2.0
 
-# How long to look for the server that leads, and the pause after one that cannot be reached.
-SEARCH_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 0.02
+# How long to look for the leading server, and the pause after one that cannot be reached.
+SEARCH_S: Final = 5.0
+_AGAIN_S: Final = 0.02
 
-# A server that ends a connection sooner, and has answered nothing, did not want it.
-_REFUSED_WITHIN_SECONDS: Final = 1.0
+# A server that ends a connection sooner, without an answer, has refused it.
+_REFUSED_WITHIN_S: Final = 1.0
 
-# A server that hands leadership over has its last answers under way when it is left.
-LAST_ANSWERS_SECONDS: Final = 0.1
+# The last answers of a server that hands over leadership may take this long.
+LAST_ANSWERS_S: Final = 0.1
 
-# A client that is let go has so long to get the answers to what it has asked but pulls.
-LET_GO_SECONDS: Final = 0.5
+# Before a client is dismissed, its requests other than pulls may take this long.
+LET_GO_S: Final = 0.5
 
-# A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
-# The same as for connections that are served: see ServerLimits.
-UNREAD_SECONDS: Final = 15.0
-IDLE_SECONDS: Final = 120.0
+# A side that takes nothing for the first time, or two sides that are silent for the second, end a
+# relay. The limits of served connections are the same: see ServerLimits.
+UNREAD_S: Final = 15.0
+IDLE_S: Final = 120.0
 
-# Requests of one client that wait for their answers, and are answered here if the server is gone. A
-# client that has more under way is let go instead.
+# Waiting requests of one client, which are answered here if the server is gone. A client with more
+# in flight is dismissed then.
 MAX_WAITING_REQUESTS: Final = 8192
 
-# Fields of a question that is kept to be asked again; a longer one is forgotten instead.
+# Fields of a query that is kept to be repeated; a longer query is forgotten instead.
 MAX_KEPT_CHARACTERS: Final = 1024
 
 _PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
-# Finds the server to pass a client on to; waits for it; None when there is none for too long.
+# Waits for the leading server; returns None if there is none for too long.
 FindServer: TypeAlias = Callable[[], Awaitable[Address | None]]
-
 
 Turn: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Relays:
-    """The connections that are passed on.
+    """The relayed connections.
 
     Args:
-        turn: waits until what was read may be looked at; see `ClientWork.turn`.
+        turn: waits until the bytes of a read may be decoded; see `ClientWork.turn`.
     """
 
     def __init__(self, turn: Turn = trio.lowlevel.checkpoint) -> None:
@@ -90,17 +89,19 @@ class Relays:
             relay.leave_server()
 
     def let_go_all(self) -> None:
-        """Let the clients go, as this process is about to end. No more of their requests are read;
-        when they have the answers to those under way, their pulls are answered with 14, after which
-        clients of Java and Go pause for 1 to 3 s, and their connections end.
+        """Dismiss the clients before this process ends.
+
+        No more of their requests are read. Once the requests in flight are answered, pulls are
+        answered with 14, after which clients of Java and Go pause for 1 to 3 s, and the connections
+        end.
         """
         for relay in list(self._relays):
             relay.let_client_go()
 
     async def relay(self, client: trio.SocketStream, peer: Address, find: FindServer) -> None:
-        """Pass a client on until it ends, or no server is found; closes its connection.
+        """Pass a client on until it ends, or no server is found; then close its connection.
 
-        `peer` is the client's address, of which the server is told.
+        `peer` is the client's address, which the server is told.
         """
         relay = _Relay(client, peer, self._turn)
         self._relays.add(relay)
@@ -116,10 +117,10 @@ class Relays:
 
 
 class _Relay:
-    """One client, and its server of now.
+    """One client, and its present server.
 
-    What is read of one side is looked at before it is written to the other, so a request of which
-    only a part reached the server counts as one that waits.
+    A read from one side is decoded before it is written to the other, so a request that reached the
+    server only in part counts as waiting.
     """
 
     def __init__(self, client: trio.SocketStream, peer: Address, turn: Turn) -> None:
@@ -129,50 +130,50 @@ class _Relay:
         self._here = peer_address(client.socket.getsockname())
         self._requests = FrameWatch(RequestCode.HEART_BEAT)
         self._answers = FrameWatch()
-        self._waiting: dict[int, Command] = {}  # by number
-        self._has_too_many = False  # more than are kept
-        self._is_over = False  # the client has ended, or is to be let go
+        self._waiting: dict[int, Command] = {}  # by opaque
+        self._has_too_many = False  # whether more requests wait than are kept
+        self._is_over = False  # whether the client has ended, or must be disconnected
         self._has_client_ended = False
         self._is_let_go = False
         self._asking: trio.CancelScope | None = None
         self._progress = trio.current_time()
         self._receiving: trio.CancelScope | None = None
         self._leave_at = math.inf
-        self._was_answered = False  # by the server of now
+        self._was_answered = False  # by the present server
 
     @property
     def leaves_unanswered(self) -> bool:
-        """Whether the client waits for answers of which none comes by its connection."""
+        """Whether the client still waits for answers that will not come."""
         return bool(self._waiting) and not self._has_client_ended
 
     def _may_leave(self) -> bool:
-        """Whether the server of now owes nothing but pulls, and the client has whole answers."""
+        """Return whether only pulls wait for the server, and the client has whole answers."""
         return self._answers.is_between_frames and not self._waits_for_answers()
 
     def _waits_for_answers(self) -> bool:
-        """Whether requests wait but pulls, which may be asked again for nothing."""
+        """Return whether requests other than pulls wait; pulls may be repeated."""
         return any(command.code not in _PULLS for command in self._waiting.values())
 
     def leave_server(self) -> None:
-        """Go on with the next server, as soon as this one has answered what it still will."""
-        self._leave_by(LAST_ANSWERS_SECONDS)
+        """Continue with the next server, once this one has sent its last answers."""
+        self._leave_by(LAST_ANSWERS_S)
 
-    def _leave_by(self, seconds: float) -> None:
-        self._leave_at = min(self._leave_at, trio.current_time() + seconds)
+    def _leave_by(self, within_s: float) -> None:
+        self._leave_at = min(self._leave_at, trio.current_time() + within_s)
         if self._may_leave():
             self._leave_at = -math.inf
         if self._receiving is not None:
             self._receiving.deadline = self._leave_at
 
     def let_client_go(self) -> None:
-        """Read no more requests, and end when the server owes nothing but pulls."""
+        """Read no more requests, and end once only pulls wait for the server."""
         self._is_let_go = True
         if self._asking is not None:
             self._asking.cancel()
-        self._leave_by(LET_GO_SECONDS)
+        self._leave_by(LET_GO_S)
 
     async def run(self, find: FindServer) -> None:
-        """Pass on, until the client has ended or no server takes it."""
+        """Pass on until the client has ended or no server accepts it."""
         refused_since = math.inf
         while not self._is_over:
             self._leave_at = math.inf
@@ -190,35 +191,35 @@ class _Relay:
             if self._is_let_go:
                 return
             now = trio.current_time()
-            if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
+            if self._was_answered or now > began + _REFUSED_WITHIN_S:
                 refused_since = math.inf
                 continue
             refused_since = min(refused_since, began)
-            if now >= refused_since + SEARCH_SECONDS:
+            if now >= refused_since + SEARCH_S:
                 return
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
 
     async def _found(self, find: FindServer) -> trio.SocketStream | None:
-        """A connection to the server of now, which knows the client then; None for none.
+        """Return a connection to the leading server that knows the client, or None.
 
-        A server that has just died may still be taken for the one that leads, so one that does not
-        answer is not the last word.
+        A server that has just died may still count as the leader, so one that does not answer is
+        tried again.
         """
-        give_up_at = trio.current_time() + SEARCH_SECONDS
+        give_up_at = trio.current_time() + SEARCH_S
         while (target := await find()) is not None:
             server = await self._dialled(target)
             if server is not None or trio.current_time() >= give_up_at:
                 return server
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
         return None
 
     async def _dialled(self, target: Address) -> trio.SocketStream | None:
         server: trio.SocketStream | None = None
         try:
-            with trio.move_on_after(DIAL_SECONDS):
+            with trio.move_on_after(DIAL_S):
                 server = await dialled(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
-                await server.send_all(hello + self._heartbeat() + self._questions())
+                await server.send_all(hello + self._heartbeat() + self._repeated_queries())
                 return server
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s could not be passed on to %s: %s", self._peer, target, quoted(error))
@@ -227,7 +228,7 @@ class _Relay:
         return None
 
     def _heartbeat(self) -> bytes:
-        """The client's last heartbeat, which tells its groups. No answer to it is wanted."""
+        """Return the client's last heartbeat, which names its groups, as a oneway request."""
         if self._requests.kept is None:
             return b""
         try:
@@ -237,12 +238,12 @@ class _Relay:
         except FrameError:
             return b""
 
-    def _questions(self) -> bytes:
-        """What the last server was asked, has not answered, and this one is asked now."""
+    def _repeated_queries(self) -> bytes:
+        """Return the queries that the last server has not answered, for the next one."""
         return b"".join(map(encode_command, self._waiting.values()))
 
     async def _copy_both(self, server: trio.SocketStream) -> None:
-        """Copy until the server is gone, or is to be left, or the client has ended."""
+        """Copy until the server is gone or must be left, or the client has ended."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._copy_requests, server, nursery.cancel_scope)
             await self._copy_answers(server)
@@ -273,7 +274,7 @@ class _Relay:
                     self._is_over = True
                     break
             except trio.BrokenResourceError:
-                self.leave_server()  # it is gone; an answer that is being written is written whole
+                self.leave_server()  # it is gone; finish the answer that is being written
                 return
             self._progress = trio.current_time()
         scope.cancel()
@@ -281,7 +282,7 @@ class _Relay:
     def _note_requests(self, data: bytes) -> None:
         for command in self._requests.pass_by(data):
             if command.code == RequestCode.UNREGISTER_CLIENT:
-                self._requests.kept = None  # it tells of a group that the client has left
+                self._requests.kept = None  # the heartbeat names a group that the client has left
             if command.is_response or command.is_oneway:
                 continue
             if len(self._waiting) >= MAX_WAITING_REQUESTS:
@@ -289,8 +290,8 @@ class _Relay:
                 return
             slim = command.without_content()
             if command.code in _PULLS:
-                # A text of any length would be kept as long as the client does not read. What is no
-                # number is refused by the server.
+                # Keep a number, as a long text would stay in memory while the client does not read.
+                # The server refuses an offset that is no number.
                 offset = read_int64(command.fields.get("queueOffset", ""))
                 slim.fields["queueOffset"] = str(offset or 0)
             elif command.code == RequestCode.QUERY_CONSUMER_OFFSET:
@@ -321,23 +322,25 @@ class _Relay:
             self._progress = trio.current_time()
 
     async def _turn_with_data(self) -> None:
-        """Wait for a turn. What was read must be noted, also if the server is left meanwhile."""
+        """Wait for a turn. Bytes that were read must be noted even if the server is left
+        meanwhile.
+        """
         with trio.CancelScope(shield=True):
             await self._turn()
 
     async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
-        """What one side sends next; empty at its end, or when both were silent for too long."""
+        """Read from one side; empty at its end, or if both sides were silent for too long."""
         while True:
-            with trio.move_on_at(self._progress + IDLE_SECONDS) as idle:
+            with trio.move_on_at(self._progress + IDLE_S) as idle:
                 return bytes(await source.receive_some(max_bytes))
-            if idle.cancelled_caught and self._progress + IDLE_SECONDS <= trio.current_time():
+            if idle.cancelled_caught and self._progress + IDLE_S <= trio.current_time():
                 self._is_over = True
                 return b""
 
     async def _answer_waiting(self) -> None:
-        """Answer what the server has not, but for what the next one is asked again.
+        """Answer the waiting requests, except queries that the next server gets.
 
-        The client is let go when that cannot be done.
+        If that is not possible, the client's connection ends.
         """
         between = self._requests.is_between_frames and self._answers.is_between_frames
         if self._has_too_many or not between:
@@ -353,7 +356,7 @@ class _Relay:
         await self._told(b"".join(answers))
 
     async def _told(self, data: bytes) -> bool:
-        """Write to the client; False if it takes nothing for too long, or is gone."""
+        """Write to the client; return False if it takes nothing for too long, or is gone."""
         try:
             taken = await _sent(self._client, data)
         except trio.BrokenResourceError:
@@ -363,8 +366,10 @@ class _Relay:
 
 
 def _answer_to(command: Command, *, is_let_go: bool) -> Command:
-    """The answer to a request whose server is gone: a pull finds nothing, all else is unknown. A
-    pull of a client that is let go comes again after a pause, for it must not come here.
+    """Return the answer to a request whose server is gone.
+
+    A pull finds no message and is repeated; the outcome of other requests is unknown. A pull of a
+    dismissed client is repeated after a pause, because it must not come here again.
     """
     if command.code in _PULLS and is_let_go:
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this member ends")
@@ -382,10 +387,10 @@ def _answer_to(command: Command, *, is_let_go: bool) -> Command:
 
 
 async def _sent(target: trio.SocketStream, data: bytes) -> bool:
-    """Write; False when the other side takes nothing for too long.
+    """Write; return False if the other side takes nothing for too long.
 
-    Raises trio.BrokenResourceError: it is gone.
+    Raises trio.BrokenResourceError if it is gone.
     """
-    with trio.move_on_after(UNREAD_SECONDS) as unread:
+    with trio.move_on_after(UNREAD_S) as unread:
         await target.send_all(data)
     return not unread.cancelled_caught

@@ -1,12 +1,12 @@
-"""Has a connection reset, and not ended in order, when its process dies.
+"""Has connections reset, rather than closed in order, when their process dies.
 
-The system closes the connections of a dead process. In order, that reads like a server that has
-said all it will. Java's clients of version 4 only note then that the connection is gone: what they
-have asked on it waits until its time is over, 30 s for a pull. A reset is an error, with which they
-fail all requests of the connection at once.
+The system closes the connections of a dead process. An orderly close looks like that of a server
+that has sent all its answers. Java's clients of version 4 only note then that the connection is
+gone: their requests on it wait for their timeouts, 30 s for a pull. A reset is an error, on which
+they fail all requests of the connection at once.
 
-A reset drops what the peer has not taken yet. So a server that ends a connection while it lives
-calls `end_in_order` before, unless it leaves requests without their answers.
+A reset drops bytes that the peer has not taken yet. So a server that ends a connection while it
+lives calls `end_in_order` before, unless it leaves requests without their answers.
 
 Source: socket(7), SO_LINGER: a linger time of zero.
 """
@@ -23,12 +23,12 @@ _IN_ORDER: Final = struct.pack("ii", 0, 0)
 
 
 def reset_on_death(stream: trio.SocketStream) -> None:
-    """From now on the connection is reset when it is closed, by whomever."""
+    """Reset the connection when it is closed, also by the end of the process."""
     _set_linger(stream, _RESET)
 
 
 def end_in_order(stream: trio.abc.Stream) -> None:
-    """Take that back: the peer gets all that was sent, and then the end. TLS included."""
+    """Undo `reset_on_death`: the peer gets all sent bytes, and then the end. TLS included."""
     if isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     if isinstance(stream, trio.SocketStream):
@@ -39,4 +39,4 @@ def _set_linger(stream: trio.SocketStream, linger: bytes) -> None:
     try:
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     except OSError:
-        return  # it is closed already, in whichever way
+        return  # it is closed already

@@ -1,4 +1,4 @@
-"""A server: accepts connections and hands what arrives on them to one handler."""
+"""A server: accepts connections and hands their requests to one handler."""
 
 import errno
 import logging
@@ -44,22 +44,21 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# How often connections are looked over for silence and for requests without a reply.
-SWEEP_SECONDS: Final = 0.5
+# How often connections are checked for silence and for requests without a reply.
+SWEEP_S: Final = 0.5
 
 # How long a TLS handshake may take; a healthy one takes a few round trips.
-HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKE_S: Final = 10.0
 
 # How long to wait when the process has no descriptor for another connection. Connections end all
 # the time, and the system keeps those that wait.
-ACCEPT_PAUSE_SECONDS: Final = 0.1
+ACCEPT_PAUSE_S: Final = 0.1
 
-# How often a lasting state is told: a flood of connections must not become one of lines.
-TELL_SECONDS: Final = 60.0
+# A lasting state is logged this often: a flood of connections must not flood the log.
+TELL_S: Final = 60.0
 
-# A sweep that comes later than this shows that the process was stopped.
-_STOPPED_SECONDS: Final = 5.0
-
+# A sweep that is later than this shows that the process was stopped.
+_STOPPED_S: Final = 5.0
 
 # The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
 _TLS_HANDSHAKE: Final = b"\x16"
@@ -74,8 +73,8 @@ class ServerTls:
 
     Attributes:
         context: certificate and key.
-        required: close plain connections (RocketMQ's "enforcing"); otherwise take both
-            ("permissive"). A server without a `ServerTls` takes only plain ones.
+        required: close plain connections (RocketMQ's "enforcing"); otherwise accept both
+            ("permissive"). A server without a `ServerTls` accepts only plain ones.
     """
 
     context: ssl.SSLContext
@@ -83,71 +82,67 @@ class ServerTls:
 
 
 class ConnectionHandler(Protocol):
-    """What a server does with its connections. All three are synchronous and must not block."""
+    """Handles the connections of a server. All three methods must not block."""
 
-    def on_open(self, connection: Connection) -> None:
-        """A client has connected."""
+    def on_open(self, connection: Connection) -> None: ...
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
-        """These requests arrived in one read. Reply by `connection.send`, now or later.
+        """Take requests that arrived in one read. Reply by `connection.send`, now or later.
 
-        Returns how many were looked at: at least one, and all while `connection.is_turn_over` is
-        false. The others are handed over again in the connection's next turn.
+        Returns how many were taken: at least one, and all while `connection.is_turn_over` is false.
+        The others are handed over again in the connection's next turn.
         """
         ...
 
     def on_close(self, connection: Connection) -> None:
-        """A connection that was opened is gone. Called exactly once for each."""
+        """A connection is gone. Called exactly once for each."""
 
 
 class Gate(Protocol):
-    """Decides what becomes of a connection before it is served."""
-
     async def __call__(self, stream: trio.SocketStream, peer: Address) -> bool:
-        """Deal with a connection elsewhere, to its end; False: it is to be served here.
+        """Serve a connection elsewhere to its end; or return False to have it served here.
 
-        Args:
-            stream: nothing was read from it. The server closes it in the end.
-            peer: the client.
+        Nothing was read from `stream`. The server closes it in the end.
         """
         ...
 
 
-# Whether a host may say by a PROXY header for which client it connects.
+# Returns whether a host may name its client by a PROXY header.
 TrustsProxy: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What a server takes.
+    """Limits of a server.
 
     Attributes:
-        max_connections: more are closed as they come. A client process opens one or two. None: as
+        max_connections: further ones are closed at once. A client process opens one or two. None:
+            as
             many as the process may open files for, and 65536 at most.
-        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+        idle_s: a connection silent in both directions for this long is closed; RocketMQ's
             value. Clients send heartbeats every 30 seconds.
-        unread_seconds: a connection whose peer takes nothing of its answers for this long is
+        unread_s: a connection whose peer takes nothing of its answers for this long is
             closed. A network that lost a packet is silent for a few seconds.
-        spare_descriptors: files that the process needs besides connections. What it may open less
-            these is the most connections, when that is below `max_connections`.
-        max_held_bytes: of all connections: half frames, requests that are being answered, and
+        spare_descriptors: files that the process needs besides connections. Its limit of open files
+            less these is the most connections, if that is below `max_connections`.
+        max_held_bytes: of all connections: incomplete frames, requests that are being answered, and
             answers not yet taken. Above half of it, connections with unread answers are read no
             further; above all of it, those without progress for the longest time are closed.
-        connection: what each connection may hold.
+        connection: limits of each connection.
     """
 
     max_connections: int | None = None
-    idle_seconds: float = 120.0
-    unread_seconds: float = 15.0
+    idle_s: float = 120.0
+    unread_s: float = 15.0
     spare_descriptors: int = 256
     max_held_bytes: int = 256 * 1024 * 1024
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     def within_descriptors(self) -> "ServerLimits":
-        """These limits with a number of connections that the process may open files for.
+        """Return limits with a number of connections that the process may open files for.
 
-        A lower number is told with one line in the log. A server does this itself; a program that
-        does more than serve can do it before anything else starts.
+        A lower number is logged. A server does this itself; a program with other duties can do it
+        before it starts anything.
 
         Raises:
             TooFewDescriptors: the process may open too few files.
@@ -170,13 +165,13 @@ async def serve(
     Args:
         host: the address to listen on; "0.0.0.0" is every IPv4 address of the machine.
         port: 0 takes a free one.
-        handler: what to do with connections and requests.
-        task_status: told the address listened on.
-        limits: what is taken; the defaults when None.
-        tls: how TLS is taken; only plain connections when None.
+        handler: handles connections and requests.
+        task_status: gets the address listened on.
+        limits: the defaults if None.
+        tls: only plain connections if None.
 
     Raises:
-        PortInUse: something else listens there.
+        PortInUse: another program listens there.
         ListenFailed: the address is not this machine's, or the port may not be used.
         TooFewDescriptors: the process may open too few files.
     """
@@ -192,10 +187,8 @@ async def serve_listeners(
     limits: ServerLimits | None = None,
     tls: ServerTls | None = None,
 ) -> None:
-    """Serve listeners of `listen` until cancelled, and close them. See `serve`.
-
-    Raises:
-        TooFewDescriptors: the process may open too few files.
+    """Serve listeners of `listen` like `serve` until cancelled, and close them. Raises
+    TooFewDescriptors.
     """
     async with AsyncExitStack() as stack:
         for listener in listeners:
@@ -207,18 +200,19 @@ async def serve_listeners(
 
 
 async def listen(host: str, port: int, *, is_shared: bool = False) -> list[trio.SocketListener]:
-    """Take a port. trio sets TCP_NODELAY on what the listeners accept.
+    """Take a port. trio sets TCP_NODELAY on accepted connections.
 
-    For servers that do more than serve: a taken port is then known before anything else starts.
+    For programs with other duties: a taken port is then known before anything else starts.
 
     Args:
         host: as for `serve`.
         port: as for `serve`.
-        is_shared: other processes of the same user may take the same port in the same way, and the
-            system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4 address.
+        is_shared: other processes of the same user may listen on the same port in the same way, and
+            the system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4
+            address.
 
     Raises:
-        PortInUse: something else listens there.
+        PortInUse: another program listens there.
         ListenFailed: the address is not this machine's, or the port may not be used.
     """
     if not 0 <= port <= 65535:
@@ -237,9 +231,9 @@ class Server:
     """Connections of any number of listeners, within the same limits.
 
     Args:
-        handler: what to do with connections and requests.
-        limits: what is taken; the defaults when None.
-        tls: how TLS is taken; only plain connections when None.
+        handler: handles connections and requests.
+        limits: the defaults if None.
+        tls: only plain connections if None.
         client_work: where the connections take turns; None makes one.
 
     Attributes:
@@ -264,8 +258,8 @@ class Server:
         self._tls = tls
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
-        self._told_full_at = self._told_descriptors_at = -math.inf
-        self._unserved = 0  # descriptors of connections that are not served yet, or elsewhere
+        self._logged_full_at = self._logged_descriptors_at = -math.inf
+        self._unserved = 0  # descriptors of connections that are served elsewhere, or not yet
 
     async def take(
         self,
@@ -276,15 +270,17 @@ class Server:
         nursery: trio.Nursery | None = None,
         task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take connections of listeners until cancelled; then close both. `run` must run.
+        """Accept connections of listeners until cancelled; then close both. `run` must run.
 
         Args:
             listeners: of `listen`.
-            gate: asked about each connection; None serves all.
-            trusts_proxy: hosts whose PROXY headers are believed; None believes none. A client of
-                such a host is served when its first byte has come.
-            nursery: has the connections, which then outlive the listeners; None: they end together.
-            task_status: told the address listened on.
+            gate: called for each connection; None serves all.
+            trusts_proxy: which hosts' PROXY headers are believed; None believes none. A client of
+                such
+                a host is served once its first byte has come.
+            nursery: runs the connections, which then outlive the listeners; None: they end
+                together.
+            task_status: gets the address listened on.
         """
         async with AsyncExitStack() as stack:
             for listener in listeners:
@@ -303,7 +299,7 @@ class Server:
         gate: Gate | None,
         trusts_proxy: TrustsProxy | None,
     ) -> None:
-        """Accept connections for ever; without a descriptor for one, wait and try again."""
+        """Accept connections; without a descriptor for one, wait and try again."""
         while True:
             try:
                 stream = await listener.accept()
@@ -312,26 +308,26 @@ class Server:
                 if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
                     raise
                 now = trio.current_time()
-                if now >= self._told_descriptors_at + TELL_SECONDS:
-                    self._told_descriptors_at = now
+                if now >= self._logged_descriptors_at + TELL_S:
+                    self._logged_descriptors_at = now
                     _log.warning(
                         "no connection can be accepted while %d are open: %s; %s",
                         len(self._connections),
                         quoted(found.meaning),
                         quoted(found.cure),
                     )
-                await trio.sleep(ACCEPT_PAUSE_SECONDS)
+                await trio.sleep(ACCEPT_PAUSE_S)
             else:
                 nursery.start_soon(self._take_stream, stream, gate, trusts_proxy)
 
     def _relieve(self, count: int) -> None:
-        """Close the connections that got on last the longest ago, until they held `count` bytes."""
+        """Close the connections with the oldest progress, until they held `count` bytes."""
         stalled = [
             (connection.stalled_since(), number, connection)
             for number, connection in enumerate(self._connections)
         ]
         for since, _number, connection in sorted(stalled):
-            # A connection that only waits for our answers would free nothing.
+            # A connection that only waits for our answers frees nothing.
             if count <= 0 or since == math.inf:
                 return
             held = connection.held_bytes
@@ -340,19 +336,18 @@ class Server:
             connection.close(ServerOutOfRoom(str(connection.peer), held, limit_bytes))
 
     async def run(self) -> None:
-        """Work for the connections, and look them over, until cancelled."""
+        """Take turns for the connections, and check them, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.client_work.run)
             nursery.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
-        """Close silent connections; tell requests to clients when their time is over."""
         before = trio.current_time()
         while True:
-            await trio.sleep(SWEEP_SECONDS)
+            await trio.sleep(SWEEP_S)
             now = trio.current_time()
-            # A process that was stopped must first send what its peers would have taken.
-            was_stopped = now - before > _STOPPED_SECONDS
+            # After a stop, the process must first send what its peers would have taken meanwhile.
+            was_stopped = now - before > _STOPPED_S
             before = now
             look = partial(self._look_at, now=now, was_stopped=was_stopped)
             self.client_work.each("looking at connections", list(self._connections), look)
@@ -360,28 +355,28 @@ class Server:
     def _look_at(self, connection: Connection, now: float, was_stopped: bool) -> None:
         connection.expire(now)
         silent = now - connection.last_activity
-        if silent >= self._limits.idle_seconds:
+        if silent >= self._limits.idle_s:
             connection.close(IdleTooLong(str(connection.peer), silent))
-        unread = connection.unread_seconds(now)
-        if unread >= self._limits.unread_seconds and not was_stopped:
+        unread = connection.unread_s(now)
+        if unread >= self._limits.unread_s and not was_stopped:
             unsent = connection.unsent_bytes
             connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
 
     async def _take_stream(
         self, stream: trio.SocketStream, gate: Gate | None, trusts_proxy: TrustsProxy | None
     ) -> None:
-        """Serve one client from its first byte to its last. Never raises but when cancelled."""
+        """Serve one client from its first byte to its last. Raises only when cancelled."""
         try:
             peer = peer_address(stream.socket.getpeername())
         except OSError as error:
             _log.debug("a client left before it was served: %s", quoted(error))
             await trio.aclose_forcefully(stream)
             return
-        descriptors = 1 if gate is None else 2  # with the connection to where it is passed on
+        descriptors = 1 if gate is None else 2  # a gate may open a connection as well
         if len(self._connections) + self._unserved + descriptors > self._max_connections:
             now = trio.current_time()
-            if now >= self._told_full_at + TELL_SECONDS:
-                self._told_full_at = now
+            if now >= self._logged_full_at + TELL_S:
+                self._logged_full_at = now
                 _log.warning(
                     "connection from %s refused: %d are open; raise --max-connections or "
                     "close some",
@@ -412,23 +407,24 @@ class Server:
         gate: Gate | None,
         trusts_proxy: TrustsProxy | None,
     ) -> Address | None:
-        """The client that is to be served; None when its connection is over already."""
+        """Return the client to serve; None if its connection is over already."""
         found: Address | None = peer
         if trusts_proxy is not None and trusts_proxy(peer.host):
             found = await self._named_client(stream, peer)
             if found != peer:
-                end_in_order(stream)  # a relay sees that; it shall get the last answers
+                end_in_order(stream)  # a relay notices the end; it shall get the last answers
         if found is not None and gate is not None and await gate(stream, found):
             return None
         return found
 
     async def _named_client(self, stream: trio.SocketStream, peer: Address) -> Address | None:
-        """The client for which a trusted host connects: as its header says, or itself; None when
-        the connection is to be closed.
+        """Return the client of a trusted host: the one in its header, or the host itself.
+
+        None if the connection must be closed.
         """
         head = b""
         try:
-            with trio.move_on_after(self._limits.idle_seconds):
+            with trio.move_on_after(self._limits.idle_s):
                 if not (first := await stream.socket.recv(1, trio.socket.MSG_PEEK)):
                     return None
                 if first != FIRST_BYTE:
@@ -469,15 +465,15 @@ class Server:
     async def _secure(
         self, stream: trio.SocketStream, tls: ServerTls
     ) -> trio.SocketStream | trio.SSLStream[trio.SocketStream] | None:
-        """The stream to serve: plain or TLS by its first byte; None when it cannot be served."""
+        """Return the stream to serve, plain or TLS by its first byte, or None."""
         try:
             first = b""
-            with trio.move_on_after(self._limits.idle_seconds):
+            with trio.move_on_after(self._limits.idle_s):
                 first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
             if first != _TLS_HANDSHAKE:
                 return None if tls.required or not first else stream
             secured = trio.SSLStream(stream, tls.context, server_side=True)
-            with trio.move_on_after(HANDSHAKE_SECONDS):
+            with trio.move_on_after(HANDSHAKE_S):
                 await secured.do_handshake()
                 return secured
         except (OSError, trio.BrokenResourceError) as error:
@@ -485,9 +481,9 @@ class Server:
         return None
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
-        """Hand over commands. An error answers every command of the turn that wants a reply.
+        """Hand over commands. An exception answers every command of the turn that wants a reply.
 
-        Handlers that answer one by one use `answer_each`, and never come to this.
+        Handlers that answer one by one use `answer_each`, which raises nothing.
         """
         try:
             return self._handler.on_commands(connection, commands)
@@ -498,7 +494,7 @@ class Server:
             return len(commands)
 
     def _tell_closed(self, connection: Connection) -> None:
-        """Tell the handler; what it raises must not reach the other connections."""
+        """Call the handler; its exception must not reach the other connections."""
         try:
             self._handler.on_close(connection)
         except Exception:
@@ -506,7 +502,7 @@ class Server:
 
 
 async def _receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
-    """Read so many bytes. Raises ProxyHeaderMalformed when the stream ends before."""
+    """Read `count` bytes. Raises ProxyHeaderMalformed if the stream ends before."""
     data = b""
     while len(data) < count:
         piece = await stream.receive_some(count - len(data))
@@ -517,13 +513,13 @@ async def _receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
 
 
 def _log_close(connection: Connection) -> None:
-    """One line for a connection we had to close; clients that leave are not worth one."""
+    """Log a connection that we had to close; a client that leaves is no news."""
     error: RemotingError | None = connection.close_error
     if isinstance(error, ConnectionClosed):
         _log.debug("connection with %s closed: %s", connection.peer, quoted(error.reason))
         return
     whose = connection.peer.host
     if isinstance(error, ProtocolDiffers):
-        whose += f" by {error.protocol}"  # each protocol has a line of its own
+        whose += f" by {error.protocol}"  # so that each protocol has its own line
     about = about_client(whose)
     _log.warning("connection with %s closed: %s", connection.peer, quoted(error), extra=about)

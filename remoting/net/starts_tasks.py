@@ -1,4 +1,4 @@
-"""What runs tasks: a nursery of trio's, or one that watches over it."""
+"""A nursery of trio's, or an object that watches over one."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVarTuple, Unpack
@@ -7,13 +7,9 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class StartsTasks(Protocol):
-    """Runs tasks in the background."""
-
     def start_soon(
         self,
         task: Callable[[Unpack[Arguments]], Awaitable[object]],
         /,
         *arguments: *Arguments,
-    ) -> None:
-        """Run a task soon."""
-        ...
+    ) -> None: ...

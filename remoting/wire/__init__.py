@@ -1,1 +1,1 @@
-"""Bytes to commands and back: frames, headers, codes, and the JSON that real clients send."""
+"""Encodes and decodes commands: frames, headers, codes, and the JSON that real clients send."""

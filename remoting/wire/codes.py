@@ -8,7 +8,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request asks for: the codes that clients, tools and brokers of 4.9 and 5.3 send."""
+    """The codes of requests that clients, tools and brokers of 4.9 and 5.3 send."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -168,12 +168,12 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
-    # Ours. RocketMQ's have up to four digits or six; and a binary header holds 16 bits.
+    # Our own. RocketMQ's have up to four digits or six, and a binary header holds 16 bits.
     REDRIVE_DEAD_LETTERS = 31001
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 0 is success; 10, 11 and 12 mean "stored, but ..."."""
+    """The codes of replies. 0 is success; 10, 11 and 12 mean "stored, but ..."."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -221,7 +221,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """The language a peer says it is written in. JSON headers carry the name, binary the number."""
+    """The language that a peer claims. JSON headers carry the name, binary ones the number."""
 
     JAVA = 0
     CPP = 1
@@ -244,13 +244,13 @@ class LanguageCode(IntEnum):
 # below 476, which announces that we understand GO_AWAY.
 PROTOCOL_VERSION: Final = 409
 
-# Replies say JAVA as the servers of RocketMQ do: it is the one name every client was seen to take.
+# Replies claim JAVA like the servers of RocketMQ: the one name that all tested clients accept.
 REPLY_LANGUAGE: Final = LanguageCode.JAVA
 
-# Requests say what we are; servers only show it to their operators.
+# Requests name our language; servers only show it to their operators.
 REQUEST_LANGUAGE: Final = LanguageCode.PYTHON
 
-# RocketMQ's longest has 7.
+# RocketMQ's longest name has 7.
 _MAX_LANGUAGE_CHARACTERS: Final = 32
 
 LANGUAGE_BY_NAME: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
@@ -258,8 +258,8 @@ LANGUAGE_BY_NUMBER: Final[dict[int, LanguageCode]] = {code.value: code for code 
 
 
 def language_named(name: str) -> LanguageCode | str:
-    """The language of a JSON header; a name that is not known is returned as it came, if it is
-    short: it is kept with the client's other facts.
+    """Return the language of a JSON header. A short unknown name is returned unchanged; a long one
+    is OTHER, because it is kept with the client's data.
     """
     known = LANGUAGE_BY_NAME.get(name)
     if known is not None:
@@ -268,12 +268,11 @@ def language_named(name: str) -> LanguageCode | str:
 
 
 def language_numbered(number: int) -> LanguageCode | int:
-    """The language of a binary header; a number that is not known is returned as it came."""
+    """Return the language of a binary header; an unknown number is returned unchanged."""
     return LANGUAGE_BY_NUMBER.get(number, number)
 
 
 def request_name(code: int) -> str:
-    """The name of a request code for logs and errors, or its number when it has none."""
     try:
         return RequestCode(code).name
     except ValueError:
@@ -281,7 +280,6 @@ def request_name(code: int) -> str:
 
 
 def response_name(code: int) -> str:
-    """The name of a response code for logs and errors, or its number when it has none."""
     try:
         return ResponseCode(code).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""One request or reply, as it is between the wire and the code."""
+"""One decoded request or reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,11 @@ ONEWAY_FLAG: Final = 2
 
 
 class HeaderFormat(IntEnum):
-    """How the header of a frame is written: the type byte of the frame."""
-
     JSON = 0
     BINARY = 1
 
 
-# Most numbers in fields: queues, flags, counts. To look one up takes a third of reading it.
+# Most numbers in fields: queues, flags, counts. A look-up takes a third of the time of parsing.
 _SMALL_NUMBERS: Final[dict[str | None, int]] = {str(number): number for number in range(-1, 1024)}
 
 
@@ -30,16 +28,16 @@ class Command:
     """A request or a reply.
 
     Attributes:
-        code: a `RequestCode` or, in a reply, a `ResponseCode`; numbers we do not know are kept.
+        code: a `RequestCode` or, in a reply, a `ResponseCode`; unknown numbers are kept.
         fields: the header's extension fields. Values that came as JSON numbers or booleans are
             text here ("7", "true"); nulls are left out. All text can be written as UTF-8.
         body: the bytes after the header.
         opaque: the number that pairs a reply with its request; signed 32 bits.
         flag: bit 0 response, bit 1 oneway.
         remark: text of an error, or None.
-        language: a `LanguageCode`, or the name or number as it came when we do not know it.
+        language: a `LanguageCode`, or an unknown name or number as it came.
         version: RocketMQ's version number of the sender (see `codes.PROTOCOL_VERSION`).
-        header_format: how the header was or is to be written. A reply takes its request's.
+        header_format: how the header was or will be written. A reply takes its request's.
     """
 
     code: int
@@ -54,7 +52,6 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this is a reply."""
         return self.flag & RESPONSE_FLAG != 0
 
     @property
@@ -69,10 +66,11 @@ class Command:
         body: bytes = b"",
         remark: str | None = None,
     ) -> "Command":
-        """The reply to this request: same opaque, same header format, our version and language.
+        """Make the reply to this request: same opaque, same header format, our version and
+        language.
 
-        A reply to a oneway request keeps the oneway bit, so that a connection knows to drop it
-        instead of sending it.
+        A reply to a oneway request keeps the oneway bit, so that a connection drops it instead of
+        sending it.
 
         Args:
             code: a `ResponseCode`.
@@ -93,7 +91,7 @@ class Command:
         )
 
     def without_content(self) -> "Command":
-        """What `reply` needs of this request: to be kept while it waits, in a few bytes."""
+        """Return the few bytes that `reply` needs, to keep while the request waits."""
         return Command(
             self.code,
             opaque=self.opaque,
@@ -103,21 +101,16 @@ class Command:
         )
 
     def text(self, name: str) -> str:
-        """The field `name`.
-
-        Raises:
-            FieldMissing: the request does not have it.
-        """
+        """Return the field `name`. Raises FieldMissing."""
         value = self.fields.get(name)
         if value is None:
             raise FieldMissing(name)
         return value
 
     def name(self, name: str, default: str | None = None) -> str:
-        """The field `name` as the name of a topic, a group or a client: a short, printable text.
+        """Return the field `name` as the name of a topic, a group or a client: short and printable.
 
-        Raises:
-            FieldMissing: it is absent and there is no default, or it is no such text.
+        Raises FieldMissing, also if it is no such text.
         """
         value = self.fields.get(name, default)
         if value is None or not is_name(value):
@@ -125,10 +118,9 @@ class Command:
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """The field `name` as a signed 64-bit number; `default` when it is absent or empty.
+        """Return the field `name` as a signed 64-bit number; `default` if it is absent or empty.
 
-        Raises:
-            FieldMissing: it is absent and there is no default, or it is not such a number.
+        Raises FieldMissing, also if it is no such number.
         """
         value = self.fields.get(name)
         known = _SMALL_NUMBERS.get(value)
@@ -144,10 +136,9 @@ class Command:
         return number
 
     def int32(self, name: str, default: int | None = None) -> int:
-        """As `integer`, of 32 bits, as most of Java's fields are.
+        """Return the field `name` as a signed 32-bit number, as most of Java's fields are.
 
-        Raises:
-            FieldMissing: it is absent and there is no default, or it is not such a number.
+        Raises FieldMissing, also if it is no such number.
         """
         known = _SMALL_NUMBERS.get(self.fields.get(name))
         if known is not None:
@@ -158,7 +149,7 @@ class Command:
         return number
 
     def boolean(self, name: str, default: bool = False) -> bool:
-        """The field `name` as a truth value: "true" in any case, or "1" as the C++ client sends."""
+        """Return whether the field `name` is "true" in any case, or "1" as the C++ client sends."""
         value = self.fields.get(name)
         return default if value is None else read_boolean(value)
 
@@ -166,8 +157,9 @@ class Command:
 def server_request(
     code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
 ) -> Command:
-    """A request a server sends to a client, such as 40, 220 or 307; JSON, with a server's language.
+    """Make a request from a server to a client, such as 40, 220 or 307; JSON, with a server's
+    language.
 
-    Send it by `Connection.request` or `Connection.send_oneway`, which number it.
+    `Connection.request` or `Connection.send_oneway` number it.
     """
     return Command(code, {} if fields is None else dict(fields), body, language=REPLY_LANGUAGE)

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes, fields and bodies. Each error has one line that says what to do."""
+"""The errors of bytes, fields and bodies. Each has one line that says what to do."""
 
 from dledger.declared_error import DeclaredError
 
@@ -15,9 +15,9 @@ class FrameTooLarge(FrameError):
     """A frame, or its header, is longer than allowed.
 
     Attributes:
-        size_bytes: the length that was announced.
-        limit_bytes: the length that is allowed.
-        part: what is too long, "frame" or "header".
+        size_bytes: the announced length.
+        limit_bytes: the allowed length.
+        part: "frame" or "header".
     """
 
     size_bytes: int
@@ -30,11 +30,7 @@ class FrameTooLarge(FrameError):
 
 
 class ProtocolDiffers(FrameError):
-    """The peer speaks another protocol, as its first bytes say.
-
-    Attributes:
-        protocol: its name.
-    """
+    """The peer speaks another protocol, according to its first bytes."""
 
     protocol: str
     advice: str
@@ -44,7 +40,7 @@ class ProtocolDiffers(FrameError):
 
 
 class FrameMalformed(FrameError):
-    """Lengths that contradict one another, an unknown header type, or a header that has no sense.
+    """Lengths that contradict one another, an unknown header type, or a header without sense.
 
     Attributes:
         reason: what is wrong, without the advice.
@@ -55,10 +51,10 @@ class FrameMalformed(FrameError):
 
 
 class BodyMalformed(RemotingError):
-    """The JSON (or compressed) body of a request or reply does not have the shape it must have.
+    """The JSON (or compressed) body of a request or reply does not have the required shape.
 
     Attributes:
-        body_name: which body it is, such as "heartbeat".
+        body_name: the kind of body, such as "heartbeat".
         reason: what is wrong with it.
     """
 
@@ -68,11 +64,11 @@ class BodyMalformed(RemotingError):
 
 
 class FieldMissing(RemotingError):
-    """A request lacks a field it must have, or the field cannot be read as its type.
+    """A request lacks a required field, or the field cannot be read as its type.
 
     Attributes:
         field: the name of the field.
-        value: what was sent, or None when there was nothing.
+        value: what was sent, or None if it was absent.
     """
 
     field: str

@@ -1,4 +1,4 @@
-"""Frames: how commands lie in a stream of bytes.
+"""Frames: the form of commands in a stream of bytes.
 
 Layout, big-endian: i32 total length (does not count itself), u8 header type, u24 header length,
 header, body. Source: RocketMQ's NettyEncoder and NettyDecoder; the limit of 16 MiB is theirs.
@@ -21,8 +21,8 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 # under 200 KB; the other fields are names and numbers. A longer header is not a header.
 MAX_HEADER_BYTES: Final = 512 * 1024
 
-# Pieces shorter than this are put together in one buffer, so that a frame that trickles in byte
-# by byte does not cost an object a byte. Longer pieces are kept as they came, without a copy.
+# Pieces shorter than this are joined in one buffer, so that a frame that arrives byte by byte does
+# not take an object for each byte. Longer pieces are kept without a copy.
 _SMALL_PIECE_BYTES: Final = 4096
 
 _PREFIX: Final = struct.Struct(">II")  # total length; type and header length
@@ -30,7 +30,7 @@ _PREFIX_BYTES: Final = 8
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame of `command`, in the header format it asks for.
+    """Encode `command` as a frame, in its header format.
 
     Raises:
         FrameTooLarge: the frame is over 16 MiB or its header over 512 KiB; no peer would take it.
@@ -52,11 +52,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_frame(frame: bytes) -> Command:
-    """Read exactly one whole frame.
-
-    Raises:
-        FrameError: it is not one.
-    """
+    """Decode exactly one whole frame. Raises FrameError."""
     decoder = FrameDecoder()
     commands = decoder.feed(frame)
     if len(commands) != 1 or decoder.buffered_bytes or decoder.error is not None:
@@ -65,19 +61,18 @@ def decode_frame(frame: bytes) -> Command:
 
 
 class FrameDecoder:
-    """Cuts a stream of bytes into commands, whatever the pieces it comes in.
+    """Cuts a stream of bytes into commands, in whatever pieces it arrives.
 
-    A body is copied once, from the pieces it came in to the command. Lengths are checked as soon
-    as they are known and before anything is stored for them.
+    A body is copied once, from the received pieces to the command. Lengths are checked as soon as
+    they are known and before anything is stored for them.
 
     Args:
-        max_frame_bytes: the longest frame taken, as the length field counts.
-        max_commands: so many are returned at once; the data behind them is kept, and looked at by
-            the next `feed`. None: all.
+        max_frame_bytes: the longest accepted frame, as the length field counts.
+        max_commands: the most commands returned at once; the data behind them is kept for the next
+            `feed`. None: all.
 
     Attributes:
-        error: why the stream ended being one of frames, or None. Once set it stays, and every
-            `feed` raises it.
+        error: the error of the stream, or None. Once set it stays, and every `feed` raises it.
     """
 
     def __init__(
@@ -88,25 +83,25 @@ class FrameDecoder:
         self._max_commands = max_commands or sys.maxsize
         self._pieces: list[bytes | bytearray] = []
         self._held = 0
-        # What `_held` must reach before there is anything to look at.
+        # The bytes that `_held` must reach before the next step of decoding.
         self._needed = _PREFIX_BYTES
-        self._behind = b""  # came with more frames than were wanted at once
+        self._behind = b""  # data behind `max_commands` commands
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes are held: of an incomplete frame, or not looked at yet."""
+        """The bytes of an incomplete frame, or not decoded yet."""
         return self._held or len(self._behind)
 
     @property
     def has_more(self) -> bool:
-        """Whether a `feed` of nothing may find further commands."""
+        """Whether a `feed` of nothing may return further commands."""
         return bool(self._behind)
 
     def feed(self, data: bytes) -> list[Command]:
-        """Take what was received and return the commands it completes.
+        """Decode received bytes; return the commands that they complete.
 
-        When a bad frame follows good ones in the same data, the good ones are returned and the
-        error is in `error`; look there after each call.
+        If a bad frame follows good ones in the same data, the good ones are returned and `error` is
+        set; check it after each call.
 
         Raises:
             FrameError: the data holds no good frame before a bad one, or an earlier call found one.
@@ -133,7 +128,7 @@ class FrameDecoder:
         return commands
 
     def _cut(self, data: bytes, at: int, commands: list[Command]) -> None:
-        """Read whole frames from `data` at `at`; hold the rest. Nothing is held before."""
+        """Decode whole frames from `data` at `at`; hold the rest. Nothing is held before."""
         length = len(data)
         while length - at >= _PREFIX_BYTES:
             if len(commands) >= self._max_commands:
@@ -171,7 +166,6 @@ class FrameDecoder:
         return header_bytes
 
     def _hold(self, data: bytes) -> None:
-        """Keep a piece of a frame that is not complete."""
         self._held += len(data)
         if len(data) >= _SMALL_PIECE_BYTES:
             self._pieces.append(data)
@@ -183,7 +177,6 @@ class FrameDecoder:
             self._pieces.append(bytearray(data))
 
     def _complete(self, data: bytes, commands: list[Command]) -> None:
-        """`data` completes what is held: a prefix, or a frame."""
         if self._needed == _PREFIX_BYTES:
             # At most seven bytes are held, so joining them to the data costs one copy of it.
             joined = b"".join((*self._pieces, data))
@@ -201,7 +194,7 @@ class FrameDecoder:
 
 
 def _decode_pieces(pieces: list[bytes | bytearray]) -> Command:
-    """Read one whole frame that lies in several pieces, the first of at least eight bytes."""
+    """Decode one whole frame in several pieces, the first of at least eight bytes."""
     _total, second = _PREFIX.unpack_from(pieces[0])
     header_end = _PREFIX_BYTES + (second & 0xFFFFFF)
     first = 0
@@ -217,7 +210,6 @@ def _decode_pieces(pieces: list[bytes | bytearray]) -> Command:
 
 
 def _decode(header_type: int, header: bytes, body: bytes) -> Command:
-    """Read the header of a frame whose type has been checked."""
     if header_type == HeaderFormat.JSON:
         return decode_json_header(header, body)
     return decode_binary_header(header, body)

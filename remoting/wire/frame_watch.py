@@ -1,4 +1,4 @@
-"""Looks at the headers of frames that pass by, in pieces, and keeps none of their bodies. Pure."""
+"""Decodes the headers of relayed frames from pieces, without keeping their bodies. Pure."""
 
 import struct
 from typing import Final
@@ -11,11 +11,10 @@ from remoting.wire.header_json import decode_json_header
 
 _PREFIX: Final = struct.Struct(">II")
 
-# A frame that is kept whole is not longer.
+# The longest frame that is kept whole.
 MAX_KEPT_BYTES: Final = 64 * 1024
 
-
-# Several hundred headers at most, which take a few milliseconds to read.
+# Several hundred headers at most, which take a few milliseconds to decode.
 _HEADERS_BYTES: Final = 16 * 1024
 _BODY_BYTES: Final = 64 * 1024
 
@@ -27,7 +26,7 @@ class FrameWatch:
         kept_code: the newest whole request of this code is kept; None keeps nothing.
 
     Attributes:
-        is_lost: what passed was no frame, so nothing more is known.
+        is_lost: whether the stream had bytes that are no frame, so that nothing more is known.
         kept: the newest frame of `kept_code`, up to MAX_KEPT_BYTES.
     """
 
@@ -35,7 +34,7 @@ class FrameWatch:
         self.is_lost = False
         self.kept: bytes | None = None
         self._kept_code = kept_code
-        self._head = bytearray()  # of a frame whose header has not come whole
+        self._head = bytearray()  # an incomplete prefix and header
         self._body_bytes = 0  # of the present frame, still to come
         self._keeping: bytearray | None = None
 
@@ -46,11 +45,11 @@ class FrameWatch:
 
     @property
     def bytes_at_once(self) -> int:
-        """How much should pass next: much of a long body, but few headers, as each is read."""
+        """The size of the next read: much of a long body, but few headers, as each is decoded."""
         return _BODY_BYTES if self._body_bytes > _HEADERS_BYTES else _HEADERS_BYTES
 
     def pass_by(self, data: bytes) -> list[Command]:
-        """Take what passes; the frames whose headers are complete now, without their bodies."""
+        """Take bytes; return commands without bodies for the headers that they complete."""
         found: list[Command] = []
         at = 0
         while at < len(data) and not self.is_lost:
@@ -66,7 +65,6 @@ class FrameWatch:
         return end
 
     def _take_head(self, data: bytes, at: int, found: list[Command]) -> int:
-        """Take as much of a prefix and a header as is there."""
         head = self._head
         wanted = _PREFIX.size
         if len(head) >= wanted:

@@ -1,4 +1,4 @@
-"""The binary form of a frame's header (type byte 1), which Java clients use when told to.
+"""The binary form of a frame's header (type byte 1), an option of Java clients.
 
 Layout, big-endian: code i16, language u8, version i16, opaque i32, flag i32, remark length i32 and
 text, fields length i32 and entries; an entry is name length i16, name, value length i32, value.
@@ -21,7 +21,7 @@ _UINT8_MAX: Final = (1 << 8) - 1
 
 
 def encode_binary_header(command: Command) -> bytes:
-    """The header of `command` in binary form, without the body.
+    """Encode the header of `command`, without the body.
 
     Raises:
         FrameMalformed: the code or version does not fit 16 bits, or a name is over 32767 bytes.
@@ -58,11 +58,7 @@ def encode_binary_header(command: Command) -> bytes:
 
 
 def decode_binary_header(header: bytes, body: bytes) -> Command:
-    """Read a binary header.
-
-    Args:
-        header: the bytes of the header.
-        body: the frame's body, put into the command as it is.
+    """Decode a header into a command with this `body`.
 
     Raises:
         FrameMalformed: a length is negative or does not fit, or bytes are left over.
@@ -97,7 +93,6 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
 
 
 def _text(header: bytes, at: int, length: int) -> tuple[str, int]:
-    """The text of `length` bytes at `at`, and where it ends."""
     end = at + length
     if length < 0 or end > len(header):
         raise FrameMalformed("binary header: a text does not fit")

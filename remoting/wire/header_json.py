@@ -1,7 +1,7 @@
 """The JSON form of a frame's header (type byte 0), which every client speaks.
 
 Source: RocketMQ's RemotingCommand. Clients written in C++ and JavaScript put numbers and booleans
-among the extension fields and end the header with a newline; what we send has text values only,
+among the extension fields and end the header with a newline; our headers have only text values,
 because the C++ client reads anything else as 0.
 """
 
@@ -14,23 +14,21 @@ import msgspec
 from remoting.wire.codes import LanguageCode, language_named, language_numbered
 from remoting.wire.command import Command, HeaderFormat
 from remoting.wire.errors import FrameMalformed
+from remoting.wire.field_values import INT32_MAX, INT32_MIN
 
-# strict=False lets control characters stand in strings: some clients do not escape \x01 and \x02
-# of message properties. Floats keep their text, as signatures are made over it.
+# strict=False accepts control characters in strings: some clients do not escape \x01 and \x02 of
+# message properties. Floats keep their text, because it may be signed.
 _decode = json.JSONDecoder(strict=False, parse_float=str).decode
 
 _ALL_TEXT: Final = {str}
 
 _LANGUAGE_NAMES: Final[dict[int | str, int | str]] = {code: code.name for code in LanguageCode}
 
-_INT32_MIN: Final = -(1 << 31)
-_INT32_MAX: Final = (1 << 31) - 1
-
-_Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
+_Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
 
 class _Read(msgspec.Struct, gc=False):
-    """A header as most clients write it, which one call reads and checks."""
+    """The header of most clients, which one call decodes and checks."""
 
     code: _Int32
     opaque: _Int32 = 0
@@ -42,7 +40,7 @@ class _Read(msgspec.Struct, gc=False):
 
 
 class _Written(msgspec.Struct, gc=False):
-    """A header in the order in which it is written."""
+    """A header, in the order in which it is written."""
 
     code: int
     extFields: dict[str, str]  # noqa: N815
@@ -59,9 +57,9 @@ _write: Final = msgspec.json.Encoder().encode
 
 
 def encode_json_header(command: Command) -> bytes:
-    """The header of `command` as compact JSON, without the body.
+    """Encode the header of `command` as compact JSON, without the body.
 
-    `extFields` is always there: the C++ client crashes on a reply that lacks it.
+    `extFields` is always present: the C++ client crashes on a reply without it.
     """
     language, remark = command.language, command.remark
     header = _Written(
@@ -82,7 +80,7 @@ def encode_json_header(command: Command) -> bytes:
 
 
 def _encode_escaped(command: Command) -> bytes:
-    """As `encode_json_header`, with escapes for all characters that are not ASCII."""
+    """Encode like `encode_json_header`, with escapes for all characters that are not ASCII."""
     quote = encode_basestring_ascii
     language = json.dumps(_LANGUAGE_NAMES.get(command.language, command.language))
     fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in command.fields.items()])
@@ -96,14 +94,9 @@ def _encode_escaped(command: Command) -> bytes:
 
 
 def decode_json_header(header: bytes, body: bytes) -> Command:
-    """Read a JSON header.
+    """Decode a header into a command with this `body`.
 
-    Args:
-        header: the bytes of the header.
-        body: the frame's body, put into the command as it is.
-
-    Raises:
-        FrameMalformed: not a JSON object, or a number where none may stand.
+    Raises FrameMalformed if it is no JSON object, or a number is out of range.
     """
     try:
         read = _read(header)
@@ -123,7 +116,7 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
 
 
 def _decode_loosely(header: bytes, body: bytes) -> Command:
-    """As `decode_json_header`, also with what some clients write and JSON does not allow."""
+    """Decode like `decode_json_header`, but accept clients' deviations from JSON."""
     try:
         text = header.decode("utf-8", "replace")
         values = _decode(text)
@@ -142,7 +135,7 @@ def _decode_loosely(header: bytes, body: bytes) -> Command:
     if remark is not None and type(remark) is not str:
         remark = _text_of(remark)
     language = values.get("language", LanguageCode.OTHER)
-    # A lone surrogate can only come from an escape; with none in the text there is no need to look.
+    # A lone surrogate can only come from an escape.
     if "\\ud" in text or "\\uD" in text:
         fields = {_printable(name): _printable(value) for name, value in fields.items()}
         remark = None if remark is None else _printable(remark)
@@ -161,29 +154,28 @@ def _decode_loosely(header: bytes, body: bytes) -> Command:
 
 
 def _number(values: dict[str, object], name: str, default: int | None) -> int:
-    """A signed 32-bit number of the header."""
     value = values.get(name, default)
-    if type(value) is not int or not _INT32_MIN <= value <= _INT32_MAX:
+    if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
         raise FrameMalformed(f"{name} is not a 32-bit number")
     return value
 
 
 def _language(value: object) -> int | str:
-    """A language by name, by number, or as it came."""
+    """Return a language by name or number; an unknown one unchanged."""
     if type(value) is str:
         return language_named(value)
-    if type(value) is int and _INT32_MIN <= value <= _INT32_MAX:
+    if type(value) is int and INT32_MIN <= value <= INT32_MAX:
         return language_numbered(value)
     return LanguageCode.OTHER
 
 
 def _as_text(fields: dict[str, object]) -> dict[str, str]:
-    """Fields with every value as text; nulls are left out, as Java clients never write them."""
+    """Return the fields with every value as text, without nulls, which Java clients never write."""
     return {name: _text_of(value) for name, value in fields.items() if value is not None}
 
 
 def _text_of(value: object) -> str:
-    """One JSON value as the text a Java server would have been sent."""
+    """Return one JSON value as the text that a Java client would send."""
     if isinstance(value, str):
         return value
     if value is True:
@@ -197,5 +189,5 @@ def _text_of(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """`text` with each lone surrogate replaced, so that it can be written as UTF-8."""
+    """Replace each lone surrogate, so that the text can be written as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

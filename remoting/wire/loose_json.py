@@ -1,13 +1,13 @@
-"""JSON as RocketMQ's Java parts write it: numbers and flat objects may stand as keys, unquoted.
+"""JSON as RocketMQ's Java parts write it: with unquoted numbers and flat objects as keys.
 
-`{0:"a"}` and `{{"queueId":0,"topic":"T"}:{...}}` are read as if their keys were text: the number's
-digits, or the object's own JSON with its names sorted and no spaces. An object that stands as a key
-has no object in it; RocketMQ's keys are message queues. (As text, objects in one another would
-double their escapes with each level.)
+`{0:"a"}` and `{{"queueId":0,"topic":"T"}:{...}}` are parsed with text as keys: the number's digits,
+or the object's own JSON with its names sorted and no spaces. An object as a key contains no object;
+RocketMQ's keys are message queues. (As text, nested objects would double their escapes with each
+level.)
 
 The standard library parses standard JSON. Text that it refuses is rewritten as standard JSON and
 parsed once more. Each step is one pass in C over the text or over a list of its parts, so that the
-time grows with the length of the text and with nothing else.
+time grows only with the length of the text.
 """
 
 import json
@@ -27,8 +27,8 @@ class JsonSize:
     """How much one body may hold.
 
     Attributes:
-        values: a value takes up to 120 bytes as Python's objects.
-        object_keys: objects that stand as keys; each costs more than other JSON.
+        values: each takes up to 120 bytes as Python's objects.
+        object_keys: objects as keys; each takes more time than other JSON.
     """
 
     values: int
@@ -39,19 +39,19 @@ class JsonSize:
 # topic of 1024 queues on 32 brokers has as many keys. The values take 120 MiB and 0.3 s.
 LARGE: Final = JsonSize(1 << 20, 1 << 15)
 
-# All other bodies. A request to lock 10 240 queues has 41 000 values. Such a body takes 30 ms at
-# most, during which a server does nothing else.
+# All other bodies. A request to lock 10 240 queues has 41 000 values. Such a body takes at most
+# 30 ms, during which a server does nothing else.
 SMALL: Final = JsonSize(1 << 16, 1 << 10)
 
 _STANDARD: Final = json.JSONDecoder(strict=False)
 
-# To make an encoder takes longer than to encode a row of a list.
+# Making an encoder takes longer than encoding a row of a list.
 _compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
-# A text in quotes, also when its end is missing: the scan never looks twice at one character.
+# A text in quotes, also without its end: the scan never visits a character twice.
 _STRING: Final = re.compile(r'("(?:[^"\\]++|\\.)*+"?)', re.DOTALL)
 
-# What stands for a text while the rest is rewritten; not allowed outside of texts.
+# Replaces each text while the rest is rewritten; not allowed outside of texts.
 _MARK: Final = "\0"
 
 _FLAT_OBJECT_AS_KEY: Final = re.compile(r"(\{[^{}]*+\})(?=[ \t\r\n]*+:)")
@@ -65,11 +65,11 @@ _BARE_KEY: Final = re.compile(
 def parse_json(
     body_name: str, body: bytes, max_bytes: int | None = None, size: JsonSize = LARGE
 ) -> JsonValue:
-    """Read a JSON body, standard or as fastjson writes it.
+    """Parse a JSON body, standard or as fastjson writes it.
 
     Args:
-        body_name: which body it is, for the error.
-        body: UTF-8 text; bytes that are not UTF-8 are read as U+FFFD.
+        body_name: the kind of body, for the error.
+        body: UTF-8 text; other bytes are read as U+FFFD.
         max_bytes: the longest body of this kind; None leaves it to the limit of frames.
         size: how much it may hold.
 
@@ -93,17 +93,19 @@ def parse_json(
 
 
 def compact_json(value: object) -> str:
-    """Standard JSON without spaces, all ASCII: the Go client cannot read a route with spaces."""
+    """Encode standard JSON without spaces, in ASCII: the Go client cannot read a route with
+    spaces.
+    """
     return _compact(value)
 
 
 def _most_values(body: bytes) -> int:
-    """A number that the values in `body` do not exceed: one at each comma and opening bracket."""
+    """Return an upper bound of the number of values: one at each comma and opening bracket."""
     return 1 + body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def _as_standard(text: str, max_object_keys: int) -> str:
-    """`text` with bare numbers, bare words and flat objects that stand as keys put in quotes.
+    """Quote bare numbers, bare words and flat objects that are keys.
 
     Raises:
         ValueError: a key cannot be read, or there are too many.
@@ -122,20 +124,16 @@ def _as_standard(text: str, max_object_keys: int) -> str:
 
 
 def _with_bare_keys_quoted(skeleton: str) -> str:
-    """Put each bare number or word that stands before a colon in quotes."""
+    """Quote each bare number or word before a colon."""
     parts = _BARE_KEY.split(skeleton)
     parts[2::3] = [f'"{key}"' for key in parts[2::3]]
     return "".join(parts)
 
 
 def _with_object_keys_quoted(pieces: list[str], strings: list[str]) -> tuple[list[str], list[str]]:
-    """Replace each object that stands as a key, the odd ones of `pieces`, by a mark.
+    """Replace each object that is a key, the odd ones of `pieces`, by a mark.
 
-    Returns:
-        The pieces, and the texts of their marks.
-
-    Raises:
-        ValueError: an object cannot be read.
+    Returns the pieces, and the texts of their marks. Raises ValueError for an unreadable object.
     """
     of_keys: list[str] = []
     kept: list[list[str]] = []
@@ -148,7 +146,7 @@ def _with_object_keys_quoted(pieces: list[str], strings: list[str]) -> tuple[lis
             kept.append(strings[at:end])
         at = end
     objects = _STANDARD.decode("[" + _filled(",".join(pieces[1::2]), of_keys) + "]")
-    # With a line feed between members, which no JSON text contains, the objects can be told apart.
+    # No JSON text contains a line feed: as a separator of members it shows where objects end.
     lines = json.dumps(objects, separators=("\n", ":"), sort_keys=True)[2:-2]
     escaped = lines.replace("\\", "\\\\").replace('"', '\\"').split("}\n{")
     keys = [['"{' + key.replace("\n", ",") + '}"'] for key in escaped]
@@ -158,13 +156,12 @@ def _with_object_keys_quoted(pieces: list[str], strings: list[str]) -> tuple[lis
 
 
 def _filled(skeleton: str, strings: list[str]) -> str:
-    """`skeleton` with its marks replaced by `strings`."""
     rest: Iterator[tuple[str, str]] = zip_longest(skeleton.split(_MARK), strings, fillvalue="")
     return "".join(chain.from_iterable(rest))
 
 
 def _printable(value: JsonValue) -> JsonValue:
-    """`value` with lone surrogates in its texts replaced, so that they can be written as UTF-8."""
+    """Replace lone surrogates in the texts, so that they can be written as UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
     clean = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     standard: JsonValue = _STANDARD.decode(clean)

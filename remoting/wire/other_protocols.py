@@ -1,6 +1,7 @@
-"""Protocols that programs speak by mistake at a port of remoting, told by their first bytes. Pure.
+"""Recognises protocols that programs speak by mistake at a port of remoting, by their first bytes.
+Pure.
 
-By its first four bytes each of them would be a frame over the limit.
+The first four bytes of each would announce a frame over the limit.
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +11,7 @@ class OtherProtocol(NamedTuple):
     """A protocol that is not remoting.
 
     Attributes:
-        name: what it is.
+        name: of the protocol.
         advice: what to do.
     """
 
@@ -23,7 +24,7 @@ _PROXY: Final = OtherProtocol(
     "a PROXY header",
     "headers of version 2 are read, from hosts in a broker's --relays-from, at --listen",
 )
-# RocketMQ 5 takes TLS and PROXY headers at the same port. b"HTTP" comes from a server.
+# RocketMQ 5 accepts TLS and PROXY headers at the same port. b"HTTP" comes from a server.
 _BEGINNINGS: Final = {
     b"\x16\x03": OtherProtocol("TLS", "switch TLS off in the client, as with tls.enable=false"),
     b"PRI ": OtherProtocol(
@@ -39,5 +40,5 @@ _BEGINNINGS: Final = {
 
 
 def other_protocol(beginning: bytes) -> OtherProtocol | None:
-    """The protocol whose connections begin like this, by four bytes or more; None if unknown."""
+    """Return the protocol whose connections begin like this, from four bytes or more, or None."""
     return _BEGINNINGS.get(beginning[:4]) or _BEGINNINGS.get(beginning[:2])

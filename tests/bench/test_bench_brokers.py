@@ -19,8 +19,6 @@ from bench.__main__ import main
 from bench.brokers.asking import Asking, make_topics, route
 from bench.brokers.command import (
     Results,
-    chosen_peers,
-    chosen_rows,
     in_words,
     measure,
     ratio,
@@ -34,6 +32,7 @@ from bench.brokers.rocketmq import Load
 from bench.brokers.rows import Bench, Figure, Row, Scale
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
+from bench.options import chosen_keys
 from bench.report import Report
 from bench.toolchain import Toolchain
 from broker.offsets.state import OFFSETS
@@ -64,17 +63,14 @@ def test_the_share_is_of_what_the_load_can_do_and_only_of_rates() -> None:
     assert share(Figure("", "", 30.0, True), None) == ""
 
 
-def test_what_is_measured_beside_ours_is_chosen_by_key() -> None:
-    assert chosen_peers("none") == []
-    assert chosen_peers("null,java") == ["java", "null"]
-    with pytest.raises(click.UsageError, match="give none, or of java, null"):
-        chosen_peers("kafka")
-
-
-def test_rows_are_chosen_by_key_and_stay_in_their_order() -> None:
-    assert [row.key for row in chosen_rows("memory,ready")] == ["ready", "memory"]
-    with pytest.raises(click.UsageError, match="give all, or of ready"):
-        chosen_rows("ready,speed")
+def test_what_is_measured_is_chosen_by_key_and_stays_in_its_order() -> None:
+    assert chosen_keys("--peers", "none", ["java", "null"], "none") == []
+    assert chosen_keys("--rows", "all", ["ready", "memory"], "all") == ["ready", "memory"]
+    assert chosen_keys("--peers", "null,java", ["java", "null"], "none") == ["java", "null"]
+    with pytest.raises(click.UsageError, match="--peers 'kafka': give none, or of java, null"):
+        chosen_keys("--peers", "kafka", ["java", "null"], "none")
+    with pytest.raises(click.UsageError, match="--rows 'speed': give all, or of ready"):
+        chosen_keys("--rows", "ready,speed", ["ready"], "all")
 
 
 def test_the_table_has_the_median_of_all_rounds() -> None:
@@ -196,7 +192,7 @@ async def test_light_clients_send_at_a_rate_and_time_what_they_consume(tmp_path:
 
         def measured() -> list[float]:
             make_topics(address, ["T"], 2)
-            found = travel(address, "T", 2, rate=100, seconds=0.3, body_bytes=64, warm_up_s=0.2)
+            found = travel(address, "T", 2, rate=100, measured_s=0.3, body_bytes=64, warm_up_s=0.2)
             assert found.messages == 50
             assert found.percentile_ms(50) <= found.percentile_ms(99) == found.times_ms[-1]
             return found.times_ms

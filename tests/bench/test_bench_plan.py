@@ -11,7 +11,7 @@ from bench.plan import (
     chosen,
     numbers,
     plan,
-    planned_seconds,
+    planned_s,
 )
 from bench.summary import Rows, markdown, percentile, ratio, summary, table_of_size
 from bench.systems import SYSTEMS
@@ -83,11 +83,11 @@ def test_a_round_ends_before_the_next_begins() -> None:
 
 def test_the_time_of_all_runs_is_told() -> None:
     runs = plan(1, [Point(256, 1)], [OURS, CARELESS])
-    assert planned_seconds(runs, seconds=5.0) == 4 + 2 + 5 + 4 + 10 + 5
+    assert planned_s(runs, measured_s=5.0) == 4 + 2 + 5 + 4 + 10 + 5
 
 
 def test_a_workload_survives_the_command_line() -> None:
-    workload = Workload(in_flight=64, body_bytes=16, call=APPEND_MANY, batch=64, seconds=0.5)
+    workload = Workload(in_flight=64, body_bytes=16, call=APPEND_MANY, batch=64, measured_s=0.5)
     assert Workload.from_json(workload.to_json()) == workload
 
 
@@ -104,7 +104,7 @@ def test_a_result_without_a_single_acknowledgement_is_none() -> None:
 
 
 def test_a_call_of_many_counts_each_of_its_entries() -> None:
-    result = measured([0.001, 0.003, 0.002, 0.004], batch=64, seconds=2.0)
+    result = measured([0.001, 0.003, 0.002, 0.004], batch=64, measured_s=2.0)
     assert result == Measured(entries_per_s=128.0, median_ms=3.0, p99_ms=4.0)
 
 

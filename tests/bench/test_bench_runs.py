@@ -152,7 +152,7 @@ def test_the_limit_overwrites_the_same_file_with_what_could_be_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_limit, "FILE_BYTES", 32 * 1024)
-    workload = Workload(in_flight=100, body_bytes=16, warm_up_s=0.0, seconds=0.3)
+    workload = Workload(in_flight=100, body_bytes=16, warm_up_s=0.0, measured_s=0.3)
     offsets: list[int] = []
     real_write = os.pwrite
 
@@ -183,7 +183,7 @@ def test_the_limit_of_one_in_flight_has_its_round_trips(
 
 
 def test_a_round_trip_goes_to_another_process_and_back() -> None:
-    assert 0 < disk_limit.round_trip_s(seconds=0.02) < 1
+    assert 0 < disk_limit.round_trip_s(measured_s=0.02) < 1
 
 
 # --- lost leaders -----------------------------------------------------------------------------

@@ -199,9 +199,9 @@ class BrokerInMemory:
         self.log.settle()
         return self._answers.pop(self._opaque)
 
-    def at(self, seconds: float) -> None:
+    def at(self, at_s: float) -> None:
         """Let it be so late, and all that is due be done."""
-        self.now_ms = START_MS + round(seconds * 1000)
+        self.now_ms = START_MS + round(at_s * 1000)
         deliveries = self.parts[DELIVERIES]
         for _ in range(3):
             self.requests.tick()

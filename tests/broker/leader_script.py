@@ -146,18 +146,18 @@ class Script:
             elif not self.there.log._pending and not self._refusing.later:
                 return
 
-    def at(self, seconds: float) -> None:
+    def at(self, at_s: float) -> None:
         """Let it be so late, with a tick in each second on the way, and all be done."""
-        while self.now_s < seconds:
-            self.now_s = min(seconds, self.now_s + 1.0)
+        while self.now_s < at_s:
+            self.now_s = min(at_s, self.now_s + 1.0)
             self.there.now_ms = START_MS + round(self.now_s * 1000)
             self.there.requests.tick()
             self.settle()
         self.check_nothing_is_left_to_a_tick()
 
-    def leap(self, seconds: float) -> None:
+    def leap(self, for_s: float) -> None:
         """Let it be so late, without ticks on the way."""
-        self.now_s += seconds
+        self.now_s += for_s
 
     def check_nothing_is_left_to_a_tick(self) -> None:
         """A further tick and a further look find nothing to do."""

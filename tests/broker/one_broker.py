@@ -12,7 +12,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.limits import BrokerLimits
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from broker.topics.own_topics import standing_topics
 from broker.topics.state import TOPICS
 from dledger.free_ports import free_ports
@@ -165,11 +165,8 @@ async def running_broker(
             partial(
                 run_broker,
                 config,
-                wall_clock_ms=clock or Clock(),
-                process_id=1,
+                Surroundings(clock or Clock(), 1, hour_of, used_percent),
                 report=lambda _line: None,
-                hour_of=hour_of,
-                used_percent=used_percent,
             )
         )
         await until_leading(broker)

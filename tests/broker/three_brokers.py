@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from broker.config import BrokerConfig
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from dledger.free_ports import free_addresses, free_ports
 from remoting.net.address import Address
 from tests.broker.one_broker import Client, Clock, until
@@ -58,11 +58,8 @@ class Group:
         with trio.CancelScope() as self.scopes[node_id]:
             await run_broker(
                 self.configs[node_id],
-                wall_clock_ms=self.clock,
-                process_id=1,
+                Surroundings(self.clock, 1, lambda _time_ms: 4, lambda _directory: 10.0),
                 report=lambda _line: None,
-                hour_of=lambda _time_ms: 4,
-                used_percent=lambda _directory: 10.0,
                 task_status=task_status,
             )
         ended.set()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tests.clients.toolchains import Installed
 
-READY_SECONDS = 30
+READY_S = 30
 
 
 class Failed(Exception):
@@ -59,7 +59,7 @@ class ClientScript:
 
     def wait_until_ready(self) -> None:
         """Wait for its line "ready"."""
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + READY_S
         while "ready" not in self.words():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise Failed(f"{self._name} is not ready; see {self._output}")
@@ -76,13 +76,13 @@ class ClientScript:
             self._process.kill()
         self._process.wait()
 
-    def succeed(self, seconds: float) -> None:
+    def succeed(self, within_s: float) -> None:
         """Wait for its end, which must be a success. A crash of the C++ client is exit code -11."""
         try:
-            code = self._process.wait(seconds)
+            code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             raise Failed(
-                f"{self._name} still runs after {seconds:g} s; see {self._output}"
+                f"{self._name} still runs after {within_s:g} s; see {self._output}"
             ) from None
         if code:
             words = self.words()

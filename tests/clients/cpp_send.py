@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from rocketmq.client import Message, Producer  # type: ignore[import-not-found,unused-ignore]
 
-ASYNC_SECONDS = 30
-PAUSE_AFTER_FAILURE_SECONDS = 0.1
+ASYNC_S = 30
+PAUSE_AFTER_FAILURE_S = 0.1
 
 
 def main() -> int:
@@ -110,7 +110,7 @@ def send_async(producer: Any, messages: list[Any], options: argparse.Namespace) 
 
     for message in messages:
         producer.send_async(message, lambda _result: ended.release(), failed)
-    deadline = time.monotonic() + ASYNC_SECONDS
+    deadline = time.monotonic() + ASYNC_S
     missing = 0
     for _ in messages:
         if not ended.acquire(timeout=max(deadline - time.monotonic(), 0)):
@@ -129,7 +129,7 @@ def send_steadily(producer: Any, options: argparse.Namespace) -> NoReturn:
                 producer.send_sync(message)
             except Exception as error:
                 print(f"failed {key} {time.time() * 1000:.0f} {error}", flush=True)
-                time.sleep(PAUSE_AFTER_FAILURE_SECONDS)
+                time.sleep(PAUSE_AFTER_FAILURE_S)
             else:
                 print(f"acked {key} {time.time() * 1000:.0f}", flush=True)
                 break

@@ -31,9 +31,9 @@ from tests.clients.scenarios import QUEUES
 from tests.clients.toolchains import TITLES, Client, Toolchains, install
 
 # ali-ons shares out a fresh group's queues after up to 10 s, and a Java client starts slowly.
-FLOW_SECONDS = 90
+FLOW_S = 90
 # What was stored must be consumed so long after the last send: longer than a poll of routes.
-DRAIN_SECONDS = 90
+DRAIN_S = 90
 
 
 @dataclass
@@ -169,12 +169,12 @@ def wait_until_all_flow(pairs: list[Pair]) -> None:
     Raises:
         Failed: one of them has not, in time, or a program ended.
     """
-    deadline = time.monotonic() + FLOW_SECONDS
+    deadline = time.monotonic() + FLOW_S
     for pair in pairs:
         while not any(line.startswith("took ") for line in pair.consumer.words()):
             fail_if_crashed(pair)
             if time.monotonic() > deadline:
-                raise Failed(f"{TITLES[pair.client]} consumed nothing in {FLOW_SECONDS} s")
+                raise Failed(f"{TITLES[pair.client]} consumed nothing in {FLOW_S} s")
             time.sleep(0.2)
 
 
@@ -191,7 +191,7 @@ def fail_if_crashed(pair: Pair) -> None:
 
 def drain(pairs: list[Pair]) -> None:
     """Wait until every consumer has all that its sender had acknowledged, or the time is over."""
-    deadline = time.monotonic() + DRAIN_SECONDS
+    deadline = time.monotonic() + DRAIN_S
     for pair in pairs:
         sent = pair.sender.words()
         while tally(sent, pair.consumer.words(), 0, 0).lost and time.monotonic() < deadline:

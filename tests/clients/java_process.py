@@ -43,7 +43,7 @@ class JavaProcess:
             )
         threading.Thread(target=self._read, daemon=True).start()
 
-    def ask(self, words: Sequence[str], seconds: float) -> str:
+    def ask(self, words: Sequence[str], within_s: float) -> str:
         """The answer to words, none of which has a blank in it.
 
         Raises:
@@ -57,10 +57,10 @@ class JavaProcess:
                 if self._process.stdin is not None:
                     self._process.stdin.write(" ".join((number, *words)) + "\n")
                     self._process.stdin.flush()
-            return answer.result(seconds)
+            return answer.result(within_s)
         except FutureTimeoutError:
             raise Failed(
-                f"{' '.join(words)}: no answer in {seconds:g} s; see {self._errors}"
+                f"{' '.join(words)}: no answer in {within_s:g} s; see {self._errors}"
             ) from None
         except OSError:
             raise Failed(f"{self._name} has ended; see {self._errors}") from None

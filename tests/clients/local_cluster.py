@@ -16,8 +16,8 @@ from typing import NamedTuple
 from dledger.free_ports import free_addresses
 from tests.clients.client_script import Failed
 
-READY_SECONDS = 30
-END_SECONDS = 15
+READY_S = 30
+END_S = 15
 
 # {python}, {dir} and {names} are replaced by this interpreter, an empty folder, and the name
 # server's address.
@@ -76,11 +76,11 @@ class LocalCluster:
     ) -> None:
         if self._up is not None:
             self._up.send_signal(signal.SIGTERM)
-            self._up.wait(END_SECONDS)
+            self._up.wait(END_S)
         self._log.close()
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + READY_S
         while True:
             try:
                 line = self._lines.get(timeout=max(deadline - time.monotonic(), 0))
@@ -103,7 +103,7 @@ class LocalCluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=READY_SECONDS,
+            timeout=READY_S,
         )
         if ran.returncode:
             raise Failed(f"dledger-mq {' '.join(arguments)}: {ran.stderr.strip()}")

@@ -32,12 +32,12 @@ from tests.clients.run import BUILD
 from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains, install
 
 # Two Java processes start, and twenty clients in them; repeats come after a poll of routes.
-FLOW_SECONDS = 120
+FLOW_S = 120
 # A load drains for 100 s by itself, and its clients end.
-END_SECONDS = 240
-LOOK_SECONDS = 0.2
+END_S = 240
+LOOK_S = 0.2
 # By then the first leader is back, and has the log.
-BETWEEN_DEATHS_SECONDS = 12
+BETWEEN_DEATHS_S = 12
 # So many faults of one feature are shown.
 SHOWN_FAULTS = 5
 
@@ -86,7 +86,7 @@ def freeze_leader(cluster: LocalCluster, options: argparse.Namespace) -> None:
 def kill_two_leaders(cluster: LocalCluster, options: argparse.Namespace) -> None:
     """The second one has passed clients on to the first, and then to itself."""
     kill_leader(cluster, options)
-    time.sleep(BETWEEN_DEATHS_SECONDS)
+    time.sleep(BETWEEN_DEATHS_S)
     kill_leader(cluster, options)
 
 
@@ -203,7 +203,7 @@ def lose_leader(
                 if client in feature.clients:
                     journal = folder / f"{client}-{name}.journal"
                     words = ("load", feature.load, f"{name}-{client}", str(journal))
-                    until_end = FLOW_SECONDS + options.after + options.seconds + END_SECONDS
+                    until_end = FLOW_S + options.after + options.seconds + END_S
                     ended = pool.submit(process.ask, words, until_end)
                     loads.append(Load(client, feature, journal, ended))
         try:
@@ -218,7 +218,7 @@ def lose_leader(
             end_ms = now_ms()
         finally:
             for client in clients:
-                java.of(client, "losses").ask(("stop",), FLOW_SECONDS)
+                java.of(client, "losses").ask(("stop",), FLOW_S)
         for load in loads:
             load.ended.result()
         return [
@@ -233,14 +233,14 @@ def wait_until_all_flow(loads: list[Load]) -> None:
     Raises:
         Failed: one of them has not, in time, or has ended.
     """
-    deadline = time.monotonic() + FLOW_SECONDS
+    deadline = time.monotonic() + FLOW_S
     for load in loads:
         while not any(line.startswith("took ") for line in load.lines()):
             if load.ended.done():
                 raise Failed(f"{load.name}: {load.ended.exception() or 'ended'}")
             if time.monotonic() > deadline:
-                raise Failed(f"{load.name}: nothing came in {FLOW_SECONDS} s")
-            time.sleep(LOOK_SECONDS)
+                raise Failed(f"{load.name}: nothing came in {FLOW_S} s")
+            time.sleep(LOOK_S)
 
 
 HEADING = """\

@@ -11,9 +11,9 @@ from typing import NamedTuple, NoReturn
 from tests.clients.client_script import Failed
 from tests.clients.java_process import JavaProcess
 
-COMMAND_SECONDS = 60
+COMMAND_S = 60
 SHOWN_CHARACTERS = 600
-UNTIL_COMMITTED_SECONDS = 60
+UNTIL_COMMITTED_S = 60
 
 
 class Expected(NamedTuple):
@@ -45,7 +45,7 @@ class Mqadmin:
     def told(self, words: str) -> str:
         """What a command prints."""
         command = words.format(**self._names)
-        return self._process.ask(command.split(), COMMAND_SECONDS)
+        return self._process.ask(command.split(), COMMAND_S)
 
     def check(self, expected: Expected) -> re.Match[str]:
         """Run a command; its words, as they match.
@@ -62,7 +62,7 @@ class Mqadmin:
 
     def until(self, expected: Expected) -> re.Match[str]:
         """Run a command again and again until its words match."""
-        deadline = time.monotonic() + UNTIL_COMMITTED_SECONDS
+        deadline = time.monotonic() + UNTIL_COMMITTED_S
         while True:
             told = self.told(expected.words)
             found = self._match(expected, told)

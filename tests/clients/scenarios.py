@@ -16,21 +16,21 @@ from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
 
 QUEUES = 4
 TRIES = 3
-SEND_SECONDS = 60
-CONSUME_SECONDS = 90
+SEND_S = 60
+CONSUME_S = 90
 
 # The C++ client looks for a retry topic at its next poll of routes, and all clients learn a new
 # leader's address only then: each 30 seconds.
-FAILOVER_SECONDS = 150
+FAILOVER_S = 150
 
 # A Go producer says only every 30 seconds that it is there to be asked.
-TRANSACT_SECONDS = 120
+TRANSACT_S = 120
 
 # The Java scenarios that a leader dies in send for six seconds.
-UNTIL_DEATH_SECONDS = 3
+UNTIL_DEATH_S = 3
 
 # Each step of a scenario in Java has a minute, and transactions a little more.
-JAVA_SECONDS = 240
+JAVA_S = 240
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Place:
     def send(self, client: Client, *arguments: str) -> None:
         """Send the messages of the run to their end."""
         with self.sending(client, *arguments) as script:
-            script.succeed(SEND_SECONDS)
+            script.succeed(SEND_S)
 
     def sending(self, client: Client, *arguments: str) -> ClientScript:
         """Begin to send; one by one, unless the first argument is another mode."""
@@ -133,7 +133,7 @@ def sent_and_pulled(client: Client, *arguments: str) -> Callable[[Place], None]:
     def run(place: Place) -> None:
         place.send(client, *arguments)
         with place.consuming(client, "--pull") as reader:
-            reader.succeed(CONSUME_SECONDS)
+            reader.succeed(CONSUME_S)
             none_twice(reader)
 
     return run
@@ -148,7 +148,7 @@ def sent_and_pushed(
         with place.consuming(reader, *reading) as script:
             script.wait_until_ready()
             place.send(sender, *sending)
-            script.succeed(CONSUME_SECONDS)
+            script.succeed(CONSUME_S)
             none_twice(script)
             if "--orderly" in reading:
                 in_order(script)
@@ -156,7 +156,7 @@ def sent_and_pushed(
     return run
 
 
-def delayed(client: Client, seconds: float, *sending: str) -> Callable[[Place], None]:
+def delayed(client: Client, delay_s: float, *sending: str) -> Callable[[Place], None]:
     """A client sends messages for later; none comes before."""
 
     def run(place: Place) -> None:
@@ -164,10 +164,10 @@ def delayed(client: Client, seconds: float, *sending: str) -> Callable[[Place], 
             script.wait_until_ready()
             began = time.monotonic()
             place.send(client, *sending)
-            script.succeed(CONSUME_SECONDS)
+            script.succeed(CONSUME_S)
             none_twice(script)
-            if time.monotonic() - began < seconds:
-                raise Failed(f"the messages came before {seconds} s")
+            if time.monotonic() - began < delay_s:
+                raise Failed(f"the messages came before {delay_s} s")
 
     return run
 
@@ -179,8 +179,8 @@ def transacted(client: Client) -> Callable[[Place], None]:
         with place.consuming(client, "--expect", "10", "--seconds", "120") as script:
             script.wait_until_ready()
             with place.sending(client, "transaction") as sender:
-                sender.succeed(TRANSACT_SECONDS)
-            script.succeed(CONSUME_SECONDS)
+                sender.succeed(TRANSACT_S)
+            script.succeed(CONSUME_S)
             none_twice(script)
             odd = [line for line in script.words() if line[-1:] in "13579" and "-" in line]
             if odd:
@@ -196,7 +196,7 @@ def counted(client: Client) -> Callable[[Place], str]:
         with place.consuming(client) as script:
             script.wait_until_ready()
             place.send(client)
-            script.succeed(CONSUME_SECONDS)
+            script.succeed(CONSUME_S)
         waiting, a_second, of_the_day = r"\s+0", r"\s+[\d.]+", rf"\s+{MESSAGES}\b"
         row = rf"(?m)^{{topic}}\s+{{group}}{waiting}{2 * a_second}{2 * of_the_day}"
         place.mqadmin("java5").until(Expected("statsAll -t {topic}", row))
@@ -218,7 +218,7 @@ def broadcast(client: Client) -> Callable[[Place], None]:
             time.sleep(1)  # "ready" is said before the first offset of a queue is asked for
             place.send(client)
             for reader in (first, second):
-                reader.succeed(CONSUME_SECONDS)
+                reader.succeed(CONSUME_S)
                 none_twice(reader)
 
     return run
@@ -228,14 +228,14 @@ def leader_killed(sender: Client, reader: Client) -> Callable[[Place], None]:
     """The leader's process is killed while messages flow; every key is sent and received."""
 
     def run(place: Place) -> None:
-        expected = ("--expect", "60", "--seconds", str(FAILOVER_SECONDS))
+        expected = ("--expect", "60", "--seconds", str(FAILOVER_S))
         with place.consuming(reader, *expected) as script:
             script.wait_until_ready()
             with place.sending(sender, "--count", "60", "--pause", "0.1", "--tries", "90") as sent:
                 time.sleep(2)
                 place.cluster.kill_leader()
-                sent.succeed(FAILOVER_SECONDS)
-            script.succeed(FAILOVER_SECONDS)
+                sent.succeed(FAILOVER_S)
+            script.succeed(FAILOVER_S)
 
     return run
 
@@ -295,7 +295,7 @@ def in_java(client: Client, what: str, method: str) -> Scenario:
 
     def run(place: Place) -> str:
         process = place.java.of(client, "scenarios")
-        return process.ask((method, place.topic), JAVA_SECONDS)
+        return process.ask((method, place.topic), JAVA_S)
 
     return Scenario(f"{TITLES[client]} {what}", (client,), run, starts_processes=False)
 
@@ -307,10 +307,10 @@ def through_a_death(client: Client) -> Scenario:
         process = place.java.of(client, "scenarios")
         with ThreadPoolExecutor() as pool:
             futures = [
-                pool.submit(process.ask, (method, f"{place.topic}-{number}"), JAVA_SECONDS)
+                pool.submit(process.ask, (method, f"{place.topic}-{number}"), JAVA_S)
                 for number, method in enumerate(THROUGH_A_DEATH[client])
             ]
-            time.sleep(UNTIL_DEATH_SECONDS)
+            time.sleep(UNTIL_DEATH_S)
             place.cluster.kill_leader()
             return "; ".join(future.result() for future in futures)
 

@@ -31,7 +31,7 @@ JAVA = HERE / "java"
 GO = HERE / "go"
 
 # All come in seconds over a good line; a registry that hangs must not hang the run.
-INSTALL_SECONDS = 300
+INSTALL_S = 300
 
 # Maven colours its lines even when it writes to a pipe.
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -200,7 +200,7 @@ def _do(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=INSTALL_SECONDS,
+            timeout=INSTALL_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -18,21 +18,21 @@ class Clocks:
     """The clocks of a watch, which the test moves.
 
     Attributes:
-        seconds: of the wall clock.
+        now_s: of the wall clock.
         computed: of the loop's processor time.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seconds = self.computed = 100.0
+        self.now_s = self.computed = 100.0
         for name in ("perf_counter", "monotonic"):
-            monkeypatch.setattr(f"dledger.loop_watch.time.{name}", lambda: self.seconds)
+            monkeypatch.setattr(f"dledger.loop_watch.time.{name}", lambda: self.now_s)
         monkeypatch.setattr("dledger.loop_watch.time.thread_time", lambda: self.computed)
 
 
 def hold_the_loop(watch: LoopWatch, clocks: Clocks) -> None:
     """Compute for long, and be seen."""
     watch.after_io_wait(0)
-    clocks.seconds += 4 * HOLD_S
+    clocks.now_s += 4 * HOLD_S
     clocks.computed += 4 * HOLD_S
     watch.look()
     watch.before_io_wait(0)
@@ -58,7 +58,7 @@ async def test_a_thread_looks_while_a_step_runs(monkeypatch: pytest.MonkeyPatch)
 def test_waiting_is_no_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     watch, clocks = LoopWatch(), Clocks(monkeypatch)
     watch.before_io_wait(0)
-    clocks.seconds += 2 * HOLD_S
+    clocks.now_s += 2 * HOLD_S
     watch.after_io_wait(0)
     watch.before_io_wait(0)
     assert watch.holds == 0

@@ -39,7 +39,7 @@ from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 GROUP = "readers"
-ENOUGH_SECONDS = 30
+ENOUGH_S = 30
 
 
 class Cluster:
@@ -62,7 +62,7 @@ class Cluster:
         async def call() -> object:
             return change()
 
-        self._loop.submit(call).result(ENOUGH_SECONDS)
+        self._loop.submit(call).result(ENOUGH_S)
 
     def put(self, *bodies: bytes) -> None:
         for body in bodies:
@@ -97,7 +97,7 @@ def cluster() -> Iterator[Cluster]:
     loop: LoopThread[trio.Nursery] = LoopThread(trio.open_nursery, "scripted cluster")
     nursery = loop.open()
     made = Cluster(loop)
-    loop.submit(lambda: made.begin(nursery)).result(ENOUGH_SECONDS)
+    loop.submit(lambda: made.begin(nursery)).result(ENOUGH_S)
     yield made
     made.do(nursery.cancel_scope.cancel)
     loop.close()
@@ -113,7 +113,7 @@ def test_a_producer_sends_by_plain_calls(cluster: Cluster) -> None:
         assert len(results) == 9
         producer.send_batch([Message("T", b"a"), Message("T", b"b")])
         future = producer.send_soon(Message("T", b"soon"))
-        assert future.result(ENOUGH_SECONDS).queue.topic == "T"
+        assert future.result(ENOUGH_S).queue.topic == "T"
         producer.send_oneway(Message("T", b"oneway"))
     assert sorted(cluster.stored())[:10] == [b"%d" % number for number in range(10)]
     with pytest.raises(ClientClosed):
@@ -125,7 +125,7 @@ def test_an_error_is_that_of_the_same_call(cluster: Cluster) -> None:
         blocking.open_producer(cluster.producer()) as producer,
         pytest.raises(Rejected, match="know no topic"),
     ):
-        producer.send(Message("Other", b"0"), timeout_seconds=0.2)
+        producer.send(Message("Other", b"0"), timeout_s=0.2)
 
 
 def test_the_end_of_the_block_waits_for_what_was_sent_soon(cluster: Cluster) -> None:
@@ -141,13 +141,13 @@ def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
     with blocking.open_producer(cluster.producer()) as producer:
         # None of them ends before the last is sent.
         futures = [
-            producer.send_soon(Message("T", b"x"), timeout_seconds=5) for _ in range(MAX_SENT_SOON)
+            producer.send_soon(Message("T", b"x"), timeout_s=5) for _ in range(MAX_SENT_SOON)
         ]
         with pytest.raises(WindowFull, match="wait for answers"):
             producer.send_soon(Message("T", b"one too many"))
         for future in futures:
-            assert future.exception(ENOUGH_SECONDS) is not None
-        assert producer.send_soon(Message("T", b"again"), timeout_seconds=0.1).exception(9)
+            assert future.exception(ENOUGH_S) is not None
+        assert producer.send_soon(Message("T", b"again"), timeout_s=0.1).exception(9)
 
 
 def test_an_object_is_opened_once_and_not_with_a_client_of_another_loop(cluster: Cluster) -> None:
@@ -202,7 +202,7 @@ def test_an_interrupted_wait_of_a_plain_loop_loses_no_message(cluster: Cluster) 
         messages = iter(consumer)
         coming = messages._iteration.coming()  # the wait that Ctrl-C ends is for this future
         cluster.put(b"0")
-        coming.result(ENOUGH_SECONDS)
+        coming.result(ENOUGH_S)
         consumer.acknowledge()  # of the message before: there was none
         consumer.give_back()
         message = next(messages)
@@ -222,8 +222,8 @@ def test_the_end_of_the_block_ends_a_loop_in_another_thread(cluster: Cluster) ->
         thread = threading.Thread(target=loop)
         thread.start()
         cluster.put(b"0")
-        assert bodies.get(timeout=ENOUGH_SECONDS) == b"0"
-    thread.join(ENOUGH_SECONDS)
+        assert bodies.get(timeout=ENOUGH_S) == b"0"
+    thread.join(ENOUGH_S)
     assert not thread.is_alive()
 
 
@@ -232,13 +232,13 @@ def test_a_plain_function_listens_in_threads(cluster: Cluster) -> None:
     together = threading.Barrier(2)
 
     def hear(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
-        together.wait(ENOUGH_SECONDS)  # two calls must run at once
+        together.wait(ENOUGH_S)  # two calls must run at once
         heard.put((messages[0].body, threading.current_thread().name))
         return ConsumeResult.SUCCESS
 
     cluster.put(b"0", b"1")
     with blocking.open_push_consumer(cluster.consumer(blocking.listener(hear))) as consumer:
-        assert {heard.get(timeout=ENOUGH_SECONDS)[0] for _ in range(2)} == {b"0", b"1"}
+        assert {heard.get(timeout=ENOUGH_S)[0] for _ in range(2)} == {b"0", b"1"}
         with pytest.raises(NotIterable):
             iter(consumer)
     assert cluster.committed == 2
@@ -270,8 +270,8 @@ def test_a_call_that_the_end_interrupts_says_so(cluster: Cluster) -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        asked.wait(ENOUGH_SECONDS)
-    thread.join(ENOUGH_SECONDS)
+        asked.wait(ENOUGH_S)
+    thread.join(ENOUGH_S)
     assert isinstance(failures.result(0), ClosedDuringCall | ClientClosed)
 
 
@@ -287,7 +287,7 @@ def test_tasks_of_asyncio_send(cluster: Cluster) -> None:
             await producer.send_batch([Message("T", b"batch")] * 2)
             await producer.send_oneway(Message("T", b"oneway"))
             with pytest.raises(Rejected):
-                await producer.send(Message("Other", b"0"), timeout_seconds=0.2)
+                await producer.send(Message("Other", b"0"), timeout_s=0.2)
 
     asyncio.run(main())
     assert len(set(cluster.stored())) >= 202
@@ -348,7 +348,7 @@ def test_a_coroutine_function_of_asyncio_listens_in_its_loop(cluster: Cluster) -
         listener = for_asyncio.listener(hear)
         async with for_asyncio.open_push_consumer(cluster.consumer(listener)):
             await asyncio.to_thread(cluster.put, b"0")
-            await asyncio.wait_for(done.wait(), ENOUGH_SECONDS)
+            await asyncio.wait_for(done.wait(), ENOUGH_S)
         assert set(loops) == {asyncio.get_running_loop()}
 
     asyncio.run(main())
@@ -415,7 +415,7 @@ def test_what_ends_by_itself_cancels_its_block_and_gives_the_reason() -> None:
         async with held_open(lambda: opening, lambda: None, ended) as opened:
             assert opened == "opened"
             asyncio.get_running_loop().call_soon(ended.set_exception, KeyError("why"))
-            await asyncio.sleep(ENOUGH_SECONDS)
+            await asyncio.sleep(ENOUGH_S)
 
     with pytest.raises(KeyError, match="why"):
         asyncio.run(main())

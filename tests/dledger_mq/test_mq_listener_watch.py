@@ -22,12 +22,12 @@ from dledger_mq import (
     blocking,
     for_asyncio,
 )
-from dledger_mq.listener_watch import HELD_S, LOOK_S, TELL_S, ListenerWatch
+from dledger_mq.listener_watch import BLOCKED_S, CHECK_S, LOG_S, ListenerWatch
 from remoting.bodies.message_queue import MessageQueue
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
 
 MESSAGE = ReceivedMessage(MessageQueue("T", "a", 0), 7, b"x", {"UNIQ_KEY": "ID7"})
-AGAIN_S = TELL_S + 1
+AGAIN_S = LOG_S + 1
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +45,13 @@ class Held:
     """A watch whose clock the test moves, of a loop that says nothing while it is held."""
 
     def __init__(self) -> None:
-        self.seconds = 100.0
-        self.watch = ListenerWatch(lambda: self.seconds)
+        self.now_s = 100.0
+        self.watch = ListenerWatch(lambda: self.now_s)
         self.watch._thread_id = threading.get_ident()
 
-    def hold(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.watch.look()
+    def hold(self, for_s: float) -> None:
+        self.now_s += for_s
+        self.watch.check_loop()
 
 
 def this_line() -> int:
@@ -64,13 +64,13 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
     held, lines = Held(), list[int]()
 
     def driver() -> None:
-        held.hold(HELD_S + LOOK_S)
+        held.hold(BLOCKED_S + CHECK_S)
 
     async def listener(_messages: list[ReceivedMessage]) -> None:
         lines.append(this_line() + 1)
         driver()
         driver()
-        held.seconds += TELL_S
+        held.now_s += LOG_S
 
     await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
     await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
@@ -78,7 +78,7 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
     assert len(texts) == 2, "once a minute"
     assert f"the listener {__name__}.{listener.__qualname__} at {__file__}:{lines[0]}" in texts[0]
     assert "has held the loop of this client for 1.0 s" in texts[0]
-    assert f"in {ListenerWatch.__module__}.{ListenerWatch.look.__qualname__}," in texts[0], (
+    assert f"in {ListenerWatch.__module__}.{ListenerWatch.check_loop.__qualname__}," in texts[0], (
         "what it has called"
     )
 
@@ -87,21 +87,21 @@ async def test_a_short_step_and_a_wait_for_the_network_are_no_hold(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     held = Held()
-    held.hold(HELD_S + LOOK_S - 0.01)
+    held.hold(BLOCKED_S + CHECK_S - 0.01)
     assert not caplog.records
     loop = threading.Thread(target=trio.run, args=(trio.sleep, 0.5))
     loop.start()
     assert loop.ident is not None
     held.watch._thread_id = loop.ident
     await trio.sleep(0.1)  # its loop waits for the network meanwhile
-    held.hold(HELD_S)
+    held.hold(BLOCKED_S)
     loop.join()
     assert not caplog.records
 
 
 async def test_other_code_that_holds_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
     held = Held()
-    held.hold(HELD_S + LOOK_S)
+    held.hold(BLOCKED_S + CHECK_S)
     (record,) = caplog.records
     assert record.getMessage().startswith(f"this code {__name__}.Held.hold at {__file__}:")
 
@@ -110,15 +110,15 @@ async def test_a_thread_looks_while_a_client_is_open_and_ends_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked = threading.Event()
-    monkeypatch.setattr(ListenerWatch, "look", lambda _watch: looked.set())
-    monkeypatch.setattr(dledger_mq.listener_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(ListenerWatch, "check_loop", lambda _watch: looked.set())
+    monkeypatch.setattr(dledger_mq.listener_watch, "CHECK_S", 0.01)
     for _ in range(2):
         looked.clear()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ListenerWatch().run)
             await trio.to_thread.run_sync(looked.wait, 10)
             nursery.cancel_scope.cancel()
-        await until(lambda: not [one for one in threading.enumerate() if "look" in one.name])
+        await until(lambda: not [one for one in threading.enumerate() if "loop-checks" in one.name])
 
 
 async def slow_in_trio(_given: Any) -> None:
@@ -133,9 +133,9 @@ async def test_a_call_that_takes_long_is_named_while_it_does(
         nursery.start_soon(watch.run)
         began = trio.current_time()
         nursery.start_soon(watch.call, slow_in_trio, [MESSAGE, MESSAGE], "g", 10.0, began)
-        await trio.sleep(10 - LOOK_S)
+        await trio.sleep(10 - CHECK_S)
         assert not caplog.records
-        await trio.sleep(2 * LOOK_S)
+        await trio.sleep(2 * CHECK_S)
         (record,) = caplog.records
         text = record.getMessage()
         line = slow_in_trio.__code__.co_firstlineno + 1
@@ -184,7 +184,7 @@ def test_a_listener_that_blocks_in_a_thread_or_in_asyncio_is_named_with_its_line
             now = trio.current_time()
             nursery.start_soon(watch.call, listener, [MESSAGE], "g", 0.0, now)
             await trio.to_thread.run_sync(began.wait, 10)
-            watch.tell_slow(trio.current_time())
+            watch.log_slow_calls(trio.current_time())
             may_end.set()
 
     async def in_asyncio() -> None:
@@ -212,7 +212,7 @@ def push(address: str, listener: Any) -> Any:
         listener,
         nameservers=address,
         consume_from=ConsumeFrom.FIRST,
-        options=PushOptions(concurrency=8, close_timeout_seconds=0),
+        options=PushOptions(concurrency=8, close_timeout_s=0),
     )
 
 

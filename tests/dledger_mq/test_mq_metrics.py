@@ -42,20 +42,20 @@ class Told:
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
 
-    def sent(self, topic: str, seconds: float, attempts: int) -> None:
-        self.rows.append(("sent", topic, seconds, attempts))
+    def sent(self, topic: str, took_s: float, attempts: int) -> None:
+        self.rows.append(("sent", topic, took_s, attempts))
 
-    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
-        self.rows.append(("send_failed", topic, type(error), seconds))
+    def send_failed(self, topic: str, error: SendFailed, took_s: float) -> None:
+        self.rows.append(("send_failed", topic, type(error), took_s))
 
     def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
         self.rows.append(("pulled", group, queue, messages, size, lag))
 
-    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        self.rows.append(("consumed", group, [one.body for one in messages], seconds))
+    def consumed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
+        self.rows.append(("consumed", group, [one.body for one in messages], took_s))
 
-    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        self.rows.append(("failed", group, [one.body for one in messages], seconds))
+    def failed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
+        self.rows.append(("failed", group, [one.body for one in messages], took_s))
 
     def left(self, group: str, queue: MessageQueue) -> None:
         self.rows.append(("left", group, queue))
@@ -148,12 +148,12 @@ async def test_failed_messages_are_told_with_their_error_and_time() -> None:
         async with cluster.producer(told) as producer:
             began = trio.current_time()
             with pytest.raises(Rejected):
-                await producer.send(Message("T", b"0"), timeout_seconds=2)
+                await producer.send(Message("T", b"0"), timeout_s=2)
             lasted = trio.current_time() - began
-    [(topic, error, seconds)] = told.of("send_failed")
+    [(topic, error, took_s)] = told.of("send_failed")
     assert (topic, error) == ("T", Rejected)
-    assert isinstance(seconds, float)
-    assert 2 <= seconds <= lasted
+    assert isinstance(took_s, float)
+    assert 2 <= took_s <= lasted
 
 
 async def test_a_listeners_successes_and_failures_are_told() -> None:
@@ -166,8 +166,8 @@ async def test_a_listeners_successes_and_failures_are_told() -> None:
                 while not listener.bodies:  # noqa: ASYNC110
                     await trio.sleep(0.1)
         queue = MessageQueue("T", "broker-a", 0)
-        [(group, bodies, seconds)] = told.of("failed")
-        assert (group, bodies, seconds) == (GROUP, [b"0"], pytest.approx(2, abs=0.5))
+        [(group, bodies, took_s)] = told.of("failed")
+        assert (group, bodies, took_s) == (GROUP, [b"0"], pytest.approx(2, abs=0.5))
         assert [row[:2] for row in told.of("consumed")] == [(GROUP, [b"0"])]
         pulls = [row for row in told.of("pulled") if row[1] == queue]
         assert pulls[0][2] == 1
@@ -205,7 +205,7 @@ async def test_a_pull_consumer_tells_its_pulls() -> None:
 
 
 class RaisesOnSent(Told):
-    def sent(self, topic: str, seconds: float, attempts: int) -> None:
+    def sent(self, topic: str, took_s: float, attempts: int) -> None:
         raise KeyError("the user's")
 
 
@@ -231,7 +231,7 @@ async def test_prometheus_reads_the_same() -> None:
             cluster.broker.answers[RequestCode.SEND_MESSAGE_V2] = RefusesOnce(cluster.broker)
             await producer.send(Message("T", b"0"))
             with pytest.raises(Rejected):
-                await producer.send(Message("Other", b"0"), timeout_seconds=0.5)
+                await producer.send(Message("Other", b"0"), timeout_s=0.5)
         async with cluster.consumer(metrics, listener) as consumer:
             await until(lambda: bool(consumer.queues()))
             with trio.fail_after(20):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 # installed.
 __all__ = ["mq_cluster", "trio_mq_cluster"]
 
-ENOUGH_SECONDS = 60
+ENOUGH_S = 60
 
 
 def processes_of(directory: Path) -> list[int]:
@@ -38,18 +38,18 @@ def processes_of(directory: Path) -> list[int]:
 
 
 async def test_a_leader_is_killed_frozen_and_started_again_by_one_call_each() -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
             assert group.running == sorted(["nameserver", *group.nodes])
-            await producer.send(Message("T", b"one"), timeout_seconds=20)
+            await producer.send(Message("T", b"one"), timeout_s=20)
             first = await group.kill()
             assert first not in group.running
-            await producer.send(Message("T", b"two"), timeout_seconds=20)
+            await producer.send(Message("T", b"two"), timeout_s=20)
             assert await group.leader() != first
             await group.restart(first)
             second = await group.freeze()
             assert second in group.running
-            await producer.send(Message("T", b"three"), timeout_seconds=20)
+            await producer.send(Message("T", b"three"), timeout_s=20)
             assert await group.leader() != second
             await group.resume(second)
             await group.restart(second)  # it runs: it is killed first
@@ -61,7 +61,7 @@ async def test_a_leader_is_killed_frozen_and_started_again_by_one_call_each() ->
 
 
 async def test_a_process_that_does_not_run_is_named_in_one_line() -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster(nodes=1) as group:
             await group.kill("n0")
             for call in (group.kill, group.freeze, group.resume):
@@ -80,7 +80,7 @@ async def test_an_error_of_the_block_comes_out_as_it_is_and_ends_frozen_processe
             await group.freeze("n0")
             raise KeyError("mine")
 
-    with trio.fail_after(ENOUGH_SECONDS), pytest.raises(KeyError):
+    with trio.fail_after(ENOUGH_S), pytest.raises(KeyError):
         await fail()
     assert processes_of(places[0]) == []
 
@@ -92,22 +92,20 @@ def first_of(queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
 async def test_a_directory_keeps_a_cluster_and_its_messages(tmp_path: Path) -> None:
     directory = tmp_path / "kept"
     offsets = []
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         for body in (b"one", b"two"):
             async with (
                 cluster(nodes=1, directory=directory) as group,
                 Producer("w", nameservers=group.nameservers) as producer,
             ):
-                result = await producer.send(
-                    Message("T", body), selector=first_of, timeout_seconds=20
-                )
+                result = await producer.send(Message("T", body), selector=first_of, timeout_s=20)
                 offsets.append(result.queue_offset)
     assert offsets == [0, 1]
 
 
 async def test_a_process_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     directory = tmp_path / "kept"
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster(nodes=1, directory=directory):
             pass
         (directory / "n0.log").unlink()
@@ -147,7 +145,7 @@ def test_a_killed_owner_leaves_no_process_behind_not_even_a_frozen_one(tmp_path:
         os.kill(owner.pid, signal.SIGKILL)
 
     async def wait_for_their_end() -> None:
-        with trio.fail_after(ENOUGH_SECONDS):
+        with trio.fail_after(ENOUGH_S):
             # The processes are children of no one here: their end can only be looked for.
             while processes_of(directory):  # noqa: ASYNC110
                 await trio.sleep(0.05)
@@ -166,8 +164,8 @@ def test_a_plain_test_uses_the_fixture(mq_cluster: BlockingCluster) -> None:
 
 async def test_a_trio_test_uses_the_fixture(trio_mq_cluster: TrioCluster) -> None:
     async with Producer("w", nameservers=trio_mq_cluster.nameservers) as producer:
-        await producer.send(Message("T", b"one"), timeout_seconds=20)
+        await producer.send(Message("T", b"one"), timeout_s=20)
         killed = await trio_mq_cluster.kill()
-        await producer.send(Message("T", b"two"), timeout_seconds=20)
+        await producer.send(Message("T", b"two"), timeout_s=20)
         await trio_mq_cluster.restart(killed)
         assert await trio_mq_cluster.leader() in trio_mq_cluster.nodes

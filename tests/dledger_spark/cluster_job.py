@@ -24,7 +24,7 @@ from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.table_stream import TableStream
 
 # Not even a busy machine needs that long to kill a process.
-HELD_SECONDS_MAX = 600
+HELD_MAX_S = 600
 COLUMNS = "topic string, queue int, offset bigint, body binary"
 # Several tasks for each of two cores, though the log is small.
 SMALL = {"partitionBytes": "100000"}
@@ -95,7 +95,7 @@ def stream(spark: Any, options: dict[str, str], out: Path, hold: Path | None) ->
 def held(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     """The same batches, once a worker is killed."""
     Path(folder, f"started-{os.getppid()}").touch()
-    give_up_at = time.monotonic() + HELD_SECONDS_MAX
+    give_up_at = time.monotonic() + HELD_MAX_S
     while not Path(folder, "worker-is-killed").exists():
         if time.monotonic() > give_up_at:
             raise TimeoutError("nobody killed a worker")

@@ -23,8 +23,8 @@ from dledger_spark.java import find_java, make_java_home
 from tests.built_wheel import build_wheel
 
 # A master is up in three seconds and a job of a dozen queries takes one minute, on an idle machine.
-STARTED_SECONDS_MAX: Final = 240
-JOB_SECONDS_MAX: Final = 1500
+STARTED_MAX_S: Final = 240
+JOB_MAX_S: Final = 1500
 
 
 class SparkCluster:
@@ -53,7 +53,7 @@ class SparkCluster:
             )
             for at in range(2)
         ]
-        until(lambda: self._log("master").count("Registering worker") == 2, STARTED_SECONDS_MAX)
+        until(lambda: self._log("master").count("Registering worker") == 2, STARTED_MAX_S)
 
     def submit(self, job: Path, argument: str) -> subprocess.Popen[bytes]:
         """Start a job; its output goes to the file `job.log`."""
@@ -72,7 +72,7 @@ class SparkCluster:
 
     def finish(self, job: subprocess.Popen[bytes]) -> None:
         """Wait for a job to succeed."""
-        job.wait(JOB_SECONDS_MAX)
+        job.wait(JOB_MAX_S)
         assert job.returncode == 0, self._log("job")[-4000:]
 
     def kill_worker(self) -> None:

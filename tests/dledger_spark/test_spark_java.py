@@ -73,7 +73,7 @@ def test_a_java_that_does_not_run_or_answer_is_passed_over(
     slow.parent.mkdir(parents=True)
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(java, "VERSION_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(java, "VERSION_TIMEOUT_S", 0.2)
     environment = {"JAVA_HOME": str(tmp_path / "nothing"), "PATH": str(slow.parent)}
     with pytest.raises(JavaMissing) as caught:
         find_java(environment)

@@ -50,10 +50,10 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def instant(milliseconds: int) -> datetime | None:
-    if not -62_135_596_800_000 <= milliseconds <= 253_402_300_799_999:
+def instant(time_ms: int) -> datetime | None:
+    if not -62_135_596_800_000 <= time_ms <= 253_402_300_799_999:
         return None
-    days, rest = divmod(milliseconds, 86_400_000)
+    days, rest = divmod(time_ms, 86_400_000)
     day = datetime.fromordinal(719_163 + days).replace(tzinfo=UTC)
     seconds, thousandths = divmod(rest, 1000)
     minutes, second = divmod(seconds, 60)

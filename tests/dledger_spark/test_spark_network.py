@@ -308,7 +308,7 @@ def test_a_limited_task_waits_between_its_reads(
     ]
     assert indexes == list(range(100))
     assert len(waited) > 2
-    assert all(seconds > 60 for seconds in waited[1:])
+    assert all(wait_s > 60 for wait_s in waited[1:])
 
 
 def test_what_the_group_does_not_have_is_an_error(group: Group) -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 # A replay starts Java and Spark: seconds on a quiet machine, and many times that on a busy one.
-PROCESS_SECONDS = 180
+PROCESS_S = 180
 
 
 TOPICS = ("orders", "bills", "mail")
@@ -79,7 +79,7 @@ def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str
         check=False,
         text=True,
         cwd=ROOT,
-        timeout=PROCESS_SECONDS,
+        timeout=PROCESS_S,
         env={**os.environ, **variables},
     )
 
@@ -203,7 +203,7 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            deadline = time.monotonic() + PROCESS_SECONDS
+            deadline = time.monotonic() + PROCESS_S
             while not list(out.glob("entries/*.parquet")):
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < deadline
@@ -360,6 +360,6 @@ def test_ctrl_c_ends_a_session_in_the_middle_of_a_job_without_a_traceback() -> N
         check=True,
         text=True,
         cwd=ROOT,
-        timeout=PROCESS_SECONDS,
+        timeout=PROCESS_S,
     )
     assert (ended.stdout, ended.stderr) == ("interrupted\n", "")

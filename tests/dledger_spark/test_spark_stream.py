@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 # A start of Spark and five batches: seconds on a quiet machine, and many times that on a busy one.
-PROCESS_SECONDS = 300
+PROCESS_S = 300
 # Spark gives a new Python process 10 s to report, which is not enough on a very busy machine.
 ATTEMPTS = 3
 
@@ -185,7 +185,7 @@ def test_a_stream_that_is_killed_three_times_has_each_row_once(
         finally:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-    assert start(last=-1).wait(timeout=PROCESS_SECONDS) == 0
+    assert start(last=-1).wait(timeout=PROCESS_S) == 0
     assert (tmp_path / "out.4").exists()
     rows = pq.read_table(out, columns=["index", "topic"]).to_pylist()
     assert sorted(row["index"] for row in rows) == list(filter(is_message, range(300)))

@@ -47,7 +47,7 @@ def grow(path: str, updates: int) -> FactTable:
     table = FactTable(path, SCHEMA, kept_hours=0)
     for first in range(table.next_index(APP) or 0, updates * ROWS, ROWS):
         table.append(APP, range(first, first + ROWS), rows(first))
-        table.put_together()
+        table.compact()
     return table
 
 
@@ -76,7 +76,7 @@ def test_what_is_replaced_stays_for_those_who_have_opened_the_table(tmp_path: Pa
     for at in range(SMALL_FILES_MAX):
         table.append(APP, range(at * ROWS, at * ROWS + ROWS), rows(at * ROWS))
     files = DeltaTable(path).file_uris()
-    table.put_together()
+    table.compact()
     assert len(DeltaTable(path).file_uris()) == 1
     assert all(os.path.exists(file) for file in files)
     assert DeltaTable(path).metadata().configuration == configuration(KEPT_HOURS)
@@ -107,7 +107,7 @@ def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.M
     table = FactTable(path, SCHEMA)
     for at in range(SMALL_FILES_MAX):
         table.append(APP, range(at * ROWS, at * ROWS + ROWS), rows(at * ROWS))
-    table.put_together()
+    table.compact()
     assert len(DeltaTable(path).file_uris()) == SMALL_FILES_MAX
 
 

@@ -29,7 +29,7 @@ PAGE = PROJECT / "docs" / "tables.md"
 PROGRAM = re.compile(
     r"<!-- read -->\n```python\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", re.DOTALL
 )
-PROCESS_SECONDS = 300
+PROCESS_S = 300
 TABLES = (*FACTS, *DERIVED)
 # What Polars calls the types of the tables' columns.
 TYPES: dict[str, pl.DataType] = {
@@ -122,4 +122,4 @@ def test_a_program_that_reads_the_tables_prints_what_the_page_says(
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": ""}
     folder = Path(incident_tables).parent
-    assert printed_by(program, folder, environment, PROCESS_SECONDS) == printed
+    assert printed_by(program, folder, environment, PROCESS_S) == printed

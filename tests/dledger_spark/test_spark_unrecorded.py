@@ -26,7 +26,7 @@ from tests.dledger_spark.test_spark_session import orders
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 # It starts Java twice: seconds on a quiet machine, and many times that on a busy one.
-PROCESS_SECONDS = 400
+PROCESS_S = 400
 FIRST_MS = 1_700_000_000_005
 
 
@@ -174,7 +174,7 @@ def run(program: str, *arguments: Path, python_warnings: str = "") -> str:
         check=True,
         text=True,
         cwd=ROOT,
-        timeout=PROCESS_SECONDS,
+        timeout=PROCESS_S,
         env={**os.environ, "PYTHONWARNINGS": python_warnings},
     )
     return done.stderr

@@ -89,8 +89,7 @@ VALUES: Final[dict[str, Value]] = {
     "result": lambda servers, _called: servers.sent,
     "target": constant("n0"),
     "timeout_s": constant(CALL_S),
-    "timeout_seconds": constant(CALL_S),
-    "timestamp_milliseconds": constant(0),
+    "timestamp_ms": constant(0),
     "topic": constant(TOPIC),
     "values": constant({}),
     "wait_s": constant(0.01),
@@ -113,7 +112,7 @@ WAITING: Final[dict[str, Value]] = {
 }
 
 # Given although they have a default: the time that a call may take.
-_LIMITS: Final = ("timeout_s", "timeout_seconds")
+_LIMITS: Final = ("timeout_s",)
 
 
 def arguments(

@@ -19,6 +19,7 @@ from dledger_mq import Admin, PopConsumer, Producer, PullConsumer, PushConsumer
 from dledger_mq import blocking as mq_blocking
 from dledger_mq import for_asyncio as mq_for_asyncio
 from dledger_mq.message import TransactionState
+from tests.bare_call import bare
 from tests.forms.call_arguments import CALL_S, arguments
 from tests.forms.carrying_out import AsyncioThread, finish, finish_soon, in_thread
 from tests.forms.form_classes import ASYNCIO, BLOCKING, FORMS, TRIO, Forms, calls_of
@@ -143,7 +144,7 @@ class Call(NamedTuple):
         if member is None or isinstance(member, property):
             return False
         told = inspect.signature(member).return_annotation
-        return inspect.iscoroutinefunction(member) or "Async" in str(told)
+        return inspect.iscoroutinefunction(bare(member)) or "Async" in str(told)
 
 
 class OpenedForm:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import linecache
 import os
 import pickle
 import signal
@@ -125,22 +124,14 @@ def main_thread_id() -> int:
     return main.ident
 
 
-def is_waiting(frame: FrameType) -> bool:
-    """Whether a frame is at the line where a condition waits to be notified."""
-    if frame.f_code is not threading.Condition.wait.__code__:
-        return False
-    return "waiter.acquire(" in linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-
-
 def interrupted(call: Call) -> BaseException | None:
     """What a call raises whose wait a signal handler ends; Ctrl-C does the same."""
     main = main_thread_id()
     called, ended = threading.Event(), threading.Event()
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        # Only where it waits: the handler of Ctrl-C may raise anywhere, and nobody can mend that.
-        # Where `threading` has just taken a lock, it stays taken, and the loop's end hangs.
-        if frame is not None and is_waiting(frame):
+        # Where it waits, and where it takes and gives back the locks of its wait.
+        if frame is not None and frame.f_code.co_filename == threading.__file__:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             raise Interrupted
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bare_call import bare
 from tests.forms.form_classes import FORMS, TRIO_ALONE, public
 
 # Parameters that a form has in another way: `read` takes what to look at, and a wait of a thread
@@ -57,6 +58,6 @@ def test_calls_of_asyncio_are_coroutines_and_plain_ones_are_not(
     trio_form: type, plain: type, in_asyncio: type
 ) -> None:
     for name, member in public(trio_form).items():
-        if inspect.iscoroutinefunction(member) and name in public(in_asyncio):
-            assert inspect.iscoroutinefunction(public(in_asyncio)[name]), name
-            assert not inspect.iscoroutinefunction(public(plain)[name]), name
+        if inspect.iscoroutinefunction(bare(member)) and name in public(in_asyncio):
+            assert inspect.iscoroutinefunction(bare(public(in_asyncio)[name])), name
+            assert not inspect.iscoroutinefunction(bare(public(plain)[name])), name

@@ -53,14 +53,14 @@ def reached(decoder: Decoder, data: bytes) -> tuple[frozenset[tuple[str, int, in
     return frozenset(steps), failure
 
 
-def grow(name: str, seconds: float) -> None:
+def grow(name: str, for_s: float) -> None:
     """Add to the corpus of one decoder for so long."""
     decoder, kept = DECODERS[name], corpus_of(name)
     known: set[tuple[str, int, int]] = set()
     for data in kept:
         known |= reached(decoder, data)[0]
     failures: set[str] = set()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + for_s
     mutator = Mutator(kept, time.time_ns())  # the corpus grows in place
     while time.monotonic() < end:
         data = mutator.next()

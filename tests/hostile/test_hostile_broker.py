@@ -68,7 +68,7 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
 ) -> None:
     fields, body = REQUESTS[code]
     # A pop may ask for any time, and is held for the longest time allowed then.
-    monkeypatch.setattr("broker.pop.request.MAX_HOLD_SECONDS", 0.1)
+    monkeypatch.setattr("broker.pop.request.MAX_HOLD_S", 0.1)
     async with served(tmp_path) as (client, wire):
         (message,) = await client.messages("T")
         requests = list(attacks(fields, body))[::step]

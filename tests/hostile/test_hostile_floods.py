@@ -38,7 +38,7 @@ class Flood(NamedTuple):
     """How much is sent of each request in one write, and how long others are watched then."""
 
     requests: int
-    seconds: float
+    flood_s: float
 
 
 # What holds the loop at once is seen in the first ping.
@@ -47,14 +47,14 @@ BRIEF, LONG = Flood(20, 0.02), Flood(1000, 1.0)
 MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
 
 # What a ping may wait for, of the server's processor time.
-MAX_WAIT_SECONDS = 0.25
+MAX_WAIT_S = 0.25
 
 # The group confirms a ping when it has applied what came before: batches of 8192 messages each.
-LONGER_SECONDS = {"SEND_BATCH_MESSAGE: many messages": 1.5}
+LONGER_S = {"SEND_BATCH_MESSAGE: many messages": 1.5}
 
 
 # A server that spends no more on a ping has nothing else to do.
-CALM_SECONDS, SETTLE_SECONDS = 0.004, 20.0
+CALM_S, SETTLE_S = 0.004, 20.0
 
 PING_A_BROKER = Command(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
 PING_A_NAMESERVER = Command(RequestCode.BROKER_HEARTBEAT, {"brokerAddr": "10.9.9.9:1"})
@@ -107,7 +107,7 @@ class Thread:
             self._token.run_sync_soon(self._scope.cancel)
             self._thread.join()
 
-    def processor_seconds(self) -> float:
+    def processor_s(self) -> float:
         assert self._thread.ident is not None
         return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
@@ -156,12 +156,12 @@ def flood(server: Thread, command: Command, ping: Command, size: Flood) -> float
         settle(server, other, ping_frame)
         writing = threading.Thread(target=send_what_is_taken, args=(attacker, frame * count))
         writing.start()
-        end = time.monotonic() + size.seconds
+        end = time.monotonic() + size.flood_s
         while time.monotonic() < end:
-            before = server.processor_seconds()
+            before = server.processor_s()
             other.send(ping_frame)
             other.receive()
-            longest = max(longest, server.processor_seconds() - before)
+            longest = max(longest, server.processor_s() - before)
             time.sleep(0.002)
         attacker.shut()
         writing.join()
@@ -170,10 +170,10 @@ def flood(server: Thread, command: Command, ping: Command, size: Flood) -> float
 
 def settle(server: Thread, other: BlockingClient, ping_frame: bytes) -> None:
     """Wait until the server has worked off what was sent before."""
-    end = time.monotonic() + SETTLE_SECONDS
+    end = time.monotonic() + SETTLE_S
     before = -math.inf
-    while server.processor_seconds() - before > CALM_SECONDS and time.monotonic() < end:
-        before = server.processor_seconds()
+    while server.processor_s() - before > CALM_S and time.monotonic() < end:
+        before = server.processor_s()
         other.send(ping_frame)
         other.receive()
 
@@ -194,9 +194,7 @@ def flooded(server: Thread, ping: Command, size: Flood) -> dict[str, float]:
     for name in sorted(waits, key=waits.__getitem__, reverse=True)[:10]:
         print(f"{name}: {1000 * waits[name]:.1f} ms")
     return {
-        name: seconds
-        for name, seconds in waits.items()
-        if seconds >= LONGER_SECONDS.get(name, MAX_WAIT_SECONDS)
+        name: wait_s for name, wait_s in waits.items() if wait_s >= LONGER_S.get(name, MAX_WAIT_S)
     }
 
 

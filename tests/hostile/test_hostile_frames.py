@@ -39,7 +39,7 @@ MAX_RESIDENT_KIB = 192 * 1024
 MAX_LOG_BYTES = 100_000
 
 # The attackers run in the same process as the good client, on as few processors as there are.
-MAX_ANSWER_SECONDS = 5.0
+MAX_ANSWER_S = 5.0
 
 
 @dataclass
@@ -49,7 +49,7 @@ class GoodClient:
     Attributes:
         acknowledged: how many messages were.
         pulled: how many came back.
-        longest_seconds: the longest wait for an answer.
+        longest_s: the longest wait for an answer.
         failures: requests that were refused or lost, as when leadership moves.
     """
 
@@ -57,7 +57,7 @@ class GoodClient:
     client: RemotingClient
     acknowledged: list[bytes] = field(default_factory=list)
     pulled: list[bytes] = field(default_factory=list)
-    longest_seconds: float = 0.0
+    longest_s: float = 0.0
     failures: list[str] = field(default_factory=list)
     _offset: int = 0
 
@@ -100,7 +100,7 @@ class GoodClient:
         except RemotingError as error:
             problem = str(error)
         else:
-            self.longest_seconds = max(self.longest_seconds, time.monotonic() - begun)
+            self.longest_s = max(self.longest_s, time.monotonic() - begun)
             if reply.code in codes:
                 return reply
             problem = f"{reply.code}: {reply.remark}"
@@ -188,7 +188,7 @@ def proxy_header(choice: random.Random) -> bytes:
     return bytes(header)
 
 
-async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> None:
+async def attacked(folder: Path, brokers: int, for_s: float, seed: int) -> None:
     print(f"seed {seed}")
     with watched_group(folder, brokers) as group:
         async with trio.open_nursery() as nursery:
@@ -200,7 +200,7 @@ async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> Non
             before = [process.resident_kib() for process in group.all]
             for process in group.all:
                 process.longest_pass_ms()  # the start holds up no client
-            with trio.move_on_after(seconds):
+            with trio.move_on_after(for_s):
                 async with trio.open_nursery() as attackers:
                     attackers.start_soon(good.run)
                     for number in range(ATTACKERS):
@@ -215,7 +215,7 @@ async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> Non
             nursery.cancel_scope.cancel()
         reports = {process.name: process.end() for process in group.all}
         print(f"{attack.batches} batches, {attack.sent_bytes >> 20} MiB")
-        print(f"{len(good.acknowledged)} sent, longest answer {good.longest_seconds:.3f} s")
+        print(f"{len(good.acknowledged)} sent, longest answer {good.longest_s:.3f} s")
         print(f"{len(good.failures)} failures: {good.failures[:5]}")
         for kib, process in zip(before, group.all, strict=True):
             print(f"{process.name}: {kib} KiB before, {process.error_bytes()} bytes of log")
@@ -227,7 +227,7 @@ async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> Non
         # What was refused when leadership moved may be there; what was acknowledged must be.
         remaining = iter(good.pulled)
         assert all(body in remaining for body in good.acknowledged)
-        assert good.longest_seconds < MAX_ANSWER_SECONDS
+        assert good.longest_s < MAX_ANSWER_S
         for report in reports.values():
             assert report["longest_passes_ms"][0][0] < MAX_PASS_MS
             assert report["max_resident_kib"] < MAX_RESIDENT_KIB
@@ -235,7 +235,7 @@ async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> Non
 
 @pytest.mark.slow
 async def test_damaged_frames_of_real_clients_hold_up_no_one(tmp_path: Path) -> None:
-    await attacked(tmp_path, brokers=1, seconds=4, seed=20_261)
+    await attacked(tmp_path, brokers=1, for_s=4, seed=20_261)
 
 
 @pytest.mark.slow
@@ -260,12 +260,12 @@ async def test_requests_that_are_refused_without_end_do_not_fill_the_log(
 @pytest.mark.slow
 @pytest.mark.long
 async def test_damaged_frames_that_are_relayed_hold_up_no_one(tmp_path: Path) -> None:
-    await attacked(tmp_path, brokers=3, seconds=4, seed=20_262)
+    await attacked(tmp_path, brokers=3, for_s=4, seed=20_262)
 
 
 @pytest.mark.long
 async def test_a_minute_of_damaged_frames_holds_up_no_one(tmp_path: Path) -> None:
-    await attacked(tmp_path, brokers=3, seconds=60, seed=time.time_ns())
+    await attacked(tmp_path, brokers=3, for_s=60, seed=time.time_ns())
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ FEW, MANY = 150, 600
 FEW_INSTRUCTIONS = 1_000
 
 # Later than all that waits.
-LATER_SECONDS = 100_000.0
+LATER_S = 100_000.0
 
 
 class LateTrio(ModuleType):
@@ -86,7 +86,7 @@ async def costs_with(folder: Path, count: int, late: LateTrio) -> dict[str, int]
         traffic._settle()  # what the last second brought is no size of the state
         # The broker's own clock asks for nothing meanwhile.
         one.requests.tick = one.requests.look_over = lambda: None  # type: ignore[method-assign]
-        late.late, clock.now_ms = LATER_SECONDS, clock.now_ms + int(1000 * LATER_SECONDS)
+        late.late, clock.now_ms = LATER_S, clock.now_ms + int(1000 * LATER_S)
         for service in one._services:
             for what in ("tick", "look_over"):
                 call = getattr(service, what)
@@ -100,8 +100,8 @@ async def test_nothing_that_is_done_by_time_holds_the_loop_by_the_size_of_the_st
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each step of work that is done in steps is seen by itself.
-    monkeypatch.setattr("remoting.net.client_work.SLICE_SECONDS", 1e-9)
-    monkeypatch.setattr("remoting.net.client_work.TURN_SECONDS", 0)
+    monkeypatch.setattr("remoting.net.client_work.SLICE_S", 1e-9)
+    monkeypatch.setattr("remoting.net.client_work.TURN_S", 0)
     # One look judges so many at most; there are more.
     monkeypatch.setattr("broker.transactions.checks._LOOKED_AT", 64)
     late = LateTrio("trio")

@@ -108,8 +108,8 @@ async def test_no_request_holds_the_loop_by_the_size_of_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each step of work that is done in steps is seen by itself.
-    monkeypatch.setattr("remoting.net.client_work.SLICE_SECONDS", 1e-9)
-    monkeypatch.setattr("remoting.net.client_work.TURN_SECONDS", 0)
+    monkeypatch.setattr("remoting.net.client_work.SLICE_S", 1e-9)
+    monkeypatch.setattr("remoting.net.client_work.TURN_S", 0)
     grown: dict[str, tuple[Cost, Cost]] = {}
     # What a timer adds to one request now and then does not come twice.
     for attempt in ("first", "second"):

@@ -74,8 +74,8 @@ async def test_what_many_pops_wait_for_is_handled_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each step of work that is done in steps is seen by itself.
-    monkeypatch.setattr("remoting.net.client_work.SLICE_SECONDS", 1e-9)
-    monkeypatch.setattr("remoting.net.client_work.TURN_SECONDS", 0)
+    monkeypatch.setattr("remoting.net.client_work.SLICE_S", 1e-9)
+    monkeypatch.setattr("remoting.net.client_work.TURN_S", 0)
     few = await costs_with(tmp_path / "few", FEW)
     many = await costs_with(tmp_path / "many", MANY)
     grown = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from dledger.free_ports import free_addresses
 
-END_SECONDS = 30
+END_S = 30
 # What each line of a log begins with; another one is a traceback, or was put there by a client.
 _LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ")
 
@@ -58,7 +58,7 @@ class WatchedProcess:
         """The longest pass of its event loop since this was asked last."""
         self._report.unlink(missing_ok=True)
         self._process.send_signal(signal.SIGUSR1)
-        end = time.monotonic() + END_SECONDS
+        end = time.monotonic() + END_S
         while not self._report.exists():
             assert time.monotonic() < end, f"{self.name} writes no report"
             time.sleep(0.01)
@@ -68,7 +68,7 @@ class WatchedProcess:
     def end(self) -> dict[str, Any]:
         """End it as an operator does, and return what it noted."""
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(END_SECONDS) == 0, self._errors.read_text()[-2000:]
+        assert self._process.wait(END_S) == 0, self._errors.read_text()[-2000:]
         report: dict[str, Any] = json.loads(self._report.read_text(encoding="utf-8"))
         return report
 
@@ -76,7 +76,7 @@ class WatchedProcess:
         """Leave no process behind."""
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(END_SECONDS)
+            self._process.wait(END_S)
         assert self._process.stdin is not None
         self._process.stdin.close()
 

@@ -32,7 +32,7 @@ class LoopWatch(trio.abc.Instrument):
     def __init__(self) -> None:
         self.longest: list[tuple[float, str, float]] = []
         self._pass_began = self._step_began = time.thread_time()
-        self._step_seconds, self._step_name = 0.0, ""
+        self._step_s, self._step_name = 0.0, ""
         self.longest_collections: dict[int, float] = {}
         self._collection_began = 0.0
 
@@ -41,26 +41,26 @@ class LoopWatch(trio.abc.Instrument):
         if phase == "start":
             self._collection_began = time.thread_time()
         else:
-            seconds = time.thread_time() - self._collection_began
+            took_s = time.thread_time() - self._collection_began
             generation = details["generation"]
             before = self.longest_collections.get(generation, 0.0)
-            self.longest_collections[generation] = max(before, seconds)
+            self.longest_collections[generation] = max(before, took_s)
 
     def after_io_wait(self, timeout: float) -> None:
         self._pass_began = time.thread_time()
-        self._step_seconds, self._step_name = 0.0, ""
+        self._step_s, self._step_name = 0.0, ""
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._step_began = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        seconds = time.thread_time() - self._step_began
-        if seconds > self._step_seconds:
-            self._step_seconds, self._step_name = seconds, task.name
+        took_s = time.thread_time() - self._step_began
+        if took_s > self._step_s:
+            self._step_s, self._step_name = took_s, task.name
 
     def before_io_wait(self, timeout: float) -> None:
-        seconds = time.thread_time() - self._pass_began
-        self.longest.append((seconds, self._step_name, self._step_seconds))
+        took_s = time.thread_time() - self._pass_began
+        self.longest.append((took_s, self._step_name, self._step_s))
         if len(self.longest) > 1000:
             self._keep_ten()
 
@@ -74,12 +74,12 @@ class LoopWatch(trio.abc.Instrument):
         self._keep_ten()
         return {
             "longest_passes_ms": [
-                [round(1000 * seconds, 1), name, round(1000 * step, 1)]
-                for seconds, name, step in self.longest
+                [round(1000 * took_s, 1), name, round(1000 * step, 1)]
+                for took_s, name, step in self.longest
             ],
             "longest_collections_ms": {
-                generation: round(1000 * seconds, 1)
-                for generation, seconds in sorted(self.longest_collections.items())
+                generation: round(1000 * took_s, 1)
+                for generation, took_s in sorted(self.longest_collections.items())
             },
             "max_resident_kib": _most_resident_kib(),
         }

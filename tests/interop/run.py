@@ -26,7 +26,7 @@ class Result(NamedTuple):
     """How a scenario ended: its seconds, what it told, what went wrong."""
 
     name: str
-    seconds: float
+    took_s: float
     told: str
     problem: str
 
@@ -68,16 +68,16 @@ def run(scenario: Scenario, folder: Path, toolchain: Toolchain) -> Result:
             problem = str(error)
         except Exception as error:  # whatever it was, the other scenarios are worth running
             problem = f"{type(error).__name__}: {error}"
-    seconds = time.monotonic() - began
-    print(f"{problem or 'ok'}: {scenario.name} ({seconds:.1f} s)", flush=True)
-    return Result(scenario.name, seconds, told, problem)
+    took_s = time.monotonic() - began
+    print(f"{problem or 'ok'}: {scenario.name} ({took_s:.1f} s)", flush=True)
+    return Result(scenario.name, took_s, told, problem)
 
 
 def show(results: list[Result]) -> None:
     """Print the table."""
     table = Table("scenario", "seconds", "what was compared")
     for one in results:
-        table.add_row(one.name, f"{one.seconds:.1f}", one.problem or one.told)
+        table.add_row(one.name, f"{one.took_s:.1f}", one.problem or one.told)
     Console().print(table)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 JAVA = Path(__file__).parent / "java"
 SOURCE = JAVA / "StoreSession.java"
 # From the user's cache it takes seconds; a line that hangs must not hang the run.
-BUILD_SECONDS = 600
+BUILD_S = 600
 
 
 class NoJava(Exception):
@@ -60,7 +60,7 @@ def _do(command: list[str]) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=BUILD_SECONDS,
+            timeout=BUILD_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

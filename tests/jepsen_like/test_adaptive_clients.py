@@ -20,7 +20,7 @@ MODULE = leases.__name__
 
 def turns(*clients: int) -> Schedule:
     steps = [Step(1.0 + 0.2 * at, "turn", client=client) for at, client in enumerate(clients)]
-    return Schedule(seed=1, nodes=1, seconds=5.0, steps=steps)
+    return Schedule(seed=1, nodes=1, length_s=5.0, steps=steps)
 
 
 def told(world: jepsen_like.World) -> list[tuple[int, str, object]]:
@@ -61,7 +61,7 @@ def test_a_failure_of_adaptive_clients_is_shortened_to_their_turns() -> None:
 
 def test_equal_seeds_give_equal_calls() -> None:
     service = service_of(Editors)
-    schedule = drawn_schedule(service, 3, seconds=3.0)
+    schedule = drawn_schedule(service, 3, fault_s=3.0)
     first, second = (jepsen_like.run_schedule(Editors, schedule) for _ in range(2))
     assert first.digest == second.digest
     assert len(first.requests) > 10

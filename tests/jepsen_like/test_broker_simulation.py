@@ -24,7 +24,7 @@ LOSES_ALL = CrashStyle(keep=0.0, torn=0.0, names_in_order=False)
 
 @pytest.mark.feature("F24")
 def test_no_seed_breaks_a_promise_of_a_broker() -> None:
-    result = run_campaign(Plan(first_seed=12, seeds=6, fault_seconds=10.0, tier=TIER), jobs=2)
+    result = run_campaign(Plan(first_seed=12, seeds=6, fault_s=10.0, tier=TIER), jobs=2)
     assert result.broken is None
     counts = result.coverage.counts()
     for reached in (
@@ -45,7 +45,7 @@ def test_a_campaign_breaks_no_promise_of_a_broker_and_reaches_every_fault() -> N
 
 
 def test_the_same_seed_makes_the_same_run_of_brokers() -> None:
-    plan = Plan(3, 1, fault_seconds=4.0, tier=TIER)
+    plan = Plan(3, 1, fault_s=4.0, tier=TIER)
     first, again = (trace_seed(plan, 3).last(100_000) for _ in range(2))
     assert first == again
     assert any("closes" in line or "kill" in line or "power" in line for line in first)

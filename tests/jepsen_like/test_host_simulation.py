@@ -21,13 +21,13 @@ print(run.digest)
 
 
 def digest_of(seed: int) -> str:
-    run = HostSimulation(plan_of(seed, hosts=3, seconds=1.5))
+    run = HostSimulation(plan_of(seed, hosts=3, fault_s=1.5))
     run.run()
     return run.digest
 
 
 def test_no_seed_breaks_a_promise_of_a_host() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=2, fault_seconds=6.0, tier="hosts"), jobs=2)
+    result = run_campaign(Plan(first_seed=0, seeds=2, fault_s=6.0, tier="hosts"), jobs=2)
     assert result.broken is None
     counts = result.coverage.counts()
     for reached in ("acknowledged by members", "acknowledged to clients", "members replaced"):
@@ -69,7 +69,7 @@ def test_a_run_of_hosts_is_the_same_in_another_process() -> None:
 
 def test_a_trace_tells_what_happened_and_changes_nothing() -> None:
     trace = Trace()
-    run = HostSimulation(plan_of(3, hosts=3, seconds=1.5), trace)
+    run = HostSimulation(plan_of(3, hosts=3, fault_s=1.5), trace)
     run.run()
     assert run.digest == digest_of(3)
     assert any("hosts opened" in line for line in trace.last(2_000))

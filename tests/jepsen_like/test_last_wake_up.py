@@ -19,7 +19,7 @@ from jepsen_like.simulation.hosts.virtual_stream import VirtualStream
 
 # Of the moments at rest; each costs as much as a turn of each member.
 SHARE = 0.1
-SECONDS = 3.0
+FAULT_S = 3.0
 
 
 class DirectWrites:
@@ -72,7 +72,7 @@ def run(plan: HostsPlan) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_wake_up_is_lost_in_groups_of_three(seed: int) -> None:
-    run(plan_of(seed, hosts=3, seconds=SECONDS))
+    run(plan_of(seed, hosts=3, fault_s=FAULT_S))
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
@@ -81,11 +81,11 @@ def test_no_wake_up_is_lost_by_direct_writes_and_short_queues(
 ) -> None:
     use_direct_writes(monkeypatch, seed)
     shorten_queues(monkeypatch, seed)
-    plan = plan_of(seed, hosts=3, seconds=SECONDS)._replace(clients=8, pause_s=0.02)
+    plan = plan_of(seed, hosts=3, fault_s=FAULT_S)._replace(clients=8, pause_s=0.02)
     run(plan)
 
 
 @pytest.mark.parametrize("seed", range(2, 4))
 def test_no_wake_up_is_lost_in_members_that_are_alone(seed: int) -> None:
-    plan = plan_of(seed, hosts=1, seconds=SECONDS)._replace(changes=False, fault_every_s={})
+    plan = plan_of(seed, hosts=1, fault_s=FAULT_S)._replace(changes=False, fault_every_s={})
     run(plan)

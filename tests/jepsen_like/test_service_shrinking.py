@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BEFORE = Schedule(
     seed=1,
     nodes=5,
-    seconds=40.0,
+    length_s=40.0,
     steps=tuple(
         Step(float(at), "kill" if at % 3 == 0 else "append", f"n{at % 5}", 0.5, b"%d" % at)
         for at in range(1, 40)
@@ -50,7 +50,7 @@ def test_only_the_steps_that_matter_are_left() -> None:
     found = search((b"5", b"17", b"29"))
     assert [step.body for step in found.schedule.steps] == [b"5", b"17", b"29"]
     assert found.schedule.nodes == 1
-    assert found.schedule.seconds < 2.0
+    assert found.schedule.length_s < 2.0
     assert not found.gave_up
 
 

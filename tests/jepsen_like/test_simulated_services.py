@@ -285,7 +285,7 @@ def test_a_schedule_says_what_happens_and_when() -> None:
     schedule = Schedule(
         seed=3,
         nodes=3,
-        seconds=2.0,
+        length_s=2.0,
         steps=[
             Step(1.0, "append", body=b"one"),
             Step(1.2, "kill", "leader", for_s=0.3),
@@ -331,4 +331,4 @@ def test_a_wrong_name_is_a_wrong_call(name: str, said: str) -> None:
 def test_a_campaign_keeps_to_its_time() -> None:
     result = run_campaign(campaign_of("Register", 10_000)._replace(time_budget_s=0.5), jobs=1)
     assert 0 < result.seeds < 1_000
-    assert result.real_seconds < 10
+    assert result.real_s < 10

@@ -54,7 +54,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 
 def test_one_seed_gives_one_trace() -> None:
-    plan = Plan(7, 1, fault_seconds=5.0)
+    plan = Plan(7, 1, fault_s=5.0)
     first, second = io.StringIO(), io.StringIO()
     trace_seed(plan, 7, first)
     trace_seed(plan, 8, io.StringIO())
@@ -67,17 +67,17 @@ def test_two_seeds_give_two_traces() -> None:
     traces = set()
     for seed in range(5):
         sink = io.StringIO()
-        trace_seed(Plan(seed, 1, fault_seconds=2.0), seed, sink)
+        trace_seed(Plan(seed, 1, fault_s=2.0), seed, sink)
         traces.add(sink.getvalue())
     assert len(traces) == 5
 
 
 def test_a_trace_changes_nothing_in_a_run() -> None:
-    plan = Plan(11, 1, fault_seconds=5.0)
+    plan = Plan(11, 1, fault_s=5.0)
     assert run_seed(plan, 11).counts == run_seed(plan, 11).counts
     sink = io.StringIO()
     trace_seed(plan, 11, sink)
-    simulation = Simulation(swarm_of(11, fault_seconds=5.0))
+    simulation = Simulation(swarm_of(11, fault_s=5.0))
     simulation.run()
     assert simulation.coverage.counts() == run_seed(plan, 11).counts
 
@@ -108,6 +108,6 @@ def test_seeds_choose_groups_of_all_sizes_and_faults_of_all_kinds() -> None:
 
 
 def test_what_is_asked_for_replaces_what_the_seed_chooses() -> None:
-    swarm = swarm_of(3, nodes=5, fault_seconds=1.5)
-    assert (swarm.nodes, swarm.fault_seconds) == (5, 1.5)
+    swarm = swarm_of(3, nodes=5, fault_s=1.5)
+    assert (swarm.nodes, swarm.fault_s) == (5, 1.5)
     assert swarm.network == swarm_of(3).network

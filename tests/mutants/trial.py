@@ -21,7 +21,7 @@ from jepsen_like.mutants.mutant import Mutant, MutantUnusable, module_of
 from tests.mutants.outcome_recorder import FILE_VARIABLE
 
 # The slowest test named takes some seconds; a mutant that takes this long hangs.
-TRIAL_SECONDS = 120
+TRIAL_S = 120
 RECORDER = "tests.mutants.outcome_recorder"
 
 
@@ -61,7 +61,7 @@ class Workshop:
             self._write(texts)
             return Trial(mutant, *self._judge(mutant))
         except subprocess.TimeoutExpired:
-            return Trial(mutant, Verdict.HUNG, f"not over after {TRIAL_SECONDS} s")
+            return Trial(mutant, Verdict.HUNG, f"not over after {TRIAL_S} s")
         finally:
             self._write(whole)
 
@@ -71,7 +71,7 @@ class Workshop:
 
     def red_without_a_mutant(self, tests: Sequence[str]) -> list[str]:
         """Those of the tests that fail in the copy as it is, each with its error."""
-        status, outcomes, output = self._run_tests(sorted(set(tests)), timeout=None)
+        status, outcomes, output = self._run_tests(sorted(set(tests)), timeout_s=None)
         red = [f"{outcome['test']}: {outcome['error']}" for outcome in outcomes if outcome["red"]]
         return red or ([] if status == 0 else [_last_line(output)])
 
@@ -82,10 +82,10 @@ class Workshop:
         code = (
             f"import sys, {modules}; print(*(sys.modules[name].__file__ for name in sys.argv[1:]))"
         )
-        imported = self._python("-c", code, *map(module_of, files), timeout=TRIAL_SECONDS)
+        imported = self._python("-c", code, *map(module_of, files), timeout_s=TRIAL_S)
         if imported.stdout.split() != [str(self.folder / file) for file in files]:
             return Verdict.NONSENSE, f"does not import: {_last_line(imported.stderr)}"
-        status, outcomes, output = self._run_tests(mutant.red_tests, TRIAL_SECONDS)
+        status, outcomes, output = self._run_tests(mutant.red_tests, TRIAL_S)
         if status not in (0, 1) or not outcomes:
             return Verdict.NONSENSE, f"pytest ended with status {status}: {_last_line(output)}"
         for outcome in outcomes:
@@ -97,18 +97,18 @@ class Workshop:
         return Verdict.NOTICED, str(next(o["error"] for o in outcomes if o["red"]))
 
     def _run_tests(
-        self, tests: Sequence[str], timeout: float | None
+        self, tests: Sequence[str], timeout_s: float | None
     ) -> tuple[int, list[dict[str, object]], str]:
         outcomes = self.folder / "outcomes.jsonl"
         outcomes.write_text("", encoding="utf-8")
         ended = self._python(
             *("-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", RECORDER, *tests),
-            timeout=timeout,
+            timeout_s=timeout_s,
         )
         lines = outcomes.read_text(encoding="utf-8").splitlines()
         return ended.returncode, [json.loads(line) for line in lines], ended.stdout + ended.stderr
 
-    def _python(self, *arguments: str, timeout: float | None) -> subprocess.CompletedProcess[str]:
+    def _python(self, *arguments: str, timeout_s: float | None) -> subprocess.CompletedProcess[str]:
         environment = {
             **os.environ,
             "PYTHONPATH": str(self.folder),
@@ -123,7 +123,7 @@ class Workshop:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=timeout_s,
             check=False,
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dledger_mq.connection.topic_route import client_route
+from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster
-from nameserver.routes import BrokerIdentity, RouteTable, Speaker
+from nameserver.routes import RouteTable
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.route import BrokerData, decode_route, encode_route
 from remoting.bodies.topic_config import DataVersion, TopicConfig

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.errors import BrokerAlive, NameHeld
-from nameserver.holders import MAX_FORMER, PROOF_KEPT_SECONDS, Holders
+from nameserver.holders import MAX_FORMER, PROOF_KEPT_S, Holders
 from nameserver.limits import MAX_STATE_VERSION
-from nameserver.routes import (
-    BROKER_TIMEOUT_SECONDS,
-    BrokerIdentity,
-    RouteTable,
-    Speaker,
-)
+from nameserver.routes import BROKER_TIMEOUT_S, RouteTable
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.wire.errors import RemotingError
@@ -44,7 +40,7 @@ def register(
 
 
 def master(table: RouteTable) -> str | None:
-    found = table.master_of("b")
+    found = table.brokers.master_of("b")
     return None if found is None else found.identity.address
 
 
@@ -81,8 +77,8 @@ def test_nobody_takes_the_name_while_one_leader_has_gone_and_the_next_is_to_come
     table.connection_closed(f"{OURS} secret ", 1.0)
     assert master(table) is None
     with pytest.raises(NameHeld, match="held by another group"):
-        register(table, THEIRS, 6, "mine", now=1.0 + PROOF_KEPT_SECONDS - 1)
-    register(table, THEIRS, 6, "secret", now=1.0 + PROOF_KEPT_SECONDS - 1)
+        register(table, THEIRS, 6, "mine", now=1.0 + PROOF_KEPT_S - 1)
+    register(table, THEIRS, 6, "secret", now=1.0 + PROOF_KEPT_S - 1)
     assert master(table) == THEIRS
 
 
@@ -90,10 +86,10 @@ def test_a_name_is_free_some_seconds_after_its_group_has_gone() -> None:
     table = RouteTable()
     register(table, OURS, 5, "secret")
     table.connection_closed(f"{OURS} secret ", 1.0)
-    register(table, THEIRS, 1, "mine", now=1.0 + PROOF_KEPT_SECONDS)
+    register(table, THEIRS, 1, "mine", now=1.0 + PROOF_KEPT_S)
     silent = RouteTable()
     register(silent, OURS, 5, "secret")
-    later = BROKER_TIMEOUT_SECONDS + PROOF_KEPT_SECONDS
+    later = BROKER_TIMEOUT_S + PROOF_KEPT_S
     silent.expire(later)
     register(silent, THEIRS, 1, now=later)
 
@@ -143,7 +139,7 @@ def test_topics_stay_in_their_routes_when_a_group_first_proves_itself() -> None:
         )
         for _step in steps:
             assert not proof or all(map(table.has_topic, topics))
-    assert table.counts[:2] == (1000, 1000)
+    assert table.places.counts[:2] == (1000, 1000)
 
 
 def test_brokers_without_proofs_follow_one_another_as_before() -> None:
@@ -214,7 +210,7 @@ def test_former_holders_are_bounded_and_short_ones_push_no_long_one_out() -> Non
     for number in range(MAX_FORMER + 10):
         now = 300.0 + number
         holders.check(f"n{number}", "mine", now)
-        holders.hold(f"n{number}", "mine", now - PROOF_KEPT_SECONDS, now)
+        holders.hold(f"n{number}", "mine", now - PROOF_KEPT_S, now)
         holders.expire(now)
     holders.check("b", "mine", 9000.0)
     holders.hold("b", "mine", 9100.0, 9000.0)
@@ -242,8 +238,8 @@ def test_a_name_is_held_while_one_of_its_brokers_is_left_and_forgotten_with_the_
             taken,
             BrokerRegistration({}, DataVersion(0, 0, 9)),
             speaker=stranger,
-            now=1.0 + PROOF_KEPT_SECONDS + 1,
+            now=1.0 + PROOF_KEPT_S + 1,
         )
     table.connection_closed("10.0.0.0:10911", 20.0)
-    table.expire(20.0 + PROOF_KEPT_SECONDS)
+    table.expire(20.0 + PROOF_KEPT_S)
     assert "b" not in table._holders

@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bench.costs.full_nameserver import EVERYWHERE, FullNameServer, Routes
 from nameserver import limits
+from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
 from nameserver.limits import MAX_SETTINGS, MAX_VALUE_CHARACTERS
-from nameserver.routes import BrokerIdentity, RouteTable, Speaker
+from nameserver.routes import RouteTable
 from nameserver.settings import SettingTable
 from remoting.bodies.pieces import last_of
 from remoting.bodies.registration import BrokerRegistration
@@ -51,7 +52,7 @@ def register(
     now: float = 0.0,
     name: str = "b",
     complete: bool = False,
-    timeout_seconds: float = 120.0,
+    timeout_s: float = 120.0,
 ) -> None:
     table.register(
         identity(address, broker_id, name),
@@ -59,7 +60,7 @@ def register(
         speaker=speaker(address),
         now=now,
         complete=complete,
-        timeout_seconds=timeout_seconds,
+        timeout_s=timeout_s,
     )
 
 
@@ -106,7 +107,7 @@ def test_of_two_java_masters_without_state_versions_the_last_word_counts() -> No
     register(table, B, 0)
     register(table, A, 0)
     assert addresses(table) == {0: A}
-    assert table.live(B) is None
+    assert table.brokers.by_address.get(B) is None
 
 
 def test_a_master_that_becomes_a_slave_leaves_the_name_without_a_master() -> None:
@@ -114,7 +115,7 @@ def test_a_master_that_becomes_a_slave_leaves_the_name_without_a_master() -> Non
     register(table, A, 0)
     register(table, A, 1)
     assert addresses(table) == {1: A}
-    assert table.master_of("b") is None
+    assert table.brokers.master_of("b") is None
 
 
 @pytest.mark.feature("F5")
@@ -209,7 +210,7 @@ def test_a_sign_of_life_adds_a_full_timeout() -> None:
 @pytest.mark.parametrize(("wanted", "given"), [(1.0, 10.0), (30.0, 30.0), (1e9, 3600.0)])
 def test_the_timeout_a_broker_asks_for_is_bounded(wanted: float, given: float) -> None:
     table = RouteTable()
-    register(table, A, 0, timeout_seconds=wanted)
+    register(table, A, 0, timeout_s=wanted)
     assert table.next_expiry() == given
 
 
@@ -504,14 +505,14 @@ class RouteTableMachine(RuleBasedStateMachine):
         connection: int,
         complete: bool,
     ) -> None:
-        before = self.table.master_of(name)
+        before = self.table.brokers.master_of(name)
         is_stale = (
             broker_id == 0
             and before is not None
             and before.identity.address != address
             and term < before.data_version.state_version
         )
-        live = self.table.live(address)
+        live = self.table.brokers.by_address.get(address)
         is_foreign = live is not None and live.speaker != host(connection)
         try:
             self.table.register(
@@ -526,7 +527,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             return
         except BrokerAlive:
             assert is_foreign
-            assert self.table.live(address) is live
+            assert self.table.brokers.by_address.get(address) is live
             return
         assert not is_stale
         assert not is_foreign
@@ -536,9 +537,9 @@ class RouteTableMachine(RuleBasedStateMachine):
         if broker_id == 0 and complete:
             assert set(self.table.topics()) >= topics
 
-    @rule(seconds=st.floats(0, 130))
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
+    @rule(for_s=st.floats(0, 130))
+    def pass_time(self, for_s: float) -> None:
+        self.now += for_s
         self.table.expire(self.now)
 
     @rule(connection=st.integers(0, 2))
@@ -551,11 +552,11 @@ class RouteTableMachine(RuleBasedStateMachine):
         connection=st.integers(0, 2),
     )
     def unregister(self, address: str, name: str, connection: int) -> None:
-        before = self.table.live(address)
+        before = self.table.brokers.by_address.get(address)
         with suppress(BrokerAlive):
             self.table.unregister(identity(address, 0, name), host(connection))
         if before is not None and before.speaker != host(connection):
-            assert self.table.live(address) is before
+            assert self.table.brokers.by_address.get(address) is before
 
     @rule(topic=st.sampled_from("TUV"))
     def delete(self, topic: str) -> None:
@@ -571,11 +572,11 @@ class RouteTableMachine(RuleBasedStateMachine):
         ]
         assert len({address for _name, _id, address in listed}) == len(listed)
         for name, broker_id, address in listed:
-            live = self.table.live(address)
+            live = self.table.brokers.by_address.get(address)
             assert live is not None
             assert (live.identity.broker_name, live.identity.broker_id) == (name, broker_id)
             assert live.expires_at > self.now
-        living = [address for address in (A, B, C) if self.table.live(address)]
+        living = [address for address in (A, B, C) if self.table.brokers.by_address.get(address)]
         assert sorted(living) == sorted(address for _name, _id, address in listed)
 
     @invariant()
@@ -586,7 +587,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             for route in [self.table.route(topic)]
             for _queue in (route.queues if route else ())
         ]
-        assert self.table.counts == (len(set(queues)), len(queues), len("".join(queues)))
+        assert self.table.places.counts == (len(set(queues)), len(queues), len("".join(queues)))
 
     @invariant()
     def every_topic_has_a_route_with_brokers(self) -> None:
@@ -635,7 +636,7 @@ def test_every_change_of_what_lists_tell_is_counted() -> None:
         "a broker": lambda: register(table, A, 0),
         "a second one": lambda: register(table, B, 1),
         "another topic": lambda: register(table, A, 0, told("T", "U")),
-        "a name": lambda: register(table, C, 0, told("V"), name="c", timeout_seconds=30.0),
+        "a name": lambda: register(table, C, 0, told("V"), name="c", timeout_s=30.0),
         "a topic that an operator adds": lambda: table.add_queues("W", queues),
         "a topic that is deleted": lambda: table.delete_topic("U"),
         "a broker that leaves": lambda: table.unregister(identity(B, 1), host_b),

@@ -16,7 +16,8 @@ from broker.topics.names import (
     check_group_name,
     check_topic_config,
 )
-from nameserver.routes import BrokerIdentity, RouteTable, Speaker
+from nameserver.brokers import BrokerIdentity, Speaker
+from nameserver.routes import RouteTable
 from remoting.bodies.registration import (
     BrokerRegistration,
     decode_registration,

@@ -13,7 +13,7 @@ from types import TracebackType
 
 PROJECT = Path(__file__).parent.parent.parent
 # Generous for a busy machine: what is waited for comes in one or two seconds on an idle one.
-LINE_SECONDS_MAX = 120
+LINE_MAX_S = 120
 
 
 class RunningProgram:
@@ -61,7 +61,7 @@ class RunningProgram:
         """Read lines until one matches. Raises AssertionError when the program ends before that."""
         seen: list[str] = []
         while True:
-            line = self._lines.get(timeout=LINE_SECONDS_MAX)
+            line = self._lines.get(timeout=LINE_MAX_S)
             assert line is not None, f"it ended without {pattern!r}:\n" + "\n".join(seen)
             seen.append(line)
             if found := re.fullmatch(pattern, line):
@@ -76,7 +76,7 @@ def run_program(arguments: list[str], folder: Path, **environment: str) -> str:
         env=_environment(environment),
         capture_output=True,
         text=True,
-        timeout=LINE_SECONDS_MAX,
+        timeout=LINE_MAX_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parent.parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (PROJECT / "Makefile").read_text(encoding="utf-8")
 # An example that a reader is meant to try must not let them wait.
-EXAMPLE_SECONDS_MAX = 60
+EXAMPLE_MAX_S = 60
 RUN_MARK = "<!-- run -->"
 
 
@@ -106,7 +106,7 @@ def run_example(example: Example, folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=EXAMPLE_SECONDS_MAX,
+        timeout=EXAMPLE_MAX_S,
         check=False,
     )
     assert done.returncode == 0, f"the program of line {example.line} failed: {done.stderr}"
@@ -143,7 +143,7 @@ def test_each_command_of_the_readme_has_the_options_it_is_given(words: list[str]
         [sys.executable, "-m", module, *filter(None, [subcommand]), "--help"],
         capture_output=True,
         text=True,
-        timeout=EXAMPLE_SECONDS_MAX,
+        timeout=EXAMPLE_MAX_S,
         check=True,
     )
     for option in filter(lambda word: word.startswith("-"), words[1:]):

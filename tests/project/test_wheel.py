@@ -19,7 +19,7 @@ RUNNABLE = sorted(
     | {"broker", "nameserver"}
 )
 # Generous for a busy machine with two cores; each step takes one to three seconds alone.
-STEP_SECONDS_MAX = 120
+STEP_MAX_S = 120
 
 
 def run(arguments: list[str], folder: Path, **environment: str) -> str:
@@ -30,7 +30,7 @@ def run(arguments: list[str], folder: Path, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=STEP_SECONDS_MAX,
+        timeout=STEP_MAX_S,
         check=False,
     )
     assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"

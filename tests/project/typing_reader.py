@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from tests.project.typed_page import Interrupt, SaveFile, Step, TypedCommand, masked
 
 # Generous for a busy machine with two cores: the slowest command takes 3 s alone.
-COMMAND_SECONDS_MAX = 300
+COMMAND_MAX_S = 300
 # What may come in between: at its next command the shell tells of a job that `kill` has ended, and
 # a program warns of members that are not started yet.
 IN_BETWEEN = re.compile(
@@ -79,7 +79,7 @@ class Terminal:
 
     def line(self) -> str:
         """The next line that shows. Raises queue.Empty when none comes for long."""
-        return self._lines.get(timeout=COMMAND_SECONDS_MAX)
+        return self._lines.get(timeout=COMMAND_MAX_S)
 
     def type(self, command: str) -> tuple[list[str], int]:
         """Type a command; what it printed, and its exit status."""

@@ -16,7 +16,7 @@ CLIENTS = 20
 # Of the documented programs: the first for messages, the second for entries of the log.
 PATHS = ("/messages", "/entries")
 # Longer than any time limit of the programs: a request without an answer for so long is a hang.
-ANSWER_SECONDS_MAX = 40.0
+ANSWER_MAX_S = 40.0
 _PAUSE_S = 0.05  # before the next try after an answer "not taken"
 
 
@@ -47,7 +47,7 @@ class Load:
 
     Attributes:
         posted: all requests that have ended.
-        hung: those that had no answer within ANSWER_SECONDS_MAX.
+        hung: those that had no answer within ANSWER_MAX_S.
     """
 
     def __init__(self, port: int, name: str) -> None:
@@ -111,7 +111,7 @@ class Load:
     def _run(self, client: int) -> None:
         paths = itertools.cycle(PATHS)
         orders = (f"{self._name}-{client}-{number}" for number in itertools.count())
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_SECONDS_MAX)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_MAX_S)
         for order, path in zip(orders, paths, strict=False):
             for posted in self._tries(connection, path, order):
                 self.posted.append(posted)

@@ -19,7 +19,7 @@ PROGRAM_PATH = f"{PROJECT}:{PROGRAMS}"
 # `make setup-web` makes it.
 WEB_PYTHON = Path(sys.prefix) / "web" / "bin" / "python"
 # Generous for a busy machine: what is waited for comes in some seconds on an idle one.
-SECONDS_MAX = 60.0
+MAX_S = 60.0
 
 
 class RunningServer:
@@ -61,19 +61,19 @@ class RunningServer:
 
     def until(self, pattern: str, count: int = 1) -> None:
         """Wait until it has printed what matches, so many times."""
-        limit = time.monotonic() + SECONDS_MAX
+        limit = time.monotonic() + MAX_S
         while len(re.findall(pattern, self.text)) < count:
             assert self.exit_code is None, f"it ended:\n{self.text}"
             assert time.monotonic() < limit, f"no {pattern!r} in:\n{self.text}"
             time.sleep(0.02)
 
-    def wait(self, seconds_max: float = SECONDS_MAX) -> float:
+    def wait(self, max_s: float = MAX_S) -> float:
         """Wait for its end; return the seconds that it took."""
         begun = time.monotonic()
         try:
-            self._process.wait(seconds_max)
+            self._process.wait(max_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it runs on after {seconds_max} s:\n{self.text}") from None
+            raise AssertionError(f"it runs on after {max_s} s:\n{self.text}") from None
         return time.monotonic() - begun
 
     def kill(self) -> None:
@@ -102,7 +102,7 @@ def running_server(
 
 def wait_for_port(port: int, server: RunningServer) -> None:
     """Wait until a server takes connections."""
-    limit = time.monotonic() + SECONDS_MAX
+    limit = time.monotonic() + MAX_S
     while True:
         assert server.exit_code is None, f"it ended:\n{server.text}"
         assert time.monotonic() < limit, f"nobody listens:\n{server.text}"

@@ -19,7 +19,7 @@ from tests.web.running_server import PROGRAM_PATH, PROGRAMS, PROJECT, WEB_PYTHON
 
 pytestmark = pytest.mark.long
 
-SECONDS_MAX = 240
+MAX_S = 240
 # Raises in one cell, as a reader may do; the cell is expected to fail.
 _TRIO_IN_A_NOTEBOOK = """\
 import dledger_mq
@@ -78,7 +78,7 @@ def python(arguments: list[str], folder: Path, services: OrderServices) -> str:
         env={**os.environ, **services.environment, "PYTHONPATH": PROGRAM_PATH},
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=MAX_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -129,7 +129,7 @@ def test_the_web_programs_are_typed_strictly(services: OrderServices, tmp_path: 
         env={"MYPYPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=MAX_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -40,9 +40,9 @@ SERVERS = {
 }
 # A server under load ends in one to three seconds: gunicorn looks at its workers once a second. It
 # kills them after 10 s, as do the programs' settings for requests that are under way.
-END_SECONDS_MAX = 15
+END_MAX_S = 15
 # A leader's successor takes orders after a second or two; a busy machine needs longer.
-SILENCE_SECONDS_MAX = 15
+SILENCE_MAX_S = 15
 
 
 def started(arguments: list[str], port: int) -> list[str]:
@@ -87,11 +87,11 @@ def test_a_server_keeps_what_it_acknowledges_while_leaders_die_and_ends_under_lo
                 reload(server, posted)
             posted.wait_for(100)
             server.signal(signal.SIGTERM)
-            took_s = server.wait(END_SECONDS_MAX)
+            took_s = server.wait(END_MAX_S)
         ending = f"silent for {silence_s:.1f} s, ended in {took_s:.1f} s"
         print(f"\n{name}: {dict(posted.counts())}, {ending}")
         assert posted.hung == []
-        assert silence_s < SILENCE_SECONDS_MAX
+        assert silence_s < SILENCE_MAX_S
         assert "Traceback" not in server.text
         # uvicorn ends by the signal that it got; with several workers, and gunicorn, by 0
         assert server.exit_code in {0, -signal.SIGTERM}
@@ -135,7 +135,7 @@ def test_clients_opened_before_a_fork_are_refused_and_the_server_ends(
             assert (status, content["outcome"]) == (503, "not taken: try again")
             assert "opened before this process was forked" in content["error"]
         server.signal(signal.SIGTERM)
-        server.wait(END_SECONDS_MAX)
+        server.wait(END_MAX_S)
 
 
 def test_gevent_is_refused_before_the_first_request(
@@ -165,7 +165,7 @@ def test_gevent_is_refused_by_each_call_of_clients_opened_before_it_patched(
             assert (status, content["outcome"]) == (503, "not taken: try again")
             assert "gevent has replaced threads" in content["error"]
         server.signal(signal.SIGTERM)
-        server.wait(END_SECONDS_MAX)
+        server.wait(END_MAX_S)
 
 
 def counter_at(port: int, method: str) -> int | None:
@@ -207,7 +207,7 @@ def test_members_in_web_servers_count_each_visit_once_while_one_is_killed(
         for name in ports:
             servers[name].signal(signal.SIGTERM)
         for name in ports:
-            servers[name].wait(END_SECONDS_MAX)
+            servers[name].wait(END_MAX_S)
 
 
 def test_a_second_worker_with_the_same_member_does_not_start(

@@ -16,9 +16,9 @@ import dledger_mq
 import dledger_mq.blocking
 from tests.web.order_services import OrderServices
 from tests.web.running_server import (
+    MAX_S,
     PROGRAM_PATH,
     PROGRAMS,
-    SECONDS_MAX,
     WEB_PYTHON,
     RunningServer,
     running_server,
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.long
 ORDERS = 60
 _CELERY = ["celery", "-A", "celery_orders", "worker", "--concurrency", "2", "-l", "warning"]
 # Celery ends its processes when their tasks have ended, and looks for new ones once a second.
-END_SECONDS_MAX = 20
+END_MAX_S = 20
 
 
 def wait_until(is_so: Callable[[], bool], server: RunningServer) -> None:
     """Wait for something outside of this process."""
-    limit = time.monotonic() + 2 * SECONDS_MAX
+    limit = time.monotonic() + 2 * MAX_S
     while not is_so():
         assert server.exit_code is None, f"it ended:\n{server.text}"
         assert time.monotonic() < limit, server.text
@@ -78,7 +78,7 @@ def test_each_task_of_celery_has_sent_its_order_when_it_has_succeeded(
             with services.leaders_killed():
                 wait_until(lambda least=most: len(succeeded(tmp_path)) >= least, worker)  # type: ignore[misc]
             worker.signal(signal.SIGTERM)
-            took_s.append(worker.wait(END_SECONDS_MAX))
+            took_s.append(worker.wait(END_MAX_S))
             assert worker.exit_code == 0
             assert "Traceback" not in worker.text
     print(f"\ncelery: {ORDERS} tasks, ended in {max(took_s):.1f} s")
@@ -104,7 +104,7 @@ celery_orders.open_clients()
     with running_server(arguments, tmp_path, services.environment) as worker:
         worker.until("CallMisplaced: .* opened before this process was forked", ORDERS)
         worker.signal(signal.SIGTERM)
-        worker.wait(END_SECONDS_MAX)
+        worker.wait(END_MAX_S)
     failed = [json.loads(path.read_text(encoding="utf-8")) for path in results.iterdir()]
     assert {each["result"]["exc_type"] for each in failed} == {"CallMisplaced"}
 
@@ -120,7 +120,7 @@ def test_the_service_copies_each_order_while_leaders_die_and_ends_in_order(
 
     def send(bodies: list[str]) -> None:
         messages = [dledger_mq.Message("Orders", body.encode()) for body in bodies]
-        opened.send_many(messages, timeout_seconds=20)
+        opened.send_many(messages, timeout_s=20)
 
     with dledger_mq.blocking.open_producer(producer) as opened:
         for part in range(3):  # ended by SIGTERM in between, and started again
@@ -134,7 +134,7 @@ def test_the_service_copies_each_order_while_leaders_die_and_ends_in_order(
                 if part == 2:
                     wait_until(lambda: len({b.split()[1] for b in copied()}) == 3 * ORDERS, service)
                 service.signal(signal.SIGTERM)
-                took_s = service.wait(END_SECONDS_MAX)
+                took_s = service.wait(END_MAX_S)
                 assert service.exit_code == 0
                 assert "has ended in order" in service.text
     entries = copied()

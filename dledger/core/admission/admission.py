@@ -62,7 +62,8 @@ class Admission:
     the one in its log, and the leader. A member that joins a group knows no other member until a
     leader calls.
 
-    `forgotten`: what it lost, if another member has told; kept when the member is proven again.
+    `forgotten` is what this member lost, as another member told it. It is kept when the member is
+    proven again.
     """
 
     __slots__ = (
@@ -115,13 +116,12 @@ class Admission:
         self._ask_at = now
 
     def begins_at(self, now: float) -> float:
-        """When this member may begin its group alone, if it only waits for that; else `now`."""
+        """Return when this member may begin its group alone; `now` if it does not wait for that."""
         if self._state.proven or not self._beginning.is_new(self._standing):
             return now
         return self._beginning.alone_at(now)
 
     def draw_number(self) -> int:
-        """Draw the number of a question."""
         return int(self._random() * _NUMBERS)
 
     # --- this member is in doubt --------------------------------------------------------------
@@ -168,7 +168,7 @@ class Admission:
             self._ask_at = now
 
     def take_birth(self) -> bool:
-        """Whether all voters of this new group are proven now; true once."""
+        """Return whether all voters of this new group are proven now; True once."""
         if self._awaited is None or self._awaited:
             return False
         self._awaited = None
@@ -205,7 +205,7 @@ class Admission:
             return None
         if self._state.proven:
             if now >= self._awaits_until:
-                self._awaited = None  # the timers decide
+                self._awaited = None  # the election timers decide
                 return None
             self._ask_at = now + BIRTH_REPEAT * self._timeout_s
             return Inquiry(self._state.term, self._number)
@@ -248,11 +248,11 @@ class Admission:
 
     @property
     def told(self) -> Told:
-        """What is known about the group from outside of the folder."""
+        """What the operator or a note outside of the folder says about the group."""
         return self._beginning.told
 
     def hold(self, now: float) -> Hold | None:
-        """Why this member does not begin its group; None if it does not wait for that."""
+        """Return why this member does not begin its group; None if it does not wait for that."""
         return self._beginning.hold(self._standing, self._answers, now)
 
     @property
@@ -275,9 +275,9 @@ class Admission:
         return self._goal is None or self._goal.term != self._state.term
 
     def _holds(self, goal: _Goal) -> bool:
-        """Whether the entry appended for this member is durable here and committed. Only proven
-        members have committed it, because this member's answers do not count. An entry before the
-        log's beginning is in the leader's snapshot, which holds only committed entries.
+        """Return whether the entry appended for this member is durable here and committed. Only
+        proven members have committed it, because this member's answers do not count. An entry
+        before the log's beginning is in the leader's snapshot, which holds only committed entries.
         """
         state, view = self._state, self._view
         in_snapshot = goal.index <= view.before_begin

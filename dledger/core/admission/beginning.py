@@ -46,14 +46,14 @@ class Hold(NamedTuple):
 
 
 def has_grown(first_voters: Configuration, members: Collection[str]) -> bool:
-    """Whether a group with these members has grown beyond its first voters."""
+    """Return whether a group with these members has grown beyond its first voters."""
     return bool(first_voters.voters) and not first_voters.voters.issuperset(members)
 
 
 def needs_note(self_id: str, first_voters: Configuration, members: Collection[str]) -> bool:
-    """Whether the group may have these members only once this member has noted that it grew.
+    """Return whether the group may have these members only once this member has noted that it grew.
 
-    The only first voter needs the note: nobody else could answer it when its folder is empty.
+    The only first voter needs the note: no other member could answer it when its folder is empty.
     """
     return first_voters.voters == {self_id} and has_grown(first_voters, members)
 
@@ -62,7 +62,7 @@ class Beginning:
     """One member's part in the beginning of its group. Times in seconds.
 
     Attributes:
-        told: what is known from outside of the folder.
+        told: what the operator or a note outside of the folder says about the group.
     """
 
     __slots__ = (
@@ -86,20 +86,16 @@ class Beginning:
         self.told = config.told
 
     def next_look_at(self, now: float) -> float:
-        """When time alone may next let this member begin; infinity if it does not."""
-        at = (
-            self._alone_at
-            if self._first_voters == {self._state.self_id}
-            else self._patience_over_at
-        )
+        """Return when time alone may next let this member begin its group; infinity if never."""
+        at = self._alone_at if self._is_only_first_voter else self._patience_over_at
         return at if now < at else float("inf")
 
     def alone_at(self, now: float) -> float:
-        """When this member has waited long enough for calls; `now` if it does not wait for any."""
-        return max(now, self._alone_at) if self._first_voters == {self._state.self_id} else now
+        """Return when this member has waited long enough for calls; `now` if it waits for none."""
+        return max(now, self._alone_at) if self._is_only_first_voter else now
 
     def is_new(self, standing: Standing) -> bool:
-        """Whether this member has never promised anything, as far as it can tell."""
+        """Return whether this member has never promised anything, as far as it can tell."""
         state = self._state
         return (
             standing is not Standing.LOST
@@ -112,9 +108,9 @@ class Beginning:
     def may_begin(
         self, standing: Standing, answers: Mapping[str, InquiryAnswer], now: float
     ) -> bool:
-        """Whether this member may take the group for new, and itself for proven.
+        """Return whether this member may take the group for new, and itself for proven.
 
-        `answers` are those of the other first voters, in this process.
+        `answers` are those of the other first voters to questions of this process.
         """
         if not self._first_voters:
             return False  # it joins an existing group, of which it may have been a member before
@@ -132,7 +128,7 @@ class Beginning:
     def hold(
         self, standing: Standing, answers: Mapping[str, InquiryAnswer], now: float
     ) -> Hold | None:
-        """Why this member does not begin; None if it may, is in a group, or has not waited long."""
+        """Return why this member does not begin yet; None if it may, or has not waited for long."""
         state = self._state
         if state.proven or not self._first_voters or now < self._hold_at:
             return None
@@ -144,9 +140,13 @@ class Beginning:
             lost_all = standing is Standing.LOST and self._view.last_index < 0
             return Hold((), grown=False) if lost_all else None
         silent = self._silent(answers)
-        return (
-            Hold(tuple(sorted(silent)), grown=False) if self.is_new(standing) and silent else None
-        )
+        if not silent or not self.is_new(standing):
+            return None
+        return Hold(tuple(sorted(silent)), grown=False)
+
+    @property
+    def _is_only_first_voter(self) -> bool:
+        return self._first_voters == {self._state.self_id}
 
     @property
     def _others(self) -> frozenset[str]:
@@ -157,7 +157,7 @@ class Beginning:
         return self._first_voters - answers.keys() - {self._state.self_id}
 
     def _may_begin_alone(self, standing: Standing, now: float) -> bool:
-        """Whether this member is the whole group, because nobody else ever had its data."""
+        """Return whether this member is the whole group, as no other member ever had its data."""
         state = self._state
         if self.told is Told.GROWN or state.leader not in (None, state.self_id):
             return False

@@ -22,7 +22,7 @@ _NEVER = float("inf")
 
 
 class Recalling:
-    """The questions of one start. Times in seconds."""
+    """The questions that one member asks after its start. Times in seconds."""
 
     __slots__ = ("_ask_at", "_awaited", "_began", "_number", "_repeat_s", "_state", "_until")
 
@@ -39,19 +39,19 @@ class Recalling:
         state.recalls = bool(self._awaited)
 
     def tick(self, now: float) -> None:
-        """Take part in elections from now on if everybody has answered, or the time is over."""
+        """Take part in elections from now on if all voters have answered, or the time is over."""
         over = now >= self._until or not self._awaited or not self._state.proven
         if over:
             self._state.recalls = False
 
     def question_to(self, peer: str) -> Recall | None:
-        """The question to a member that can be reached now, unless it has answered."""
+        """Return the question to a member that can be reached now, unless it has answered."""
         if not self._state.recalls or peer not in self._awaited:
             return None
         return Recall(self._state.term, self._number)
 
     def question(self, now: float) -> tuple[list[str], Recall] | None:
-        """The members to ask now, and the question, if one is due."""
+        """Return the members to ask now, and the question, if one is due."""
         if not self._state.recalls or now < self._ask_at:
             return None
         self._ask_at = now + self._repeat_s

@@ -1,8 +1,8 @@
-"""What a member remembers of the promises of the others, in case one of them forgets.
+"""Remembers what the other members promised, in case one of them forgets it.
 
-It costs no work while messages flow: a leader's dispatchers know what was acknowledged, and are
-looked at when another member asks, and when the leadership ends. A follower knows that its leader
-has what is committed. The memory ends with the process.
+It costs no work while messages flow: a leader's dispatchers know what was acknowledged. They are
+read when another member asks, and when the leadership ends. A follower knows that its leader has
+all committed entries. The memory ends with the process.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MAX_REMEMBERED = 64
 
 
 class Promised(NamedTuple):
-    """The highest term that a member was in, whether it voted in it for the one that remembers,
-    and how far it acknowledged entries that were committed.
+    """The highest term that a member was in, whether it voted in it for the remembering member, and
+    up to which index it acknowledged entries that were committed.
     """
 
     term: int = NO_TERM
@@ -29,7 +29,7 @@ class Promised(NamedTuple):
 
 
 class Recollections:
-    """What each other member is known to have promised. `dispatchers`: of this member as leader."""
+    """The known promises of other members. `dispatchers` are those of this member as leader."""
 
     __slots__ = ("_answers", "_dispatchers", "_known", "_leader", "_state")
 
@@ -38,7 +38,7 @@ class Recollections:
         self._dispatchers = dispatchers
         self._known: dict[str, Promised] = {}
         self._answers: dict[str, tuple[int, Promised]] = {}  # by asker: its number, the answer
-        self._leader: str | None = None  # the last one that this member followed
+        self._leader: str | None = None  # the last leader that this member followed
 
     def entered(self, member: str, term: int, *, voted: bool = False) -> None:
         """Note that a member was in `term`, by a message that rests on its durable promise."""
@@ -56,8 +56,8 @@ class Recollections:
             self.entered(leader, self._state.term)
 
     def asked(self, member: str, number: int) -> Promised:
-        """What was known of a member when its question with this number came first: what it has
-        promised since then it cannot have forgotten.
+        """Return what was known of a member when it first asked under this number. It cannot have
+        forgotten what it promised after that.
         """
         known = self._answers.get(member)
         if known is None or known[0] != number:
@@ -69,7 +69,6 @@ class Recollections:
         return known[1]
 
     def of(self, member: str) -> Promised:
-        """What is known of a member."""
         if member == self._leader:
             self._keep_leader()
         if (dispatcher := self._dispatchers.get(member)) is not None:
@@ -77,13 +76,14 @@ class Recollections:
         return self._known.get(member, Promised())
 
     def stop_leading(self) -> None:
-        """Keep what the followers acknowledged: this member stops leading."""
+        """Remember what the followers acknowledged."""
         for dispatcher in self._dispatchers.values():
             self._acknowledged(dispatcher)
 
     def _keep_leader(self) -> None:
-        """Keep that the last leader had all entries that are committed. Its disk may have got the
-        last of them after those of the others; to take it for older then does no harm.
+        """Remember that the last leader had all entries that are committed. Its disk may have got
+        the last of them after the disks of the others. In that case the memory makes its folder
+        seem older, which does no harm.
         """
         if (leader := self._leader) is not None and (known := self._known.get(leader)) is not None:
             self._keep(leader, known._replace(held=max(known.held, self._state.committed)))
@@ -100,4 +100,4 @@ class Recollections:
         self._known.pop(member, None)
         self._known[member] = promised
         if len(self._known) > MAX_REMEMBERED:
-            del self._known[next(iter(self._known))]  # of the one heard longest ago
+            del self._known[next(iter(self._known))]  # the member heard longest ago

@@ -1,4 +1,4 @@
-"""What is known of a member's folder: whether it holds all promises, and what else tells of it."""
+"""Whether a member's folder holds all promises, and what is known about the group besides it."""
 
 from __future__ import annotations
 

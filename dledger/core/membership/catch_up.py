@@ -6,8 +6,8 @@ the entries that the leader's log held when the round began. Rounds get shorter 
 learner is faster than the group's clients. Once a round is shorter than an election timeout, the
 rest of the log delays the group no longer than an election would, and the learner may vote.
 
-A learner that lacks discarded entries gets a snapshot first, which may take hours. Whatever it
-acknowledges is progress: entries, and bytes of a snapshot.
+A learner that lacks discarded entries gets a snapshot first, which may take hours. Both entries and
+bytes of a snapshot that it acknowledges are progress.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from dledger.core.membership.change_errors import (
-    LearnerBehind,
-    VoterInDoubt,
-    VotersSilent,
-)
+from dledger.core.membership.change_errors import LearnerBehind, VoterInDoubt, VotersSilent
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import AddLearner, AddVoter, Change
 from dledger.core.membership.quorum import VoteOutcome
@@ -79,9 +75,7 @@ class LearnerProgress(NamedTuple):
 
 
 class CatchUp:
-    """The catch-up of one learner, as seen by its leader. A new leader begins at round 1. Times in
-    seconds.
-    """
+    """The catch-up of one learner, as its leader sees it: from round 1 on. Times in seconds."""
 
     __slots__ = (
         "_last_match",
@@ -147,7 +141,6 @@ class CatchUp:
 
     @property
     def _patience_s(self) -> float:
-        """How long the learner may acknowledge nothing new."""
         patience_s, transfer = STALLED_AFTER_TIMEOUTS * self._timeout_s, self._transfer
         if transfer is None or transfer.refused or transfer.installed or self._most is None:
             return patience_s
@@ -156,7 +149,7 @@ class CatchUp:
         return patience_s + transfer.size / LEAST_CHECKED_BYTES_PER_S
 
     def waits_for(self, progress: LearnerProgress, last_index: int, now: float) -> str:
-        """What the learner lacks, with figures: the end of a sentence that begins with its name."""
+        """Return what the learner lacks, as the end of a sentence that begins with its name."""
         transfer, quiet_s = progress.transfer, now - self._moved_at
         quiet = f"acknowledged nothing new for {quiet_s:.1f} s"
         if now - progress.heard_at >= STALLED_AFTER_TIMEOUTS * self._timeout_s:
@@ -187,7 +180,7 @@ class CatchUp:
 
 
 def learners_first(configuration: Configuration, changes: Sequence[Change]) -> list[Change]:
-    """The changes to make first: every new voter begins as a learner."""
+    """Return the changes to make first: every new voter begins as a learner."""
     strangers = {
         wanted.member: wanted.address
         for wanted in changes
@@ -197,7 +190,7 @@ def learners_first(configuration: Configuration, changes: Sequence[Change]) -> l
 
 
 def new_voters(before: Configuration, after: Configuration) -> frozenset[str]:
-    """The members that vote after the change and did not before: they must have caught up."""
+    """Return the members that vote only after the change: they must have caught up."""
     return after.voting_members - before.voting_members
 
 
@@ -213,8 +206,9 @@ def check_caught_up(
     if a voter is in doubt: without the other voters it might never be proven.
 
     `match_indexes` has the index up to which each member's log agrees with the leader's, which ends
-    at `last_index`; a member that is missing there has nothing. Members in `caught_up` pass
-    whatever they lack: under heavy writes, many entries are always on their way to them.
+    at `last_index`; a member that is missing there has nothing. Members in `caught_up` pass,
+    however many entries they lack: under heavy writes, many entries are always on their way to
+    them.
     """
     for member in sorted(new_voters(before, after).difference(caught_up)):
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)

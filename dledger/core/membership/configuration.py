@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dledger.core.membership.change_errors import (
-    ConfigurationInvalid,
-)
+from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.quorum import Quorum, quorum_of
 
 # Beyond nine voters, larger quorums cost more than they add in safety.

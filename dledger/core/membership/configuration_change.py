@@ -21,9 +21,7 @@ from dledger.core.membership.change_errors import (
     TooManyVotersChanged,
 )
 from dledger.core.membership.configuration import Configuration
-from dledger.errors import (
-    InvariantBroken,
-)
+from dledger.errors import InvariantBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def change(
     changes: Sequence[Change],
     transition: Transition = Transition.AUTO,
 ) -> Configuration:
-    """The configuration to append for these changes.
+    """Return the configuration to append for these changes.
 
     Raises AlreadyJoint, NoVoters, MemberUnknown or ConfigurationInvalid.
     """
@@ -160,8 +158,6 @@ def check_step(before: Configuration, after: Configuration) -> None:
 
 
 class _Draft:
-    """A configuration while it is being changed."""
-
     def __init__(self, configuration: Configuration) -> None:
         self.voters = set(configuration.voters)
         self.outgoing = configuration.outgoing

@@ -30,9 +30,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from dledger.core.membership.change_errors import (
-    ConfigurationInvalid,
-)
+from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.configuration import (
     MAX_ADDRESS_CHARACTERS,
     MAX_ID_BYTES,
@@ -41,9 +39,7 @@ from dledger.core.membership.configuration import (
     Configuration,
 )
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import (
-    ConfigurationMalformed,
-)
+from dledger.errors import ConfigurationMalformed
 
 VERSION = 1
 
@@ -64,7 +60,6 @@ class NumberedConfiguration(NamedTuple):
 
 
 def encode_configuration(index: int, configuration: Configuration) -> bytes:
-    """Encode a configuration with its index; see the table of the module."""
     addresses = [configuration.addresses[member] for member in sorted(configuration.members)]
     packed: bytes = msgpack.packb(
         [

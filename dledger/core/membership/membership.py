@@ -24,11 +24,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dledger.core.membership.change_errors import (
-    ChangePending,
-    ChangeRefused,
-    ConfigurationMoved,
-)
+from dledger.core.membership.change_errors import ChangePending, ChangeRefused, ConfigurationMoved
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import (
     Change,
@@ -39,9 +35,7 @@ from dledger.core.membership.configuration_change import (
 )
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import (
-    InvariantBroken,
-)
+from dledger.errors import InvariantBroken
 
 NO_MEMBERS = Configuration()
 
@@ -65,7 +59,7 @@ class Membership:
     BEFORE_FIRST_INDEX for the one that the group began with; a compare and set names it. `quorum`,
     `members` and `voting_members` cache those of the configuration. `uncommitted` holds the changes
     in the log that are not committed. `ever_members` holds the members of every configuration that
-    was in force here: by it a removed member is told from one that has yet to join.
+    was in force here: a removed member is in it, and one that has yet to join is not.
     """
 
     __slots__ = (
@@ -177,10 +171,10 @@ class Membership:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> NumberedConfiguration:
-        """The change to append as an entry of magic 3. The caller then calls `appended`.
+        """Return the change to append as an entry of magic 3. The caller then calls `appended`.
 
-        `committed` is this leader's commit index. `expected` is the index of the configuration
-        that the changes were made for; None accepts the one in force.
+        `committed` is this leader's commit index. `expected` is the index of the configuration that
+        the changes were made for; None accepts the one in force.
 
         Raises ChangePending, ConfigurationMoved, AlreadyJoint, NoVoters, MemberUnknown or
         ConfigurationInvalid.
@@ -191,13 +185,14 @@ class Membership:
         return NumberedConfiguration(self.index, change(self.configuration, changes, transition))
 
     def propose_leave(self, committed: int) -> NumberedConfiguration:
-        """The change to append to end a joint phase. Raises ChangePending or NotJoint."""
+        """Return the change to append to end a joint phase. Raises ChangePending or NotJoint."""
         self._check_free(committed)
         return NumberedConfiguration(self.index, leave_joint(self.configuration))
 
     def leave_due(self, committed: int) -> bool:
-        """Whether the leader must end a joint phase now. Leaders check this at every tick, so a new
-        leader ends a phase that its predecessor began. It is False while the end is uncommitted.
+        """Return whether the leader must end a joint phase now. Leaders check this at every tick,
+        so a new leader ends a phase that its predecessor began. It is False while the end is
+        uncommitted.
         """
         return (
             self.configuration.auto_leave and not self.uncommitted and committed >= self._term_began
@@ -212,7 +207,7 @@ class Membership:
     # --- snapshots ----------------------------------------------------------------------------
 
     def at(self, index: int) -> NumberedConfiguration:
-        """The configuration for a snapshot of the state after the entry `index`.
+        """Return the configuration for a snapshot of the state after the entry `index`.
 
         Raises InvariantBroken if it was forgotten.
         """
@@ -235,7 +230,7 @@ class Membership:
         """
         began = group is None or group.index == BEFORE_FIRST_INDEX
         if group is None or (began and self.configuration.voters):
-            self.uncommitted.clear()  # the settings know what the group began with
+            self.uncommitted.clear()  # the settings hold the first configuration
         else:
             self.install(group)
 

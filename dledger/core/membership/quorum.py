@@ -45,28 +45,22 @@ class Majority:
         self._values = itemgetter(*ordered) if len(ordered) > 1 else None
 
     def committed_index(self, acked: Mapping[str, int]) -> int:
-        """The highest index that a majority has acknowledged; a voter not in `acked` has nothing.
+        """Return the highest index that a majority has acknowledged; a voter not in `acked` has
+        nothing.
 
         BEFORE_FIRST_INDEX if there is none, EVERY_INDEX without voters.
         """
-        pick = self._values
-        if pick is not None:
-            try:
-                ascending: list[int] = sorted(pick(acked))
-                return ascending[self._place]
-            except KeyError:  # a voter has acknowledged nothing yet
-                return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
         return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
 
     def reached(self, values: Mapping[str, float], absent: float) -> float:
-        """The highest value that a majority has reached; `absent` stands for a missing one.
+        """Return the highest value that a majority has reached; `absent` stands for a missing one.
 
         Used for the rounds of reads and for the times of answers. Infinite without voters.
         """
         return self._reached(values, absent, inf)
 
     def outcome(self, votes: Mapping[str, bool]) -> VoteOutcome:
-        """The outcome of `votes` (voter -> granted; no entry: no answer). Won without voters."""
+        """Return the outcome of `votes` (voter -> granted). It is won without voters."""
         voters = self.voters
         if not voters:
             return VoteOutcome.WON
@@ -100,7 +94,9 @@ class Majority:
 
 
 class JointQuorum:
-    """A majority of each of two sets of voters: both must agree to every decision."""
+    """A majority of each of two sets of voters: both must agree to every decision. A vote is won if
+    both majorities won it, and lost if one lost it.
+    """
 
     __slots__ = ("incoming", "outgoing", "voters")
 
@@ -110,15 +106,12 @@ class JointQuorum:
         self.voters = incoming.voters | outgoing.voters
 
     def committed_index(self, acked: Mapping[str, int]) -> int:
-        """The highest index that both majorities have acknowledged. See Majority."""
         return min(self.incoming.committed_index(acked), self.outgoing.committed_index(acked))
 
     def reached(self, values: Mapping[str, float], absent: float) -> float:
-        """The highest value that both majorities have reached. See Majority."""
         return min(self.incoming.reached(values, absent), self.outgoing.reached(values, absent))
 
     def outcome(self, votes: Mapping[str, bool]) -> VoteOutcome:
-        """Won if both are won, lost if one is lost. See Majority."""
         outcomes = (self.incoming.outcome(votes), self.outgoing.outcome(votes))
         if VoteOutcome.LOST in outcomes:
             return VoteOutcome.LOST
@@ -132,6 +125,6 @@ Quorum = Majority | JointQuorum
 
 
 def quorum_of(voters: Iterable[str], outgoing: Iterable[str] = ()) -> Quorum:
-    """The quorum of a configuration: joint while there are outgoing voters."""
+    """Return the quorum of a configuration: joint while there are outgoing voters."""
     incoming, leaving = Majority(voters), Majority(outgoing)
     return JointQuorum(incoming, leaving) if leaving.voters else incoming

@@ -40,7 +40,7 @@ class Freshness:
             self._told = _Told(self._patience.true(at), committed, term)
 
     def as_of(self, applied: int) -> float:
-        """The true time, by this member's clock, as of which the state after entry `applied`
+        """Return the true time, by this member's clock, as of which the state after entry `applied`
         includes everything committed; minus infinity if unknown.
         """
         told = self._told

@@ -67,7 +67,7 @@ class LeaderLease:
         self._void = True
 
     def holds(self, now: float) -> bool:
-        """Whether no other member can lead now."""
+        """Return whether no other member can lead now."""
         return now < self.until
 
     @property

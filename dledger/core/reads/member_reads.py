@@ -58,7 +58,7 @@ class ForwardedReads:
         return ReadRequest(term, self._number)
 
     def answer(self, response: ReadResponse) -> list[ReadReady]:
-        """Return the reads that an answer covers: none if the question was never asked."""
+        """Return the reads that an answer covers; none if the question was never asked."""
         if response.number > self._number:
             return []
         self._answered = max(self._answered, response.number)
@@ -86,7 +86,7 @@ class ForwardedReads:
 # The first number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 FIRST_NUMBERS = 2**52
 
-# No reads that may be served, and no reads that are lost.
+# No reads to serve, and no lost reads.
 NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[ReadLost]] = ((), ())
 
 
@@ -102,8 +102,7 @@ class OpenReads:
         self._deadlines: deque[tuple[float, int]] = deque()
 
     @property
-    def is_any(self) -> bool:
-        """Whether a read is open."""
+    def has_open(self) -> bool:
         return bool(self._open)
 
     def begin(self, ticket: int) -> None:
@@ -112,13 +111,12 @@ class OpenReads:
         self._open.add(ticket)
 
     def stamp(self, since: float) -> None:
-        """Let the time of the reads that began since the last call run from `since`."""
+        """Let the time limit of the reads that began since the last call run from `since`."""
         if self._new:
             self._deadlines.extend((since + self._wait_s, ticket) for ticket in self._new)
             self._new.clear()
 
     def finish(self, ticket: int) -> None:
-        """Remove a read that is done."""
         self._open.discard(ticket)
 
     def expire(self, now: float) -> list[int]:
@@ -185,7 +183,6 @@ class MemberReads:
     # --- changes of role ----------------------------------------------------------------------
 
     def lead(self) -> None:
-        """Begin to confirm reads as the leader, those that waited for a leader included."""
         quorum = self._state.membership.quorum
         self.index = ReadIndex(self._state.self_id, quorum)
         for ticket in self._forwarded.take_all():
@@ -283,8 +280,8 @@ class MemberReads:
     def pursue(self, broadcast: Callable[[float], int], now: float, begins_at: float = 0.0) -> None:
         """Confirm open reads as far as possible, and answer those of followers.
 
-        `broadcast` sends a round of heartbeats. The time of new reads runs from `begins_at` at the
-        earliest: no leader can answer before.
+        `broadcast` sends a round of heartbeats. The time limit of new reads runs from `begins_at`
+        at the earliest, because no leader can answer before.
         """
         state = self._state
         self._open.stamp(max(now, begins_at))
@@ -305,7 +302,7 @@ class MemberReads:
         """Return this member's reads that may be served, and those that are lost, each once."""
         ready, self._ready = self._ready, []
         lost, self._lost = self._lost, []
-        self.busy = self._open.is_any or (self.index is not None and self.index.is_any)
+        self.busy = self._open.has_open or (self.index is not None and self.index.has_open)
         return ready, lost
 
     @property

@@ -8,7 +8,7 @@ followers. A round that was sent before a read never confirms that read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import NamedTuple
 
 from dledger.core.membership.quorum import Quorum
@@ -50,23 +50,28 @@ class _Waiting(NamedTuple):
 
 
 class ReadIndex:
-    """The leader's open reads of one term."""
+    """The leader's open reads of one term.
+
+    Attributes:
+        confirmed: the last round that each member answered.
+        round: the number of the last round.
+    """
 
     __slots__ = (
-        "_confirmed",
         "_early",
         "_early_remote",
         "_quorum",
         "_remote_ready",
         "_self_id",
         "_waiting",
+        "confirmed",
         "round",
     )
 
     def __init__(self, self_id: str, quorum: Quorum) -> None:
         self._self_id = self_id
         self._quorum = quorum
-        self._confirmed: dict[str, int] = {}
+        self.confirmed: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._early: list[int] = []
         # The latest question of each follower covers its earlier ones.
@@ -77,19 +82,14 @@ class ReadIndex:
     def follow(self, quorum: Quorum, members: Container[str]) -> None:
         """Switch to another configuration: confirm by `quorum`, and forget removed members."""
         self._quorum = quorum
-        self._confirmed = {
-            name: number for name, number in self._confirmed.items() if name in members
+        self.confirmed = {
+            name: number for name, number in self.confirmed.items() if name in members
         }
-
-    @property
-    def confirmed(self) -> Mapping[str, int]:
-        """The last round that each member answered."""
-        return self._confirmed
 
     def next_round(self) -> int:
         """Begin a round of heartbeats; return its number."""
         self.round += 1
-        self._confirmed[self._self_id] = self.round
+        self.confirmed[self._self_id] = self.round
         return self.round
 
     def hold(self, ticket: int | RemoteRead) -> None:
@@ -114,8 +114,8 @@ class ReadIndex:
         self._waiting.append(_Waiting(ticket, committed, self.round + 1))
 
     @property
-    def is_any(self) -> bool:
-        """Whether a read is open, of this member or of another."""
+    def has_open(self) -> bool:
+        """Whether a read is open, of this member or of a follower."""
         return bool(self._waiting or self._early or self._early_remote or self._remote_ready)
 
     @property
@@ -125,15 +125,13 @@ class ReadIndex:
 
     def confirm(self, member: str, round_number: int) -> None:
         """Note that `member` followed this leader when it saw the round."""
-        self._confirmed[member] = max(self._confirmed.get(member, 0), round_number)
+        self.confirmed[member] = max(self.confirmed.get(member, 0), round_number)
 
     def take_ready(self) -> list[ReadReady]:
-        """Return this member's reads that a quorum has confirmed; `take_remote_ready` has those of
-        followers.
-        """
+        """Return this member's confirmed reads; `take_remote_ready` has those of followers."""
         if not self._waiting:
             return []
-        return self._take(self._quorum.reached(self._confirmed, 0), by_lease=False)
+        return self._take(self._quorum.reached(self.confirmed, 0), by_lease=False)
 
     def take_by_lease(self) -> list[ReadReady]:
         """Return all reads that have begun: by the lease, no other member leads."""

@@ -32,7 +32,7 @@ class SnapshotOffer(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """Identifies the snapshot's state; pieces of its file carry it."""
+        """The identity of the snapshot's state; pieces of its file carry it."""
         return self.index, self.term, self.chain
 
 
@@ -41,20 +41,16 @@ PIECE_BYTES = 256 * 1024
 
 
 class SnapshotSource(Protocol):
-    """Knows which snapshots can be sent. The store implements it."""
+    """Knows the snapshots that can be sent. The node implements it."""
 
     @property
     def piece_bytes(self) -> int:
         """The size of the pieces of a file; PIECE_BYTES at most."""
-        ...
 
     def newest(self) -> SnapshotOffer | None:
-        """The newest snapshot that can be sent; None if there is none."""
-        ...
+        """Return the newest snapshot that can be sent; None if there is none."""
 
-    def holds(self, offer: SnapshotOffer) -> bool:
-        """Whether that snapshot can still be sent."""
-        ...
+    def holds(self, offer: SnapshotOffer) -> bool: ...
 
 
 class NoSnapshots:
@@ -63,11 +59,9 @@ class NoSnapshots:
     piece_bytes = PIECE_BYTES
 
     def newest(self) -> SnapshotOffer | None:
-        """Return None: there is no snapshot."""
         return None
 
     def holds(self, offer: SnapshotOffer) -> bool:
-        """Return False: there is no snapshot."""
         return False
 
 

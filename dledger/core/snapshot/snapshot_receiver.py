@@ -80,11 +80,9 @@ class SnapshotReceiver:
 
     @property
     def has_answers(self) -> bool:
-        """Whether answers to the leader wait to be sent."""
         return bool(self._answers)
 
     def take_answers(self) -> list[InstallSnapshotResponse]:
-        """Return the answers to send to the leader."""
         if not self._answers:
             return []
         answers, self._answers = self._answers, []
@@ -99,8 +97,8 @@ class SnapshotReceiver:
             self._answers.append(InstallSnapshotResponse(term, outcome, *identity, count))
 
     def _agrees(self, offer: SnapshotOffer) -> bool:
-        """Whether this log holds the entry that the offered one begins behind. If so, raise the
-        commit index: everything in a snapshot is committed.
+        """Return whether this log holds the entry that the offered one begins behind. If so, raise
+        the commit index: everything in a snapshot is committed.
         """
         state, view, before = self._state, self._view, offer.begin.before_index
         here = view.term_at(before)

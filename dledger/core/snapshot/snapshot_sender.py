@@ -72,7 +72,6 @@ class SnapshotSender:
 
     @property
     def _has_room(self) -> bool:
-        """Whether a piece may leave now."""
         if self.received is None or self._sent >= self.offer.size:
             return False
         return self._sent - self.received < MAX_PIECES_IN_FLIGHT * self._piece_bytes
@@ -84,11 +83,11 @@ class SnapshotSender:
             self._deadline = now
 
     def is_over(self, now: float) -> bool:
-        """Whether the peer refused, and it is time to try again with the newest snapshot."""
+        """Return whether the peer refused, and it is time to try again with the newest snapshot."""
         return self.refused and now >= self._deadline
 
     def next_deadline(self) -> float:
-        """When `pump` may have something to send without new input; minus infinity: now."""
+        """Return when `pump` may have something to send without new input; minus infinity: now."""
         return float("-inf") if self._has_room else self._deadline
 
     def receive(self, response: InstallSnapshotResponse, now: float) -> None:

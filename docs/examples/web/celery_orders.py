@@ -50,4 +50,4 @@ def close_clients(**_given: object) -> None:
 def place(order: str) -> str:
     """Send one order. OutcomeUnknown is not tried again: it fails the task, for someone to look."""
     message = dledger_mq.Message("Orders", order.encode(), keys=order)
-    return Opened.producer.send(message, timeout_seconds=10).message_id
+    return Opened.producer.send(message, timeout_s=10).message_id

@@ -53,7 +53,7 @@ def close_clients() -> None:
 def send(request: HttpRequest) -> JsonResponse:
     """Send the body as a message."""
     message = dledger_mq.Message("Orders", request.body)
-    sent = Opened.producer.send(message, timeout_seconds=TIMEOUT_S)
+    sent = Opened.producer.send(message, timeout_s=TIMEOUT_S)
     return JsonResponse({"message_id": sent.message_id}, status=201)
 
 

@@ -40,7 +40,7 @@ app = FastAPI(lifespan=lifespan)
 async def send(request: Request) -> dict[str, str]:
     """Send the body as a message."""
     message = dledger_mq.Message("Orders", await request.body())
-    sent = await request.state.producer.send(message, timeout_seconds=TIMEOUT_S)
+    sent = await request.state.producer.send(message, timeout_s=TIMEOUT_S)
     return {"message_id": sent.message_id}
 
 

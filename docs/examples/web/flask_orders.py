@@ -41,7 +41,7 @@ def close_clients() -> None:
 def send() -> tuple[Response, int]:
     """Send the body as a message."""
     message = dledger_mq.Message("Orders", request.get_data())
-    sent = app.extensions["producer"].send(message, timeout_seconds=TIMEOUT_S)
+    sent = app.extensions["producer"].send(message, timeout_s=TIMEOUT_S)
     return jsonify(message_id=sent.message_id), 201
 
 

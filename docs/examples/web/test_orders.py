@@ -32,7 +32,7 @@ async def producer(brokers: BlockingCluster) -> AsyncIterator[AsyncioProducer]:
 
 @pytest.mark.asyncio
 async def test_an_order_is_stored(producer: AsyncioProducer) -> None:
-    sent = await producer.send(dledger_mq.Message("Orders", b"tea"), timeout_seconds=10)
+    sent = await producer.send(dledger_mq.Message("Orders", b"tea"), timeout_s=10)
     assert sent.message_id
 
 
@@ -41,7 +41,7 @@ async def test_an_order_survives_the_leader(
     brokers: BlockingCluster, producer: AsyncioProducer
 ) -> None:
     killed = brokers.kill()
-    sent = await producer.send(dledger_mq.Message("Orders", b"milk"), timeout_seconds=10)
+    sent = await producer.send(dledger_mq.Message("Orders", b"milk"), timeout_s=10)
     assert sent.message_id
     brokers.restart(killed)
 

@@ -20,7 +20,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.command_line.server_signals import ending_signals
 from dledger.commands.log_lines import TEXT, set_up_logging
@@ -53,14 +53,12 @@ async def serve(settings: dict[str, Any]) -> None:
         snapshots=SNAPSHOTS,
     )
     async with trio.open_nursery() as nursery:
-        start = partial(
-            run_broker,
-            config,
+        surroundings = Surroundings(
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             process_id=os.getpid(),
-            report=logger.info,
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
         )
+        start = partial(run_broker, config, surroundings, logger.info)
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
         control = Control(broker.node, lambda: None, lambda: None)
@@ -72,7 +70,7 @@ def _address_or_none(text: str | None) -> Address | None:
 
 
 def _network_of(listen_peers: str) -> ipaddress.IPv4Network:
-    """Where all members of the run are, those that are to come among them."""
+    """Return the network of all members of the run, later ones included."""
     host = parse_address(listen_peers).host
     return ipaddress.IPv4Network(f"{host}/24", strict=False)
 
@@ -85,7 +83,7 @@ async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
 
 
 def main() -> None:
-    """Run one broker; what ends it is the last line of its log."""
+    """Run one broker; the error that ends it is the last line of its log."""
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
     collect_seldom()

@@ -23,11 +23,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 class Balancer:
-    """Hands connections to members in turn.
-
-    Args:
-        members: where they take clients; some may not run.
-    """
+    """Hands connections to members in turn; some members may not run."""
 
     def __init__(self, members: Sequence[Address]) -> None:
         self._members = members
@@ -35,7 +31,7 @@ class Balancer:
         self._room = trio.CapacityLimiter(CONNECTIONS_MAX)
 
     async def take(self, client: trio.abc.Stream) -> None:
-        """Pass everything on between a client and a member, until either closes."""
+        """Pass all bytes on between a client and a member, until either closes."""
         async with client:
             if self._room.available_tokens < 1:
                 return
@@ -55,12 +51,12 @@ class Balancer:
                 try:
                     return await trio.open_tcp_stream(host, port)
                 except OSError:
-                    continue  # it does not run just now
+                    continue  # it does not run at the moment
         return None
 
 
 async def _copy(source: trio.abc.Stream, target: trio.abc.Stream, both: trio.CancelScope) -> None:
-    """Pass on what comes until one side has closed, or its process was killed."""
+    """Pass bytes on until one side has closed, or its process was killed."""
     try:
         while piece := await source.receive_some(PIECE_BYTES):
             await target.send_all(piece)
@@ -79,7 +75,6 @@ async def balance(at: Address, members: Sequence[Address]) -> None:
 
 
 def main() -> None:
-    """Run the balancer."""
     at, *members = (parse_address(text) for text in sys.argv[1:])
     trio.run(balance, at, members)
 

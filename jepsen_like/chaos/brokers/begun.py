@@ -1,4 +1,4 @@
-"""What clients that were killed left in the history, for those that go on in their place. Pure."""
+"""What killed clients left in the history, for the clients that replace them. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Final, NamedTuple
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Map, Value
 
-# What consumers are told.
+# The functions of deliveries to consumers.
 DELIVERIES: Final = ("receive", "drain")
 
 Message = tuple[Value, int]
 
 
 class Begun(NamedTuple):
-    """What was begun.
+    """The beginnings that a history shows.
 
     Attributes:
         open: calls without an end.
-        processes: who goes on in the place of each client that has made calls: another process,
-            as after a call of unknown outcome. Consumers, which are told and call nothing, go on
-            as they are.
+        processes: by client that has made calls, the process that replaces it: another one,
+            as after a call of unknown outcome. Consumers, which make no calls, keep theirs.
         due, received: messages, each with its key.
     """
 
@@ -32,11 +31,9 @@ class Begun(NamedTuple):
 
 
 def begun_of(operations: Sequence[Operation], step: int) -> Begun:
-    """What is in a history.
+    """Return the beginnings that a history shows.
 
-    Args:
-        operations: all, in the order of their calls.
-        step: processes whose numbers differ by a multiple of it are the same client.
+    Processes whose numbers differ by a multiple of `step` are the same client.
     """
     still_open = [one for one in operations if one.ended_line is None]
     processes: dict[int, int] = {}
@@ -62,7 +59,7 @@ def begun_of(operations: Sequence[Operation], step: int) -> Begun:
 
 
 def is_delivery(operation: Operation) -> bool:
-    """Whether a consumer is told something, and calls nothing."""
+    """Return whether an operation is a delivery to a consumer, and not a call."""
     return operation.function in DELIVERIES
 
 

@@ -42,10 +42,10 @@ from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
 
 PAUSE_S = 0.1
-# A consumer stays in the group for so long, then leaves and comes back.
+# How long a consumer stays in the group before it leaves and comes back.
 SHORTEST_STAY_S, LONGEST_STAY_S = 6.0, 15.0
-# The group has consumed everything by then, besides what a message may have to wait for: consumers
-# commit every 5 s, and look for queues every 20 s.
+# How long the group takes to consume everything, besides the waits of messages: consumers commit
+# every 5 s, and look for queues every 20 s.
 DRAINED_TIMEOUT_S = 40.0
 
 # By the names that `--workload` takes.
@@ -63,14 +63,7 @@ BROKER_WORKLOADS: dict[str, type[Messages]] = {
 
 
 class Traffic:
-    """All producers and consumers.
-
-    Args:
-        settings: those of the process.
-        workload: what they do.
-        notes: take what they do.
-        begun: what clients before these have left.
-    """
+    """All producers and consumers; `begun` is what earlier clients have left."""
 
     def __init__(
         self, settings: dict[str, Any], workload: Messages, notes: Notes, begun: Begun
@@ -79,12 +72,11 @@ class Traffic:
         self._workload = workload
         self._notes = notes
         self._processes = begun.processes
-        # Those before have made fewer turns than a million a second.
+        # The clients before these have made fewer turns than a million a second.
         self._numbers = itertools.count(_now_ns(settings) // 1000 if begun.processes else 0)
         self._ends = trio.Event()
 
     async def run(self) -> None:
-        """Send and consume as the orders say, until there are no more orders."""
         await follow_orders(lambda: self._notes.counts, self._work, self._ends.set, self._drain)
 
     async def _work(self) -> None:
@@ -94,7 +86,7 @@ class Traffic:
                 nursery.start_soon(self._consume, consumer)
 
     async def _produce(self) -> None:
-        """Producers stay open for the questions of brokers after their last sends."""
+        """Send; producers stay open for the questions of brokers after their last sends."""
         ended = [trio.Event() for _ in range(self._settings["producers"])]
         async with trio.open_nursery() as nursery:
             for place, event in enumerate(ended):
@@ -129,9 +121,9 @@ class Traffic:
                     await trio.sleep_forever()
 
     async def _drain(self) -> None:
-        """Wait until the group has committed all there is, then note that nothing is left.
+        """Wait until the group has committed all messages, then note that nothing is left.
 
-        What is due and was not received is waited for as long as it may have to wait.
+        A message that is due and was not received is waited for as long as it may have to wait.
         """
         failed = [f"the group has not committed all within {DRAINED_TIMEOUT_S:g} s"]
         waits_until = trio.current_time() + self._workload.longest_wait_s
@@ -180,7 +172,7 @@ def _workload(settings: dict[str, Any], notes: Notes) -> Messages:
 
 
 def main() -> None:
-    """Run the clients of a run with brokers. The run tells the last line of what they log."""
+    """Run the clients of a run with brokers. The run shows the last line of their log."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:

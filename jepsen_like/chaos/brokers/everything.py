@@ -1,6 +1,6 @@
 """All kinds of traffic at once, each with a topic and groups of its own in one cluster.
 
-Some kinds are here alone: what operators and producers take back while others consume.
+Some kinds occur here alone: operators and producers undo things while others consume.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from jepsen_like.history.operation import EventType
 from remoting.wire.errors import RemotingError
 
 RECALLS = 0.5
-# One producer operates, so that there is one order of what is done.
+# One producer operates, so that there is one order of operations.
 OPERATOR, RESETS = 0, 0.1
-# Seldom: nothing is lost of what was sent before the last deletion.
+# Seldom: a message that was sent before the last deletion cannot be lost.
 DELETES = 0.04
 DELAYS_MS = (6_000, 10_000)
 
 
 class Recalled(Delayed):
-    """Delayed messages, half of which are taken back at once."""
+    """Delayed messages, half of which are recalled at once."""
 
     delays_ms = DELAYS_MS
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages."""
         message, value = self._delayed(turn)
         sent: list[Any] = []
 
@@ -53,7 +52,7 @@ class Recalled(Delayed):
         if not turn.chance.happens(RECALLS):
             self._notes.expect(None, turn.number)
             return outcome, process
-        # False says that it came before, or that an attempt without an answer took it back.
+        # False: the message came before, or an attempt without an answer recalled it.
         return await self._notes.call(
             process, "recall", None, turn.number, lambda: producer.recall(sent[0])
         )
@@ -63,7 +62,6 @@ class Reset(Messages):
     """Plain messages, and an operator who moves the group back to the first one, time and again."""
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """Send a message, or move the group."""
         if turn.place != OPERATOR or not turn.chance.happens(RESETS):
             return await super().send(producer, turn)
 
@@ -81,13 +79,12 @@ class Remade(Messages):
     longest_wait_s = DELAYS_MS[1] / 1000 + 10.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """Send a message, or delete the topic and make it again."""
         if turn.place == OPERATOR and turn.chance.happens(DELETES):
             return await self._remake(turn)
         delay_ms = turn.chance.randint(*DELAYS_MS)
         if turn.chance.happens(0.5):
             delay_ms = 0
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_ms=delay_ms)
         return await self._sent(producer, turn, None, turn.number, message)
 
     async def _remake(self, turn: Turn) -> tuple[EventType, int]:
@@ -129,7 +126,6 @@ class Everything(Messages):
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[Mapping[str, Any]]:
-        """See Messages. One of each part."""
         async with AsyncExitStack() as stack:
             yield {
                 name: await stack.enter_async_context(part.producer())
@@ -137,26 +133,22 @@ class Everything(Messages):
             }
 
     async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
-        """See Messages."""
         name = turn.chance.choice(list(self._parts))
         return await self._parts[name].send(producer[name], turn)
 
     @asynccontextmanager
     async def consumer(self, process: int) -> AsyncIterator[None]:
-        """See Messages. One of each part."""
         async with AsyncExitStack() as stack:
             for part in self._parts.values():
                 await stack.enter_async_context(part.consumer(process))
             yield
 
     async def is_drained(self, admin: Admin) -> bool:
-        """See Messages."""
         for part in self._parts.values():
             if not await part.is_drained(admin):
                 return False
         return True
 
     def note_end(self, consumers: int, producers: int) -> None:
-        """See Messages."""
         for part in self._parts.values():
             part.note_end(consumers, producers)

@@ -1,4 +1,4 @@
-"""What producers and consumers of a run note of their calls."""
+"""The notes of producers and consumers of a run on their calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import Value
 from remoting.wire.errors import RemotingError
 
-# Calls that certainly did nothing.
+# Errors of calls that certainly did nothing.
 _CERTAIN = (SendFailed, TransactionRefused, CallFailed)
 
 
@@ -26,7 +26,7 @@ class Notes:
         part: of a workload of several parts: the history then has `(part, key)` for each key.
 
     Attributes:
-        onlooker: the process that looks at what there is in the end.
+        onlooker: the process that makes the last reads.
     """
 
     def __init__(self, recorder: Recorder, step: int, part: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Notes:
         self.received: set[tuple[Value, int]] = set()
 
     def of_part(self, name: str) -> Notes:
-        """Notes in the same history, of one part of a workload."""
+        """Return notes in the same history, of one part of a workload."""
         part = Notes(self._recorder, self._step, name)
         part.due, part.received = self.due, self.received
         return part
@@ -56,7 +56,7 @@ class Notes:
     ) -> tuple[EventType, int]:
         """Make a call and note it; return its outcome, and the process that goes on.
 
-        `make` returns False for what a broker has not confirmed.
+        `make` returns False for a call that a broker has not confirmed.
         """
         return await self._noted(
             process, Call(function, self._named(key), value), make, lambda _: value
@@ -65,7 +65,7 @@ class Notes:
     async def ask(
         self, process: int, function: str, key: Value, make: Callable[[], Awaitable[Value]]
     ) -> tuple[EventType, int]:
-        """As `call`, of what returns a value."""
+        """Make a call that returns a value, and note it, as `call` does."""
         return await self._noted(
             process, Call(function, self._named(key)), make, lambda result: result
         )
@@ -94,17 +94,17 @@ class Notes:
         return outcome, process + self._step * (outcome is EventType.INFO)
 
     def leave_unknown(self, process: int, function: str, key: Value, value: object) -> int:
-        """Note a call whose outcome is left to others; return the process that goes on."""
+        """Note a call without waiting for its outcome; return the process that goes on."""
         call = Call(function, self._named(key), value)
         self._recorder.note(process, EventType.INVOKE, call, value, None)
         self._recorder.note(process, EventType.INFO, call, None, None, "left open")
         return process + self._step
 
     def go_on(self, begun: Begun) -> None:
-        """Go on after clients that were killed: end what they left open.
+        """Go on after clients that were killed: end the calls that they left open.
 
-        What a call did that was left open is not known. A delivery did nothing: it was not
-        confirmed to the broker, so the message comes again.
+        Their outcome is not known. A delivery did nothing: it was not confirmed to the broker, so
+        the message comes again.
         """
         for one in begun.open:
             outcome = EventType.FAIL if is_delivery(one) else EventType.INFO
@@ -114,15 +114,15 @@ class Notes:
         self.received |= begun.received
 
     def expect(self, key: Value, number: int) -> None:
-        """This message has to be received."""
+        """Note that a message has to be received."""
         self.due.add((self._named(key), number))
 
     def expect_nothing(self, key: Value) -> None:
-        """What has to be received of a key has not any more: it may be deleted."""
+        """Note that no message of a key has to be received any more: they may be deleted."""
         self.due -= {one for one in self.due if one[0] == self._named(key)}
 
     def receive(self, process: int, key: Value, numbers: Sequence[int]) -> None:
-        """Note a delivery. It takes no time: it is noted when it is there."""
+        """Note a delivery. It takes no time: it is noted when it happens."""
         self.received.update((self._named(key), number) for number in numbers)
         self._deliver(process, "receive", key, numbers)
 
@@ -137,10 +137,9 @@ class Notes:
 
     @property
     def all_received(self) -> bool:
-        """Whether all that has to be received was."""
+        """Whether all messages that have to be received were."""
         return self.due <= self.received
 
     @property
     def counts(self) -> dict[str, int]:
-        """Outcomes by type."""
         return dict(self._recorder.counts)

@@ -18,13 +18,13 @@ from remoting.bodies.consumer_group import decode_locked_queues
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
-# Then all go on to another lock: short histories are quickly checked, and a lock is left whose
-# holder is not known.
+# How long each lock is used: short histories are quickly checked, and a lock is left whose holder
+# is not known.
 LOCK_PERIOD_NS = 10_000_000_000
 # Longer than an election: others ask meanwhile, and may ask a new leader.
 LONGEST_HOLD_S = 4.0
 NS_A_S = 1_000_000_000
-# Brokers give a lock to another 60 s after they gave it: its holder does not claim it so long.
+# Brokers give a lock to another client 60 s after they gave it: no holder claims it so long.
 HELD_AT_MOST_NS = 20_000_000_000
 
 
@@ -40,9 +40,9 @@ class _Held(NamedTuple):
 class QueueLocks(Messages):
     """Each producer asks for the lock of a queue, gives it back some time later, and so on.
 
-    A lock is that of one queue and a group; groups follow one another. Requests are repeated, and
-    one that was late may still arrive when its lock has been given back. So each acquisition has a
-    client id of its own: the late one then blocks the lock for a while, and frees it for nobody.
+    A lock is that of one queue and a group; groups follow one another. Requests are repeated, and a
+    late one may arrive when its lock has been given back. So each acquisition has a client id of
+    its own: the late request then blocks the lock for a while, and frees it for no client.
     """
 
     def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class QueueLocks(Messages):
         self._held: dict[int, _Held] = {}
 
     def go_on(self, operations: Sequence[Operation]) -> None:
-        """See Messages. What they held is free at some time, at the latest when it expires."""
+        """Leave the releases of the locks open: each is free at the latest when it expires."""
         held = {one.process: one for one in operations if one.ok and one.function == "acquire"}
         for one in operations:
             if one.function == "release" and not one.failed:
@@ -60,11 +60,9 @@ class QueueLocks(Messages):
             self._notes.leave_unknown(process, "release", one.key, None)
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
-        """See Messages."""
         return Client(self._nameservers)
 
     async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
-        """Ask for a lock, or give it back."""
         if self._queue is None:
             self._queue = await self._found(producer)
         if self._queue is None:
@@ -104,15 +102,12 @@ class QueueLocks(Messages):
         return outcome, process
 
     async def lock(self, client: Any, group: str, client_id: str) -> bool:
-        """Ask for the lock of a group; return whether the client has it. Raises MessagingError,
-        RemotingError.
-        """
+        """Return whether a client got the lock of a group. Raises MessagingError, RemotingError."""
         assert self._queue is not None
         reply = await self._ask(client, requests.lock_queues(group, client_id, [self._queue]))
         return self._queue in decode_locked_queues(reply.body)
 
     async def unlock(self, client: Any, group: str, client_id: str) -> None:
-        """Give a lock back. Raises MessagingError, RemotingError."""
         assert self._queue is not None
         await self._ask(client, requests.unlock_queues(group, client_id, [self._queue]))
 
@@ -121,7 +116,7 @@ class QueueLocks(Messages):
         return await call_master(client, self._queue, command, "change a lock")
 
     async def _found(self, client: Client) -> MessageQueue | None:
-        """A queue of the topic; None while it cannot be made."""
+        """Return a queue of the topic; None while it cannot be made."""
         try:
             async with Admin(nameservers=self._nameservers) as admin:
                 await admin.create_topic(TOPIC, queues=1)
@@ -130,12 +125,9 @@ class QueueLocks(Messages):
             return None
 
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
-        """See Messages. Nobody consumes."""
         return nullcontext()
 
     async def is_drained(self, admin: Admin) -> bool:
-        """See Messages. Nothing was sent."""
         return True
 
-    def note_end(self, consumers: int, producers: int) -> None:
-        """See Messages. Nothing was to be consumed."""
+    def note_end(self, consumers: int, producers: int) -> None: ...

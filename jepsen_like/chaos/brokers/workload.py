@@ -1,4 +1,4 @@
-"""What producers and consumers of a run do."""
+"""The traffic of producers and consumers of a run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from jepsen_like.history.value import Value
 
 TOPIC, GROUP, WRITERS = "chaos", "chaos-readers", "chaos-writers"
 SEND_TIMEOUT_S = 3.0
-# As many as there are producers: of two that commit to one queue, none knows what is committed.
+# As many as there are producers: if two commit to one queue, neither knows what is committed.
 OFFSET_QUEUES = 4
 
 
 class Turn(NamedTuple):
-    """One turn of a producer: its place among producers, its process, and a number of its own."""
+    """One turn of a producer: its place among producers, its process, and a unique number."""
 
     place: int
     process: int
@@ -47,15 +47,10 @@ class Turn(NamedTuple):
 
 
 class Messages:
-    """Plain messages, and a group of push consumers. Other kinds of traffic differ in a part of it.
+    """Plain messages, and a group of push consumers. Other kinds of traffic override a part of it.
 
     `longest_wait_s` is how long a message may have to wait until it is delivered; `stays` is
     whether consumers never leave their group; `consumer_options` are those of push consumers.
-
-    Args:
-        notes: take all calls and deliveries.
-        nameservers: host:port of each.
-        topic: what is sent to; names of the groups begin with it.
     """
 
     longest_wait_s = 0.0
@@ -73,11 +68,11 @@ class Messages:
         """Go on after clients that were killed and have made these calls."""
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
-        """A producer that is not open yet."""
+        """Return a producer that is not open yet."""
         return Producer(
             self._writers,
             nameservers=self._nameservers,
-            timeout_seconds=SEND_TIMEOUT_S,
+            timeout_s=SEND_TIMEOUT_S,
             check=self._check,
         )
 
@@ -104,7 +99,7 @@ class Messages:
         return outcome, process
 
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
-        """A consumer that is not open yet, and notes what it receives as this process."""
+        """Return a consumer that is not open yet, and notes deliveries as this process."""
         return PushConsumer(
             self._group,
             self._topic,
@@ -123,15 +118,14 @@ class Messages:
         return listen
 
     def key_of(self, message: ReceivedMessage) -> Value:
-        """The key under which the history has a message."""
+        """Return the key under which the history has a message."""
         return None
 
     def keys(self, producers: int) -> Sequence[Value]:
-        """All keys."""
         return (None,)
 
     async def is_drained(self, admin: Admin) -> bool:
-        """Whether the group has committed all there is. Raises MessagingError."""
+        """Return whether the group has committed all messages. Raises MessagingError."""
         progress = await admin.progress(self._topic, self._group)
         return bool(progress) and all(row.lag == 0 for row in progress)
 
@@ -146,14 +140,12 @@ class Broadcast(Messages):
 
     longest_wait_s = 30.0
     consumer_options: ClassVar[Mapping[str, Any]] = {"model": MessageModel.BROADCASTING}
-    stays = True  # what a broadcast brought while a consumer was away, it never receives
+    stays = True  # broadcasts that came while a consumer was away never reach it
 
     async def is_drained(self, admin: Admin) -> bool:
-        """See Messages. Brokers do not know how far consumers of broadcasts are."""
-        return True
+        return True  # brokers do not know how far consumers of broadcasts are
 
     def note_end(self, consumers: int, producers: int) -> None:
-        """See Messages."""
         for consumer in range(consumers):
             self._notes.drain(consumer, None)
 
@@ -166,7 +158,6 @@ class Offsets(Messages):
         self._queues: list[MessageQueue] = []
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
-        """See Messages."""
         return PullConsumer(self._group, nameservers=self._nameservers)
 
     async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
@@ -190,7 +181,7 @@ class Offsets(Messages):
         return await self._notes.ask(process, "fetch", queue.queue_id, fetch)
 
     async def _found(self, consumer: PullConsumer) -> list[MessageQueue]:
-        """The queues of the topic; none while it cannot be made."""
+        """Return the queues of the topic; none while it cannot be made."""
         if not self._queues:
             try:
                 async with Admin(nameservers=self._nameservers) as admin:
@@ -203,11 +194,10 @@ class Offsets(Messages):
         return self._queues
 
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
-        """See Messages. No consumer takes part."""
         return nullcontext()
 
     async def is_drained(self, admin: Admin) -> bool:
-        """See Messages. What is committed at the end is asked for."""
+        """Ask for what is committed at the end."""
         async with self.producer() as consumer:
             for queue in self._queues:
                 outcome, self._notes.onlooker = await self._ask(
@@ -217,18 +207,16 @@ class Offsets(Messages):
                     return False
         return True
 
-    def note_end(self, consumers: int, producers: int) -> None:
-        """See Messages. Nothing was to be consumed."""
+    def note_end(self, consumers: int, producers: int) -> None: ...
 
 
 class Popped(Messages):
     """Plain messages, and consumers that pop."""
 
-    # What a consumer that left had comes again after its invisible time.
+    # Messages of a consumer that left come again after their invisible time.
     longest_wait_s = 60.0
 
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
-        """See Messages."""
         return PopConsumer(
             self._group,
             self._topic,
@@ -250,17 +238,14 @@ class Ordered(Messages):
     consumer_options: ClassVar[Mapping[str, Any]] = {"ordered": True}
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages."""
         key = f"{turn.place}-{turn.chance.randrange(KEYS_A_PRODUCER)}"
         message = Message(self._topic, body_of(turn), sharding_key=key, keys=key)
         return await self._sent(producer, turn, key, turn.number, message, by_sharding_key)
 
     def key_of(self, message: ReceivedMessage) -> Value:
-        """See Messages."""
         return message.keys
 
     def keys(self, producers: int) -> Sequence[Value]:
-        """See Messages."""
         places, numbers = range(producers), range(KEYS_A_PRODUCER)
         return [f"{place}-{number}" for place in places for number in numbers]
 
@@ -275,14 +260,13 @@ class Delayed(Messages):
     longest_wait_s = delays_ms[1] / 1000 + 10.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages."""
         message, value = self._delayed(turn)
         return await self._sent(producer, turn, None, value, message)
 
     def _delayed(self, turn: Turn) -> tuple[Message, dict[str, int]]:
-        """A message, and what the history has of it. A delay counts from its arrival on."""
+        """Return a message, and its value in the history. A delay counts from its arrival on."""
         delay_ms = turn.chance.randint(*self.delays_ms)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_ms=delay_ms)
         return message, {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
 
 
@@ -307,7 +291,7 @@ class Transactional(Messages):
         return TransactionState.COMMIT if commits else TransactionState.ROLLBACK
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages. A half message that may be stored and was not begun rolls back."""
+        """Send a half message, and end it. One that may be stored and was not begun rolls back."""
         begun: list[Any] = []
 
         async def prepare() -> None:
@@ -332,5 +316,4 @@ class Transactional(Messages):
 
 
 def body_of(turn: Turn) -> bytes:
-    """A message's body: its number."""
     return str(turn.number).encode()

@@ -1,7 +1,7 @@
 """The process of all clients: `python -m jepsen_like.chaos.clients SETTINGS.json`.
 
-It writes the history. A line `end` on its standard input ends the calls, `final` has the last reads
-made of each member; with the end of its input it ends.
+It writes the history. The line `end` on its standard input ends the calls, `final` has the last
+reads made of each member; the process ends with its input.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ FINAL_ATTEMPTS = 20
 
 @dataclass
 class Clients:
-    """All clients of a run, in one process."""
-
     settings: ClientSettings
     service: Described
     recorder: Recorder
@@ -45,7 +43,6 @@ class Clients:
     _ends: trio.Event = field(default_factory=trio.Event)
 
     async def run(self) -> None:
-        """Make calls as the orders say, until there are no more orders."""
         counts = self.recorder.counts
         await follow_orders(lambda: counts, self._load, self._ends.set, self._make_final_calls)
 
@@ -70,7 +67,7 @@ class Clients:
             )
 
     def _writing_way(self, place: int, member: str) -> Way:
-        """Half of the writers have sessions; half of them go through the port of a member.
+        """Return the way of a writer: half have sessions, half go through the port of a member.
 
         Without a log, all go through the ports, and half of them stay with their member.
         """
@@ -129,7 +126,6 @@ class Clients:
 
 
 async def run_clients(settings: ClientSettings) -> None:
-    """Run the clients until standard input ends."""
     service = find_service(settings.service)
     with HistoryWriter(Path(settings.history), **settings.header) as writer:
         recorder = Recorder(writer, lambda: time.monotonic_ns() - settings.begin_ns)
@@ -142,7 +138,6 @@ async def run_clients(settings: ClientSettings) -> None:
 
 
 def main() -> None:
-    """Run the clients of a run."""
     find_users_modules()
     settings = ClientSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     trio.run(run_clients, settings)

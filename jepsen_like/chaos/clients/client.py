@@ -16,7 +16,7 @@ from jepsen_like.history.operation import EventType
 
 # After a call that was not ok: a member that refuses at once must not be asked in a busy loop.
 PAUSE_S = 0.05
-# Attempts at a call of the wanted kind, before the client takes whatever the service makes.
+# Attempts at a call of the wanted kind, before the client gives up.
 ATTEMPTS_MAX = 50
 
 
@@ -29,7 +29,7 @@ class Client:
         step: how much the number of its process grows when an outcome was unknown: a process whose
             call may still happen makes no further one.
         way: how it reaches the group.
-        wants: whether it makes a call.
+        wants: returns whether it makes a call.
     """
 
     service: Described
@@ -43,7 +43,7 @@ class Client:
     wants: Callable[[Call], bool]
 
     async def run(self, ends: Callable[[], bool]) -> None:
-        """Make calls until `ends` says so; then finish the last one."""
+        """Make calls until `ends` returns True; then finish the last one."""
         try:
             while not ends():
                 call = self._next_call()
@@ -57,7 +57,9 @@ class Client:
             await self.way.close()
 
     def _next_call(self) -> Call | None:
-        """A call of the kind that this client makes, or None if the service makes no such calls."""
+        """Return a call of the kind that this client makes; None if the service makes no such
+        calls.
+        """
         for _ in range(ATTEMPTS_MAX):
             call = self.service.service.generate(
                 Caller(self.chance, self.process, next(self.numbers))
@@ -67,7 +69,6 @@ class Client:
         return None
 
     async def make(self, call: Call) -> Outcome:
-        """Make one call and note it."""
         self.recorder.note(self.process, EventType.INVOKE, call, call.value, self.way.member)
         outcome = self._judged(call, await self.way.carry_out(call))
         told = outcome.value if outcome.type is EventType.OK else call.value
@@ -77,7 +78,7 @@ class Client:
         return outcome
 
     def _judged(self, call: Call, outcome: Outcome) -> Outcome:
-        """What the history has for an answer. A read is answered as the history has it."""
+        """Return the outcome of an answer for the history. A read needs no translation."""
         if outcome.type is not EventType.OK or call.is_read:
             return outcome
         try:

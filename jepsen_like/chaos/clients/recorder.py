@@ -11,12 +11,7 @@ from jepsen_like.history.writer import HistoryWriter
 
 
 class Recorder:
-    """One history of many clients.
-
-    Args:
-        writer: the history.
-        now_ns: nanoseconds since the run began, of a monotonic clock.
-    """
+    """One history of many clients; `now_ns` counts from the begin of the run."""
 
     def __init__(self, writer: HistoryWriter, now_ns: Callable[[], int]) -> None:
         self._writer = writer
@@ -32,7 +27,6 @@ class Recorder:
         member: str | None,
         error: str | None = None,
     ) -> None:
-        """Note that a call began or ended now."""
         now_ns = self._now_ns()
         self._writer.event(process, now_ns, type, call.function, call.key, value, error, member)
         if type is not EventType.INVOKE:

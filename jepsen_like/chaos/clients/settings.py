@@ -1,4 +1,4 @@
-"""What the process of the clients is told when it starts: a file in JSON."""
+"""The settings of the process of the clients: a file in JSON."""
 
 from __future__ import annotations
 

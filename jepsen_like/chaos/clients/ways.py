@@ -24,9 +24,7 @@ class MemberWay:
     """Over a connection to the port of one member.
 
     Args:
-        ports: host:port of each member.
         member: the one that is asked; with `follows` it changes.
-        timeout_s: how long one call may take.
         in_session: whether appends are made in a session, which reaches the leader from any member.
         follows: whether to turn to the leader that a member names when it refuses an append.
     """
@@ -40,7 +38,7 @@ class MemberWay:
     _messages: Messages = field(default_factory=Messages)
 
     async def carry_out(self, call: Call) -> Outcome:
-        """Make one call, in time. A read that is not answered changed nothing: it failed."""
+        """Make one call, in time. A read without an answer changed nothing: it failed."""
         sent = False
         try:
             with trio.fail_after(self.timeout_s):
@@ -81,7 +79,6 @@ class MemberWay:
         return parse_outcome(message)
 
     async def close(self) -> None:
-        """Give up whatever is open."""
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
             self._stream = None
@@ -91,10 +88,7 @@ class MemberWay:
 class LogWay:
     """Over `dledger.connect`, as programs outside of the group append.
 
-    Args:
-        log: the group.
-        timeout_s: how long one call may take.
-        in_session: whether each append is made once, whatever is lost.
+    With `in_session` each append is made once, whatever is lost.
     """
 
     log: RemoteLog
@@ -105,7 +99,7 @@ class LogWay:
     _session: Session | None = None
 
     async def carry_out(self, call: Call) -> Outcome:
-        """Make one call, in time. Reads have no way here: RemoteLog reads entries, not states."""
+        """Make one call, in time. It cannot be a read: RemoteLog reads entries, not states."""
         assert not call.is_read
         try:
             if self.in_session and self._session is None:
@@ -119,7 +113,6 @@ class LogWay:
             return outcome_of(error)
 
     async def close(self) -> None:
-        """Give up whatever is open."""
         self._session = None
         await self._stack.aclose()
         self._stack = AsyncExitStack()

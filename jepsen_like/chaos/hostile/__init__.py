@@ -1,1 +1,1 @@
-"""A client that means harm, beside the good ones of a run."""
+"""A client that attacks members, beside the good clients of a run."""

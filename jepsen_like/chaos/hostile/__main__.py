@@ -1,6 +1,6 @@
 """A hostile client: `python -m jepsen_like.chaos.hostile ATTACK SEED PORT... `.
 
-It attacks the ports until its standard input ends, and says how many connections it has made.
+It attacks the ports until its standard input ends, and prints how many connections it has made.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ from jepsen_like.chaos.hostile.attacks import ATTACKS
 from remoting.net.address import parse_address
 
 AT_ONCE = 4
-# Each of a storm is left half open: it is connected, says nothing, and is dropped after a while.
+# Each connection of a storm is left half open: it says nothing, and is dropped after a while.
 STORM, STORM_STAYS_S = 300, 1.0
 ATTACK_LASTS_S = 0.5
 PAUSE_S = 0.05
 
 
 class Hostile:
-    """One attack on some ports.
-
-    Args:
-        attack: a name of `ATTACKS`, or `storm`: connections that come at once and say nothing.
-        ports: host:port of each.
-        chance: of what is written.
+    """One attack: a name of `ATTACKS`, or `storm`: connections that come at once and say
+    nothing.
     """
 
     def __init__(self, attack: str, ports: Sequence[str], chance: Chance) -> None:
@@ -39,7 +35,6 @@ class Hostile:
         self._made = 0
 
     async def run(self) -> None:
-        """Attack until cancelled."""
         storm = self._attack == "storm"
         async with trio.open_nursery() as nursery:
             for place in range(STORM if storm else AT_ONCE):

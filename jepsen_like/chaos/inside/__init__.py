@@ -1,1 +1,1 @@
-"""Faults that come from inside of a member: its calls of the C library do something else."""
+"""Faults from inside of a member: its calls of the C library are changed."""

@@ -1,6 +1,6 @@
-"""The members of a run whose calls can be made to do something else.
+"""The members of a run whose calls can be changed.
 
-A library stands before the C library in their processes.
+A library is loaded before the C library in their processes.
 """
 
 from __future__ import annotations
@@ -55,14 +55,9 @@ def built_library(folder: Path) -> Path:
 
 
 class Insides:
-    """The library, and the steering of each member that has it.
+    """The library in a folder, which is made, and the steering of each member that has it.
 
-    Args:
-        folder: of the library and the files of steering; it is made.
-        preloaded: the libraries that members load first anyway, as LD_PRELOAD has them.
-
-    Raises:
-        LibraryMissing: the library cannot be built or used here.
+    `preloaded` are the libraries that members load first anyway. Raises LibraryMissing.
     """
 
     def __init__(self, folder: Path, preloaded: str | None = None) -> None:
@@ -73,7 +68,7 @@ class Insides:
         self._steerings: dict[str, Steering] = {}
 
     def command(self, name: str, command: Sequence[str]) -> list[str]:
-        """What starts a member so that it can be steered."""
+        """Return the command that starts a member so that it can be steered."""
         if name not in self._steerings:
             self._steerings[name] = Steering(self._folder / f"{name}.steering")
         variables = {
@@ -84,10 +79,8 @@ class Insides:
 
     @property
     def steerings(self) -> Mapping[str, Steering]:
-        """The steering of each member, by its name."""
         return self._steerings
 
     def close(self) -> None:
-        """Close the steerings."""
         for steering in self._steerings.values():
             steering.close()

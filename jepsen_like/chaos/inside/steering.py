@@ -1,4 +1,4 @@
-"""The file by which a run steers what the calls of one member do; the member reads it all the time.
+"""The file by which a run steers the calls of one member; the member reads it all the time.
 
 Seven numbers of 8 bytes, in the byte order of the machine; calls.c has the same layout:
 
@@ -28,11 +28,7 @@ EVERY_SYNC: Final = -1
 
 
 class Steering:
-    """The steering of one member. What is set holds for its later processes, too.
-
-    Args:
-        path: the file, which is created.
-    """
+    """The steering of one member. A setting holds for its later processes, too."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,31 +46,27 @@ class Steering:
         self._fields[1] = syncs
 
     def step_clock(self, step_ms: int) -> None:
-        """Have the wall clock so far ahead of the machine's, or behind it if negative."""
+        """Set the wall clock so far ahead of the machine's, or behind it if negative."""
         self._fields[2] = step_ms
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a process of the member has had the library."""
         return self._fields[3] > 0
 
     @property
     def syncs_delayed(self) -> int:
-        """How many syncs took longer so far."""
         return self._fields[4]
 
     @property
     def syncs_failed(self) -> int:
-        """How many syncs failed so far."""
         return self._fields[5]
 
     @property
     def times_stepped(self) -> int:
-        """How many readings of the wall clock were ahead or behind so far."""
         return self._fields[6]
 
     def failed_since(self, syncs: int) -> list[Path]:
-        """The files whose syncs failed since so many had failed: the last ones of many."""
+        """Return the files whose syncs failed since so many had failed: the last ones of many."""
         return [Path(self._path(number)) for number in range(syncs, self.syncs_failed)[-PATHS:]]
 
     def _path(self, number: int) -> str:
@@ -82,11 +74,10 @@ class Steering:
         return self._shared[begin : begin + PATH_BYTES].partition(b"\0")[0].decode()
 
     def heal(self) -> None:
-        """Nothing is broken any more."""
+        """Undo all faults."""
         for field in range(3):
             self._fields[field] = 0
 
     def close(self) -> None:
-        """Let the file go; it stays as it is."""
         self._fields.release()
         self._shared.close()

@@ -1,7 +1,7 @@
 """The process of the switch: `python -m jepsen_like.chaos.links PREFIX SEED HOST...`.
 
-It makes a network namespace for each host, passes packets between them, and takes them away when
-its standard input ends: so they go with the run, however that ends.
+It makes a network namespace for each host, passes packets between them, and removes them when its
+standard input ends: so they end with the run, however that ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def open_host(prefix: str, host: str, place: int) -> int:
 
 
 def main() -> None:
-    """Make the hosts, tell `ready`, and switch until standard input ends."""
+    """Make the hosts, write `ready`, and switch until standard input ends."""
     prefix, seed, *hosts = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
     # Stopping a container or a service ends all its processes by SIGTERM: leave nothing then.

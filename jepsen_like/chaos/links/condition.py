@@ -1,4 +1,4 @@
-"""What a link does to packets, in one direction. Pure."""
+"""The effect of a link on packets, in one direction. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Links = Mapping[tuple[str, str], "LinkCondition"]
 
 @dataclass(frozen=True)
 class LinkCondition:
-    """How packets fare from one host to another.
+    """The fate of packets from one host to another.
 
     Args:
         cut: none arrives.
         loss: the share that is lost.
         delay_s: how late each is.
-        jitter_s: up to so much later, each packet by its own; those that are sent close to one
+        jitter_s: up to so much later, drawn for each packet; packets that are sent close to one
             another keep their order unless `reorder` says otherwise.
         duplicate: the share that comes twice.
         reorder: the share that is held up so that later ones overtake it.
@@ -41,17 +41,12 @@ CLEAR = LinkCondition()
 CUT = LinkCondition(cut=True)
 # How long a packet that is to be overtaken is held up.
 OVERTAKEN_S = 0.02
-# A copy of a packet comes this much later.
+# How much later a copy of a packet comes.
 COPY_S = 0.005
 
 
 class Link:
-    """One direction between two hosts.
-
-    Args:
-        condition: what it does.
-        chance: decides about each packet.
-    """
+    """One direction between two hosts."""
 
     def __init__(self, condition: LinkCondition, chance: Chance) -> None:
         self.condition = condition
@@ -59,7 +54,7 @@ class Link:
         self._last_s = 0.0
 
     def arrivals(self, now_s: float) -> tuple[float, ...]:
-        """When a packet that is sent now arrives: not at all, once or twice."""
+        """Return when a packet that is sent now arrives: not at all, once or twice."""
         condition, chance = self.condition, self._chance
         if condition.cut or (condition.loss and chance.happens(condition.loss)):
             return ()

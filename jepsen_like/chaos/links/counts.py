@@ -1,4 +1,4 @@
-"""What became of the packets of a link, in one direction. Pure."""
+"""The fates of the packets of a link, in one direction. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LinkCounts:
         held: those that were held up, copies among them.
         copied: those that came twice.
         overflowed: those that were lost because the switch held up as many as it may, or because
-            the target took none. No condition asks for this: a run that has some was overloaded.
+            the target took none. No condition asks for this: such a run was overloaded.
     """
 
     passed: int = 0
@@ -30,10 +30,8 @@ Counts = dict[tuple[str, str], LinkCounts]
 
 
 def counts_rows(counts: Counts) -> list[list[object]]:
-    """Counts as rows of JSON."""
     return [[source, target, *astuple(one)] for (source, target), one in counts.items()]
 
 
 def parse_counts(rows: list[list[Any]]) -> Counts:
-    """The counts in rows of JSON."""
     return {(source, target): LinkCounts(*numbers) for source, target, *numbers in rows}

@@ -1,4 +1,4 @@
-"""Names and addresses of the network namespaces of runs, and those that runs left behind."""
+"""Names and addresses of the network namespaces of runs, and their removal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ FOLDER = Path("/run/netns")
 
 
 def prefix_of(pid: int) -> str:
-    """The beginning of the names of a run's namespaces, by its process."""
+    """Return the beginning of the names of a run's namespaces, by its process."""
     return f"{PREFIX}-{pid}"
 
 
 def namespace_of(prefix: str, host: str) -> str:
-    """The namespace of a host."""
     return f"{prefix}-{host}"
 
 
 def address_of(place: int) -> str:
-    """The address of a host. Namespaces have no way out, so every run may use the same ones."""
+    """Return the address of a host. Namespaces have no way out, so all runs may use the same
+    ones.
+    """
     return f"10.99.0.{place + 1}"
 
 
@@ -43,7 +44,7 @@ def remove_namespaces(prefix: str) -> None:
 
 
 def why_not() -> str | None:
-    """Why this machine has no namespaces for a run, or None if it has."""
+    """Return why this machine has no namespaces for a run; None if it has."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if not os.path.exists("/dev/net/tun"):

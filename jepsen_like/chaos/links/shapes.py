@@ -10,27 +10,27 @@ Cuts = dict[tuple[str, str], LinkCondition]
 
 
 def isolated(hosts: Iterable[str], one: str) -> Cuts:
-    """One host neither sends to the others nor hears them."""
+    """Cut one host off: it neither sends to the others nor hears them."""
     return {**mute(hosts, one), **deaf(hosts, one)}
 
 
 def mute(hosts: Iterable[str], one: str) -> Cuts:
-    """One host hears the others, and they do not hear it."""
+    """Mute one host: it hears the others, and they do not hear it."""
     return {(one, other): CUT for other in hosts if other != one}
 
 
 def deaf(hosts: Iterable[str], one: str) -> Cuts:
-    """One host is heard by the others, and does not hear them."""
+    """Deafen one host: the others hear it, and it does not hear them."""
     return {(other, one): CUT for other in hosts if other != one}
 
 
 def halves(first: Sequence[str], second: Sequence[str]) -> Cuts:
-    """Two sides that do not hear each other."""
+    """Cut two sides off from each other."""
     return {pair: CUT for a in first for b in second for pair in ((a, b), (b, a))}
 
 
 def majorities_ring(hosts: Sequence[str]) -> Cuts:
-    """Each host is connected to a majority, and no two to the same one.
+    """Connect each host to a majority, and no two to the same one.
 
     Hosts stand in a ring, and each hears the nearest ones that make a majority with itself. Of
     three, that would be all of them, and nothing would be cut: there, one pair is.
@@ -49,11 +49,11 @@ def majorities_ring(hosts: Sequence[str]) -> Cuts:
 
 
 def bridge(hosts: Sequence[str]) -> Cuts:
-    """Two sides that do not hear each other, and one host between them that hears both."""
+    """Cut two sides off from each other, with one host between them that hears both."""
     middle = len(hosts) // 2
     return halves(hosts[:middle], hosts[middle + 1 :])
 
 
 def one_way(first: Sequence[str], second: Sequence[str]) -> Cuts:
-    """The second side does not hear the first; the first hears the second."""
+    """Cut one direction: the second side does not hear the first; the first hears the second."""
     return {(a, b): CUT for a in first for b in second}

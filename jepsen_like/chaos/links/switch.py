@@ -1,4 +1,4 @@
-"""The switch: passes packets between the hosts of a run, as the conditions of links say.
+"""The switch: passes packets between the hosts of a run, by the conditions of links.
 
 Each host is a network namespace whose only device is a TUN; the switch holds the other end of each.
 A kernel without netem has no other way to delay packets, and none to cut one direction without
@@ -26,22 +26,16 @@ PACKET_BYTES_MAX = 65_536
 PACKETS_A_TURN = 64
 # Packets that are held up; further ones are lost, as in a switch whose buffers are full.
 HELD_PACKETS_MAX = 20_000
-# The order that carries no conditions.
+# The order without conditions.
 TELL_COUNTS = "counts"
-# The answer to an order, and what the switch says when it runs.
+# The answer to an order, and the first line of the switch when it runs.
 DONE = b"done\n"
 IPV4 = 4
 SOURCE, TARGET = slice(12, 16), slice(16, 20)
 
 
 class Switch:
-    """Passes packets on.
-
-    Args:
-        devices: an open TUN, not blocking, for each host.
-        addresses: the four bytes of the address of each host.
-        seed: of all that is drawn for packets.
-    """
+    """Passes packets on between devices, which are TUNs that do not block."""
 
     def __init__(
         self, devices: Mapping[str, int], addresses: Mapping[str, bytes], seed: int
@@ -57,7 +51,7 @@ class Switch:
         self._rest = b""
 
     def set_links(self, conditions: Mapping[tuple[str, str], LinkCondition]) -> None:
-        """Put conditions in the place of all those before. What is held up already, arrives."""
+        """Replace all conditions. Packets that are held up arrive."""
         self._changes += 1
         self._links = {
             pair: Link(condition, Chance(self._seed, f"link {pair} {self._changes}"))
@@ -144,15 +138,15 @@ class Switch:
 
 
 def order_line(order: object) -> bytes:
-    """An order to the switch: TELL_COUNTS, or rows of conditions."""
+    """Return an order to the switch: TELL_COUNTS, or rows of conditions."""
     return json.dumps(order).encode() + b"\n"
 
 
 def links_line(links: Mapping[tuple[str, str], LinkCondition]) -> bytes:
-    """Conditions as an order to the switch."""
+    """Return conditions as an order to the switch."""
     return order_line([[*link, *astuple(condition)] for link, condition in links.items()])
 
 
 def parse_links(rows: list[list[Any]]) -> dict[tuple[str, str], LinkCondition]:
-    """The conditions of an order."""
+    """Return the conditions of an order."""
     return {(source, target): LinkCondition(*fields) for source, target, *fields in rows}

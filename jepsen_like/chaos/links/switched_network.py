@@ -24,17 +24,13 @@ ORDER_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
 # The counts of 16 hosts have some 15 KiB.
 ANSWER_BYTES_MAX = 1_048_576
-# Of each host: for members, for clients, for clients of the whole group.
+# Ports of each host: for members, for clients, for clients of the whole group.
 PORTS = (20911, 20912, 20913)
 _ODD = "the switch of the network said {!r} where an answer was due"
 
 
 class SwitchedNetwork:
-    """Hosts with addresses of their own, and links between them that can break.
-
-    Attributes:
-        wiring: the network as processes see it.
-    """
+    """Hosts with addresses of their own, and links between them that can break."""
 
     def __init__(self, prefix: str, hosts: Sequence[str], process: trio.Process) -> None:
         self._process = process
@@ -51,19 +47,18 @@ class SwitchedNetwork:
         self.wiring = Wiring("namespaces", addresses, command)
 
     async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
-        """Put conditions in the place of all those before; they hold when this returns."""
+        """Replace all conditions; the new ones hold when this returns."""
         said = await self._ask(links_line(links))
         if said != DONE:
             raise HarnessFailed(_ODD.format(said))
 
     async def heal(self) -> None:
-        """Let all packets pass."""
         await self.set_links({})
 
     async def counts(self) -> Counts:
-        """What became of packets since the begin, by source and target.
+        """Return the fates of packets since the begin, by source and target.
 
-        Links that had none are left out. Raises HarnessFailed.
+        Links without packets are left out. Raises HarnessFailed.
         """
         return parse_counts(json.loads(await self._ask(order_line(TELL_COUNTS))))
 

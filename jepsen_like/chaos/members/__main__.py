@@ -68,7 +68,7 @@ async def serve(settings: MemberSettings) -> None:
 
 
 def main() -> None:
-    """Run one member; what ends it is the last line of its log."""
+    """Run one member; the error that ends it is the last line of its log."""
     settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     find_users_modules()
     set_up_logging(settings.group, settings.node_id, TEXT, "info")
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def _told(error: BaseException) -> str:
-    """An error in a line; one of the user's code with its place."""
+    """Return an error in a line; one of the user's code with its place."""
     if not isinstance(error, dledger.DLedgerError):
         return raised_in(error)
     cause = error.__cause__

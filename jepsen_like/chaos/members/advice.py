@@ -1,7 +1,7 @@
-"""What the last words of a member advise, and whether it works.
+"""The advice in the last words of a member, and whether it works.
 
-An operator does what an error message says. So does the harness: a message whose advice does not
-bring the member back is a finding about the message, or about the member.
+An operator follows the advice of an error message. So does the harness: a message whose advice does
+not bring the member back is a finding about the message, or about the member.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """What is done with a member that ended by itself."""
-
     START = "start it again"
     REPAIR = "dledger repair --from the folder of another member"
     REJOIN = "dledger rejoin"
@@ -21,7 +19,7 @@ class Remedy(Enum):
     NONE = "no remedy is known for these words"
 
 
-# What messages say, and the remedies that they name, the first of them first.
+# Texts of messages, and the remedies that they name, in order.
 _WORDS: tuple[tuple[str, tuple[Remedy, ...]], ...] = (
     ("`dledger repair`", (Remedy.REPAIR, Remedy.REJOIN)),
     ("`dledger rejoin`", (Remedy.REJOIN,)),
@@ -40,15 +38,15 @@ _WORDS: tuple[tuple[str, tuple[Remedy, ...]], ...] = (
     ("stop the process that listens there", (Remedy.START,)),
 )
 
-# Errors that no fault of a run explains: they are findings by themselves, whatever they advise.
+# Errors that no fault of a run explains: they are findings, whatever they advise.
 _BUGS = ("NodeFailed:", "InvariantBroken:", "MachineFailed:", "RestoreFailed:", "Traceback")
 _STOPPED = "stopped: "
 
 
 def last_words(log: str) -> str:
-    """What ended a member, from the end of its log: the last line that says something.
+    """Return the error that ended a member: the last line of its log with a word.
 
-    The frames that Python draws around several errors say nothing.
+    Python draws frames around several errors; lines of frames have no words.
     """
     lines = [line.strip(" |") for line in log.splitlines() if line.strip(" |+-")]
     if not lines:
@@ -58,7 +56,7 @@ def last_words(log: str) -> str:
 
 
 def remedies(words: str) -> tuple[Remedy, ...]:
-    """What the words advise, to be tried in this order."""
+    """Return the remedies that the words advise, to be tried in this order."""
     for text, found in _WORDS:
         if text in words:
             return found
@@ -66,5 +64,5 @@ def remedies(words: str) -> tuple[Remedy, ...]:
 
 
 def is_bug(log_end: str) -> bool:
-    """Whether the end of a log shows an error that must never happen, fault or not."""
+    """Return whether the end of a log shows an error that must never happen, fault or not."""
     return any(mark in log_end for mark in _BUGS)

@@ -20,7 +20,6 @@ class Answering:
         self.service = service
 
     async def append(self, call: Call, session: Session | None) -> Outcome:
-        """Append the entry of a call, in a session if there is one."""
         try:
             if session is not None:
                 return ok((await session.append(call.entry)).result)
@@ -29,8 +28,9 @@ class Answering:
             return outcome_of(error)
 
     async def read(self, call: Call) -> Outcome:
-        """Answer a read from the state of this member. One that raises has changed nothing,
-        whatever it raised.
+        """Answer a read from the state of this member.
+
+        One that raises has changed nothing, whatever the error.
         """
         try:
             await self.node.read()

@@ -22,13 +22,7 @@ SESSION_TIMEOUT_S = 10.0
 
 
 class ClientPort:
-    """The connections of clients to one member.
-
-    Args:
-        node: the member.
-        answering: carries out the calls.
-        address: host:port, where to listen.
-    """
+    """The connections of clients to one member."""
 
     def __init__(self, node: Node, answering: Answering, address: str) -> None:
         self._node = node
@@ -36,7 +30,6 @@ class ClientPort:
         self._address = parse_address("clients", address)
 
     async def run(self) -> None:
-        """Serve, for ever."""
         host, port = self._address
         await trio.serve_tcp(self._serve, port, host=host)
 
@@ -45,7 +38,7 @@ class ClientPort:
             async with _Connection(self._node, self._answering).opened() as connection:
                 await connection.serve(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, WireBroken):
-            return  # the client is gone, and its outcomes with it
+            return  # the client is gone, and with it the outcome
 
 
 class _Connection:

@@ -1,7 +1,7 @@
 """The orders that a run gives to the process of a member, over its standard input and output.
 
-They go past the network that the run breaks. Each order is a line of JSON with a number, and so is
-its answer; a line with `status` comes several times a second.
+They do not use the network that the run breaks. Each order is a line of JSON with a number, and so
+is its answer; a line with `status` comes several times a second.
 """
 
 from __future__ import annotations
@@ -26,12 +26,8 @@ ORDERS_MAX = 16
 
 @dataclass
 class Control:
-    """Carries out orders, and tells how the member is.
-
-    Args:
-        node: the member.
-        broken: says what is wrong with the state, or None.
-        state: the state as a plain value, or None.
+    """Carries out orders, and reports the status of the member; `broken` is its broken
+    invariant.
     """
 
     node: Node
@@ -40,7 +36,7 @@ class Control:
     _room: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(ORDERS_MAX))
 
     async def run(self, scope: trio.CancelScope) -> None:
-        """Carry out orders until there are no more of them, then cancel `scope`."""
+        """Carry out orders until standard input ends, then cancel `scope`."""
         async with heard_orders() as orders, trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_status)
             async for line in orders:
@@ -84,7 +80,7 @@ class Control:
             case "look":
                 await node.read()
                 return {
-                    "index": node.read_stale(max_lag_s=math.inf),  # behind which the state is now
+                    "index": node.read_stale(max_lag_s=math.inf),  # the last entry in the state
                     "broken": self.broken(),
                     "state": self.state() if order.get("state") else None,
                 }

@@ -1,4 +1,4 @@
-"""The group of a run: all members, as far as they say how they are."""
+"""The group of a run: all members, and their state as they report it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ LOOK_S = 0.05
 
 
 class Group:
-    """Members by name, and who of them leads.
-
-    Args:
-        start: has a member run under a supervisor from now on.
-    """
+    """Members by name, and the leader among them."""
 
     def __init__(self, start: Callable[[Member], None]) -> None:
         self.members: dict[str, Member] = {}
         self._start = start
 
     def start(self, member: Member) -> None:
-        """Begin to run a member."""
         self.members[member.name] = member
         self._start(member)
 
@@ -34,7 +29,7 @@ class Group:
 
     @property
     def leader(self) -> Member | None:
-        """The member that leads in the latest term and serves, as far as members say."""
+        """The member that leads in the highest term and serves, as far as members say."""
         leaders = [
             member
             for member in self.present
@@ -57,7 +52,6 @@ class Group:
         )
 
     async def wait_healthy(self, timeout_s: float) -> bool:
-        """Wait until the group is healthy; return whether it is."""
         with trio.move_on_after(timeout_s):
             while not self.healthy:
                 await trio.sleep(LOOK_S)

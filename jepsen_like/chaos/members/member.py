@@ -24,7 +24,7 @@ LOOK_S = 0.02
 
 
 class OrderFailed(DeclaredError):
-    """A member did not carry out an order: it is not there, too slow, or says why not."""
+    """A member did not carry out an order: it does not run, is too slow, or refuses it."""
 
     problem: str
 
@@ -47,15 +47,15 @@ class Member:
     status: dict[str, Any] = field(default_factory=dict)
     process: trio.Process | None = None
     frozen: bool = False
-    # Whether its next end is the doing of the run.
+    # Whether the run causes its next end.
     end_expected: bool = False
     holds: int = 0
     incarnations: int = 0
     # Where the log of its present process begins.
     log_begin: int = 0
-    # Whether its disk was broken anew: what helped against the fault before may be tried again.
+    # Whether its disk was broken again: the remedies against the last fault may be tried again.
     broken_anew: bool = False
-    # A member that left the group for good is not started any more.
+    # A member that left the group for good is not started again.
     retired: bool = False
     # Starting takes a while on a busy machine: a signal that is to end it waits for the process.
     is_starting: bool = False
@@ -71,7 +71,7 @@ class Member:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process runs."""
         return self.process is not None and self.process.returncode is None
 
     @property
@@ -84,7 +84,7 @@ class Member:
     async def run_once(self) -> int:
         """Start the process and wait for its end; return its exit code.
 
-        Cancelled, it stops the process in order, and kills it if that takes too long.
+        If cancelled, stop the process in order, and kill it if that takes too long.
         """
         self.status, self.end_expected, self.frozen = {}, False, False
         self.incarnations += 1

@@ -1,4 +1,4 @@
-"""Starts members again when they end, and does what their last words advise."""
+"""Starts members again when they end, and follows the advice of their last words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jepsen_like.chaos.members.member import Member
 # Before a member is started again: one that ends at once must not keep the machine busy.
 RESTART_AFTER_S = 0.3
 LOOK_S = 0.05
-# A member that has run for this long was brought back by what was done before.
+# A member that has run for this long was brought back by the last remedy.
 STEADY_S = 3.0
 # Remedies in a row for one member; then it is given up, which is a finding.
 REMEDIES_MAX = 4
@@ -27,11 +27,7 @@ REMEDIES_MAX = 4
 class Supervisor:
     """Watches over the members of a run.
 
-    Args:
-        members: the members by name; further ones may come.
-        faults: takes a note of each end, and of what was done.
-        finding: takes what is wrong: an error that must not be, an advice that does not help.
-        free_disk: makes room on the disk of a member.
+    Findings are errors that must not occur, and advice that does not help.
     """
 
     members: Mapping[str, Member]
@@ -40,7 +36,7 @@ class Supervisor:
     free_disk: Callable[[Member], None]
 
     async def watch(self, member: Member) -> None:
-        """Run a member until it is retired; cancelled, stop it."""
+        """Run a member until it is retired; if cancelled, stop it."""
         tried: list[Remedy] = []
         while not member.retired:
             began_s = trio.current_time()
@@ -61,7 +57,7 @@ class Supervisor:
             await trio.sleep(RESTART_AFTER_S)
 
     async def _mend(self, member: Member, code: int, words: str, tried: list[Remedy]) -> bool:
-        """Do what the words advise; return whether the member is to be started again."""
+        """Follow the advice of the words; return whether the member is to be started again."""
         if is_bug(member.log_end()) and code != 0:
             self.finding(f"{member.name} ended by an error that must never be: {words}")
         advised = remedies(words)
@@ -107,7 +103,7 @@ class Supervisor:
                 pass
 
     async def _dledger(self, member: Member, words: tuple[str, ...]) -> bool:
-        """Run a command as an operator does; return whether it says that it is done."""
+        """Run a command as an operator does; return whether it succeeded."""
         ended = await trio.run_process(
             [sys.executable, "-m", "dledger", *words],
             capture_stdout=True,

@@ -1,1 +1,1 @@
-"""What breaks in a run, and when."""
+"""The faults of a run, and their times."""

@@ -1,16 +1,16 @@
-"""The nemeses by the names that `--nemesis` takes: what each breaks, and for how long. Pure."""
+"""The nemeses by the names that `--nemesis` takes: their faults, and how long these last. Pure."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import NamedTuple
 
-# Steps of wall clocks: of a bad time server, and of somebody who types a wrong time.
+# Steps of wall clocks: of a bad time server, and of a person who types a wrong time.
 CLOCK_STEP_MS = (50, 30_000)
 
 
 class Lane(Enum):
-    """What a fault is about. Faults of two lanes may overlap, those of one never do."""
+    """The subject of a fault. Faults of two lanes may overlap, those of one never do."""
 
     PROCESSES = "processes and disks"
     NETWORK = "network"
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 class Nemesis(NamedTuple):
-    """What breaks things in one way.
+    """One way of breaking a group.
 
     Attributes:
         explanation: one line for `jepsen-like list`.

@@ -25,18 +25,18 @@ from jepsen_like.chaos.nemeses.executor import (
     target_of,
 )
 
-# Bytes that are cut off the end of a log: less than an entry, up to some.
+# Bytes that are cut off the end of a log: from less than an entry to some entries.
 TORN_BYTES_MAX = 400
-# What `dledger rejoin` moves files into: nobody reads them any more.
+# `dledger rejoin` moves files to such folders, which are not read again.
 ASIDE = "/aside-"
-# Left of a full disk: less than an entry.
+# The file that fills a disk.
 FILLER = "filler"
 # How long two members run on each other's disk.
 SWAPPED_S = 1.0
 
 
 def _victim(group: Group, chance: Chance) -> Member:
-    """A member whose data may be harmed: all others must be whole. Raises Skipped."""
+    """Return a member whose data may be harmed: all others must be whole. Raises Skipped."""
     check_whole(group, ": at most one member may lack data")
     return any_of(group, chance)
 
@@ -60,7 +60,7 @@ def _segments(member: Member) -> list[Path]:
 
 
 def _used_end(path: Path) -> int:
-    """Where the last byte of a file is that is not 0: segments are written ahead with zeros."""
+    """Return the end of a file without its zeros: segments are written ahead with zeros."""
     content = path.read_bytes()
     return len(content.rstrip(b"\0"))
 
@@ -81,7 +81,7 @@ async def torn_tail(group: Group, chance: Chance, kind: str) -> AsyncIterator[Do
 
 @asynccontextmanager
 async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Kill a member, and flip a bit of what its folder holds."""
+    """Kill a member, and flip a bit of a file in its folder."""
     member = _victim(group, chance)
     async with _down([member]):
         files = [
@@ -102,7 +102,6 @@ async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[
 
 @asynccontextmanager
 async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Kill a member, and empty its folder."""
     member = _victim(group, chance)
     async with _down([member]):
         empty(member.data)
@@ -113,7 +112,7 @@ async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator
 async def wiped_alone(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Empty the folder of a member, and start it while all others are down: it must wait for them.
 
-    Mostly that of the first member: a group may have grown from it.
+    It is mostly the first member: a group may have grown from it.
     """
     _victim(group, chance)
     first = min(group.present, key=lambda member: member.name)
@@ -150,8 +149,9 @@ async def mislaid_folders(group: Group, chance: Chance, kind: str) -> AsyncItera
 
 @asynccontextmanager
 async def restored_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Kill a member, and put the copy in place that was made when it was last hit. The first time,
-    only make one.
+    """Kill a member, and replace its folder by the copy that was made when it was last hit.
+
+    The first time, only make a copy.
     """
     member = _victim(group, chance)
     copy = _beside(member, "copy")
@@ -171,7 +171,7 @@ async def restored_folder(group: Group, chance: Chance, kind: str) -> AsyncItera
 async def swapped_folders(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Exchange the disks of two members of three for a moment, in which nothing can be committed.
 
-    Each finds no folder of its own on the other's disk, and begins with an empty one.
+    Neither finds a folder of its own on the other's disk, so each begins with an empty one.
     """
     if not group.healthy or len(group.present) != 3:
         raise Skipped("two of three members are needed, in a group that is whole")
@@ -196,8 +196,9 @@ def _exchange(one: Member, other: Member) -> None:
 
 @asynccontextmanager
 async def power_cut(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Cut the power of one member or of all, and keep them down until the fault ends: their disks
-    lose all that was not synced.
+    """Cut the power of one member or of all, and keep them down until the fault ends.
+
+    Their disks lose all unsynced data.
     """
     members = group.present if kind == "power-all" else [target_of(group, chance, kind)]
     if not any(has_power(member.data) for member in members):
@@ -213,7 +214,7 @@ async def power_cut(group: Group, chance: Chance, kind: str) -> AsyncIterator[Do
 
 
 def _kill_with_children(member: Member) -> None:
-    """Kill -9 of all processes of a member, those that it has started included."""
+    """Kill -9 all processes of a member, with those that it has started."""
     group = member.pid  # the run gives each member a process group of its own
     member.kill()
     if group is not None:
@@ -239,18 +240,18 @@ def _is_disk(folder: Path) -> bool:
 
 
 def fill(folder: Path) -> None:
-    """Use all that is left of a file system."""
+    """Use all free space of a file system."""
     with (folder / FILLER).open("wb", buffering=0) as file:
         for piece in (1024 * 1024, 4096):
             try:
                 while True:
                     file.write(bytes(piece))
             except OSError:
-                continue  # it is full up to a smaller piece
+                continue  # no piece of this size fits any more
 
 
 def empty(folder: Path) -> None:
-    """Remove all that a member has, also what lies beside its log, such as consume queues."""
+    """Remove all files of a member, also those beside its log, such as consume queues."""
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -1,4 +1,4 @@
-"""What carries out one kind of fault on the group of a run."""
+"""Carries out one kind of fault on the group of a run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Done(NamedTuple):
     Attributes:
         targets: the members that it hit.
         details: its numbers.
-        effect: what came of it, asked for when it is healed: what it met by what became of that,
-            such as `{"lost": 17}` packets; nothing for faults whose effect nobody counts. A count
+        effect: called when the fault is healed; returns packets or calls by their fate,
+            such as `{"lost": 17}`; nothing for faults whose effect is not counted. A count
             of 0 says that it broke nothing.
     """
 
@@ -44,12 +44,11 @@ Executors = Mapping[str, Executor]
 
 
 def executor_of(executors: Executors, nemesis: str, kind: str) -> Executor:
-    """What carries out a kind of fault."""
     return executors.get(kind) or executors[nemesis]
 
 
 def absent(reason: str) -> Executor:
-    """What stands in the place of a fault that cannot be made on this machine."""
+    """Return an executor for a fault that cannot be made on this machine."""
 
     @asynccontextmanager
     async def skipped(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
@@ -61,7 +60,7 @@ def absent(reason: str) -> Executor:
 
 @contextmanager
 def at_most(limit_s: float, what: str) -> Iterator[None]:
-    """Give up what takes longer than a fault may. Raises HarnessFailed then."""
+    """Limit the time of a block. Raises HarnessFailed if it is exceeded."""
     with trio.move_on_after(limit_s) as scope:
         yield
     if scope.cancelled_caught:
@@ -75,7 +74,7 @@ def check_whole(group: Group, why: str = "") -> None:
 
 
 def leader_of(group: Group) -> Member:
-    """The leader. Raises Skipped if there is none."""
+    """Return the leader. Raises Skipped if there is none."""
     leader = group.leader
     if leader is None:
         raise Skipped("no member leads")
@@ -83,7 +82,7 @@ def leader_of(group: Group) -> Member:
 
 
 def any_of(group: Group, chance: Chance) -> Member:
-    """Any member that runs. Raises Skipped if there is none."""
+    """Return any member that runs. Raises Skipped if there is none."""
     running = [member for member in group.present if member.runs]
     if not running:
         raise Skipped("no member runs")
@@ -91,5 +90,5 @@ def any_of(group: Group, chance: Chance) -> Member:
 
 
 def target_of(group: Group, chance: Chance, kind: str) -> Member:
-    """The leader if the name of the kind says so, else any member. Raises Skipped."""
+    """Return the leader if the name of the kind says so, else any member. Raises Skipped."""
     return leader_of(group) if "leader" in kind else any_of(group, chance)

@@ -1,4 +1,4 @@
-"""A client without credentials that floods a group; who leads must not change by it alone."""
+"""A client without credentials that floods a group, which must not lose its leader by it alone."""
 
 from __future__ import annotations
 
@@ -18,21 +18,14 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 
 NEMESIS, PREFIX = "hostile", "hostile-"
-# A good client that gets no answer for so long beside a hostile one is not served. An election
-# takes less, and a busy machine a good deal of it.
+# A good client without an answer for so long beside a hostile one is not served. An election takes
+# less, and a busy machine a good deal of it.
 UNSERVED_S = 5.0
 
 
 @dataclass
 class HostileClient:
-    """Runs a hostile client as a process.
-
-    Args:
-        wiring: the network of the run.
-        log: where the process's errors go.
-        finding: takes a sentence.
-        is_alone: whether nothing else is broken.
-    """
+    """Runs a hostile client as a process; `is_alone` returns whether nothing else is broken."""
 
     wiring: Wiring
     log: Path
@@ -41,12 +34,11 @@ class HostileClient:
 
     @property
     def executors(self) -> Executors:
-        """What carries out each."""
         return {NEMESIS: self._carried_out}
 
     @asynccontextmanager
     async def _carried_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        # The run has waited for that: what clients wait for from now on is the hostile one's doing.
+        # The run has waited for that: from now on clients wait because of the hostile one.
         check_whole(group)
         terms, alone = terms_of(group), self.is_alone()
         said: list[str] = []
@@ -70,12 +62,11 @@ class HostileClient:
 
 
 def terms_of(group: Group) -> dict[str, int]:
-    """The term of each member, as it said last."""
     return {member.name: int(member.status["term"]) for member in group.present if member.status}
 
 
 def elections(before: dict[str, int], after: dict[str, int]) -> str | None:
-    """What tells of an election between two looks; None if nothing does."""
+    """Return what tells of an election between two looks; None if nothing does."""
     first, last = max(before.values(), default=0), max(after.values(), default=0)
     if last <= first:
         return None
@@ -83,7 +74,7 @@ def elections(before: dict[str, int], after: dict[str, int]) -> str | None:
 
 
 def unserved(rows: Sequence[GapRow]) -> list[str]:
-    """Good clients that waited too long beside a hostile one alone, a sentence each."""
+    """Return the good clients that waited too long beside a hostile one alone, a sentence each."""
     return [
         f"{row.kind} alone: {row.who} had no answer for {row.max_s:.1f} s"
         for row in rows

@@ -17,14 +17,14 @@ from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.nemeses.executor import Done, Executors, Skipped, target_of
 
-# A disk that is busy, and one that has stopped: no sync ends before the fault does.
+# A busy disk, and one that has stopped: no sync ends before the fault does.
 SLOW_MS = (20, 400)
 STALLED_MS = 60_000
-# A member whose sync failed has ended by then; it may answer what it has, and close its files.
+# How long a member whose sync failed takes to end; it may send answers, and close its files.
 ENDS_WITHIN_S = 10.0
-# A clock that is stepped to and fro stays so long.
+# How long a clock that is stepped to and fro stays, in seconds.
 STROBES_S = (0.05, 0.5)
-# What becomes of the calls that a fault meets, by the count of the steering.
+# The fates of calls that a fault meets, by the count of the steering.
 _FATES = {"syncs_delayed": "delayed", "syncs_failed": "failed", "times_stepped": "stepped"}
 
 
@@ -33,7 +33,7 @@ class _Hits(NamedTuple):
 
     Attributes:
         counted: the name of the steering's count of the calls that the fault meets.
-        before: what it was.
+        before: that count, before the fault.
     """
 
     pairs: Sequence[tuple[Member, Steering]]
@@ -41,21 +41,20 @@ class _Hits(NamedTuple):
     before: int
 
     def done(self, details: Mapping[str, Any]) -> Done:
-        """What the fault did."""
         names = tuple(member.name for member, _ in self.pairs)
         return Done(names, details, lambda: {_FATES[self.counted]: self.total() - self.before})
 
     def total(self) -> int:
-        """What the count is now, of all members."""
+        """Return the present count, of all members."""
         return sum(getattr(steering, self.counted) for _, steering in self.pairs)
 
 
 class _Told(NamedTuple):
-    """A member that may be told that syncs failed.
+    """A member that may get errors of syncs.
 
     Attributes:
-        incarnation: the number of the process that is told so.
-        failed_before: how many had failed before.
+        incarnation: the number of the process that gets them.
+        failed_before: how many syncs had failed before.
     """
 
     member: Member
@@ -64,14 +63,12 @@ class _Told(NamedTuple):
     failed_before: int
 
     def goes_on(self) -> bool:
-        """Whether the process runs still."""
         return self.member.runs and self.member.incarnations == self.incarnation
 
     def broken_promises(self) -> list[Path]:
-        """The files whose syncs failed meanwhile, and of which it acknowledges what they hold.
+        """Return the files whose syncs failed meanwhile, and whose content the member acknowledges.
 
-        What lies beside the folder of a node can be made from its log again, such as consume
-        queues.
+        Files beside the folder of a node, such as consume queues, can be made from its log again.
         """
         folder = self.member.folder
         failed = self.steering.failed_since(self.failed_before)
@@ -79,12 +76,7 @@ class _Told(NamedTuple):
 
 
 class InsideFaults:
-    """Steers the calls of members.
-
-    Args:
-        steerings: by the names of members.
-        finding: takes what is wrong: a member that goes on after a sync failed.
-    """
+    """Steers the calls of members; one that goes on after a sync failed is a finding."""
 
     def __init__(self, steerings: Mapping[str, Steering], finding: Callable[[str], None]) -> None:
         self._steerings = steerings
@@ -92,7 +84,6 @@ class InsideFaults:
 
     @property
     def executors(self) -> Executors:
-        """What carries out each."""
         return {
             "fsync-slow": self.slow_syncs,
             "fsync-fails": self.failed_syncs,
@@ -111,10 +102,10 @@ class InsideFaults:
 
     @asynccontextmanager
     async def failed_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Let one sync or all fail, at a start of the member as well, and see that it ends then.
+        """Let one sync or all fail, maybe at a start of the member, and check that it ends then.
 
-        Linux tells of a write that failed once; a program that then syncs again hears that all is
-        well, and it is not.
+        Linux reports a failed write once; a program that then syncs again is told that all is well,
+        and it is not.
         """
         syncs = chance.choice((1, EVERY_SYNC))
         with self._steered(group, chance, kind, "syncs_failed") as hits:
@@ -144,7 +135,7 @@ class InsideFaults:
 
     @asynccontextmanager
     async def stepped_clocks(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Step the wall clocks of members, each in its own way, and back in the end."""
+        """Step the wall clocks of members, each by its own time, and back in the end."""
         with self._steered(group, chance, kind, "times_stepped") as hits:
             steps_ms = {member.name: step_of(chance) for member, _ in hits.pairs}
             for member, steering in hits.pairs:
@@ -153,7 +144,6 @@ class InsideFaults:
 
     @asynccontextmanager
     async def strobed_clock(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Step the wall clock of a member to and fro all the time."""
         with self._steered(group, chance, kind, "times_stepped") as hits:
             step_ms = step_of(chance)
             async with trio.open_nursery() as nursery:
@@ -164,7 +154,9 @@ class InsideFaults:
 
     @contextmanager
     def _steered(self, group: Group, chance: Chance, kind: str, count: str) -> Iterator[_Hits]:
-        """The members that a kind of fault hits; heal them after a block. Raises Skipped."""
+        """Yield the members that a kind of fault hits; heal them after the block. Raises
+        Skipped.
+        """
         members = group.present if kind.endswith("-all") else [target_of(group, chance, kind)]
         pairs = [
             (member, steering)
@@ -195,7 +187,7 @@ async def _strobe(steering: Steering, step_ms: int, chance: Chance) -> None:
 
 
 def step_of(chance: Chance) -> int:
-    """How far a clock is stepped, in milliseconds: small and large ones, forward and back."""
+    """Return how far a clock is stepped, in milliseconds: small and large, forward and back."""
     least_ms, most_ms = CLOCK_STEP_MS
     size_ms = round(least_ms * math.pow(most_ms / least_ms, chance.uniform(0.0, 1.0)))
     return size_ms if chance.happens(0.5) else -size_ms

@@ -23,12 +23,9 @@ PAUSE_S = 0.5
 
 @dataclass
 class MembershipFaults:
-    """Grows, shrinks and replaces.
+    """Grows, shrinks and replaces groups.
 
-    Args:
-        new_member: makes a further member, which joins; its argument is the name of a member whose
-            name and address it takes, or None for new ones.
-        addresses: host:port of a member, as the others reach it.
+    `new_member` makes a member that joins, with the name and address of another one or new ones.
     """
 
     new_member: Callable[[str | None], Member]
@@ -37,7 +34,6 @@ class MembershipFaults:
 
     @property
     def executors(self) -> Executors:
-        """What carries out each."""
         return {
             "membership": self.change,
             "replace-at-address": self.replace_at_address,
@@ -50,7 +46,7 @@ class MembershipFaults:
 
     @asynccontextmanager
     async def change(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """A member more, a member less, or another in its place, for a while.
+        """Add, remove or replace a member for a while.
 
         One that left comes back with an empty folder.
         """
@@ -75,7 +71,7 @@ class MembershipFaults:
     async def replace_at_address(
         self, group: Group, chance: Chance, kind: str
     ) -> AsyncIterator[Done]:
-        """A machine is exchanged: removed, emptied, and added again under its name."""
+        """Exchange a machine: remove it, empty it, and add it again under its name."""
         _check(group)
         old = chance.choice(group.present)
         await self._change(group, (), (old.name,))
@@ -89,7 +85,7 @@ class MembershipFaults:
         await self._change(group, (back.name,), ())
 
     async def _change(self, group: Group, add: Sequence[str], remove: Sequence[str]) -> None:
-        """Have the leader change the group; another attempt may find that it is done.
+        """Have the leader change the group; a second attempt may find the change made.
 
         Raises Skipped if it cannot be done in time, which is a finding, too.
         """

@@ -24,17 +24,18 @@ from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, leader_of, target_of
 from jepsen_like.chaos.wiring import CLIENTS_HOST
 
-# A flapping link changes so often: about as often as elections end.
+# How long a flapping link stays cut or whole: about as long as an election takes.
 FLAPS_S = (0.1, 0.8)
-# What becomes of packets when a kind of fault takes effect: see LinkCounts.
+# The fate of packets by which a kind of fault takes effect: see LinkCounts.
 FATES = {"loss": "lost", "delay": "held", "reorder": "held", "duplicate": "copied"}
 
 
 class NetworkFaults:
-    """Breaks the links between members. Those between clients and members stay whole, so that
-    clients see what a member that is cut off tells them; only one nemesis cuts all of these.
+    """Breaks the links between members.
 
-    What became of packets meanwhile tells whether a fault took effect.
+    Those between clients and members stay whole, so that clients see the answers of a member that
+    is cut off; only `silence` cuts all of these. The fates of packets tell whether a fault took
+    effect.
     """
 
     def __init__(self, network: SwitchedNetwork) -> None:
@@ -42,7 +43,6 @@ class NetworkFaults:
 
     @property
     def executors(self) -> Executors:
-        """What carries out each."""
         return {
             "partition": self.partition,
             "flapping": self.flapping,
@@ -52,7 +52,6 @@ class NetworkFaults:
 
     @asynccontextmanager
     async def partition(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Cut links in a shape."""
         targets, cuts = shape_of(group, chance, kind)
         cut = sorted(f"{source}>{target}" for source, target in cuts)
         async with self._broken(cuts, "lost") as effect:
@@ -83,7 +82,7 @@ class NetworkFaults:
 
     @asynccontextmanager
     async def packets(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Let packets between members fare badly: between all of them, or those of one."""
+        """Worsen packets between all members, or those of one member."""
         condition = condition_of(chance, kind)
         names = [member.name for member in group.present]
         one = chance.choice(names) if chance.happens(0.5) else None
@@ -101,7 +100,9 @@ class NetworkFaults:
     async def _broken(
         self, links: Mapping[tuple[str, str], LinkCondition], fate: str
     ) -> AsyncIterator[dict[str, int]]:
-        """Break links during a block; what is yielded has the effect once they are healed."""
+        """Break links during a block; the yielded dictionary has the effect once they are
+        healed.
+        """
         before = await self._packets_of(links, fate)
         effect: dict[str, int] = {}
         await self._network.set_links(links)
@@ -118,7 +119,6 @@ class NetworkFaults:
 
 
 def condition_of(chance: Chance, kind: str) -> LinkCondition:
-    """How bad it is."""
     match kind:
         case "loss":
             return LinkCondition(loss=round(chance.uniform(0.05, 0.3), 3))
@@ -132,7 +132,7 @@ def condition_of(chance: Chance, kind: str) -> LinkCondition:
 
 
 def shape_of(group: Group, chance: Chance, kind: str) -> tuple[tuple[str, ...], Cuts]:
-    """The links that a kind of partition cuts, and the members that it names. Raises Skipped."""
+    """Return the links that a kind of partition cuts, and its targets. Raises Skipped."""
     names = sorted(member.name for member in group.present)
     if kind in ("isolate-leader", "isolate-random", "mute-leader", "deaf-leader"):
         one = target_of(group, chance, kind).name

@@ -1,5 +1,5 @@
-"""Faults of processes: kill, stop, freeze, restarts, transfers of leadership; faults of what is
-beside a group: its name server, its clients.
+"""Faults of processes: kill, stop, freeze, restarts, transfers of leadership; and faults of the
+processes beside a group: its name server, its clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jepsen_like.chaos.nemeses.executor import (
 )
 from jepsen_like.chaos.side_process import SideProcess
 
-# A member that was started again leads or follows by then, or something is wrong.
+# A member that was started again leads or follows by then, or there is a fault.
 BACK_TIMEOUT_S = 20.0
 TRANSFER_TIMEOUT_S = 5.0
 NAME_SERVER, CLIENTS = "name-server", "clients"
@@ -54,7 +54,7 @@ async def stop(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
 
 @asynccontextmanager
 async def freeze(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Let a member, or all of them, do nothing for a while, and go on together."""
+    """Freeze a member, or all of them, for a while."""
     everyone = kind.startswith("freeze-all")
     running = [member for member in group.present if member.runs]
     members = running if everyone else [target_of(group, chance, kind)]
@@ -83,7 +83,6 @@ async def rolling_restart(group: Group, chance: Chance, kind: str) -> AsyncItera
 
 @asynccontextmanager
 async def transfer(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Hand leadership to another member."""
     leader = leader_of(group)
     try:
         new_leader = await leader.order("transfer", TRANSFER_TIMEOUT_S)
@@ -102,11 +101,11 @@ PROCESS_FAULTS: Executors = {
 
 
 def side_faults(processes: Mapping[str, SideProcess]) -> Executors:
-    """What kills and freezes processes beside a group.
+    """Return what kills and freezes processes beside a group.
 
     Args:
-        processes: by the names of the nemeses that are about them. What is not there, such as a
-            name server of a group that has none, is left out.
+        processes: by the names of their nemeses. Missing ones, such as the name server of a group
+            without one, are skipped.
     """
     return {
         name: _executor(processes[name]) if name in processes else absent(reason)

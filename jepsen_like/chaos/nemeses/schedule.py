@@ -1,4 +1,4 @@
-"""Which fault begins when, as a function of the seed alone. Pure."""
+"""The begin of each fault, as a function of the seed alone. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from jepsen_like.chance import Chance
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
 
-# Clients have calls on their way when the first fault begins.
+# The first fault begins when clients have calls under way.
 WARM_UP_S = 2.0
 # Between two faults: time for an election, so that a fault meets a group that works, and less than
 # that now and then, so that it does not.
 SHORTEST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 4.0
-# Each of its numbers is drawn from a range of about this factor in short runs as well.
+# In shorter runs, times are scaled down by this length.
 SHORT_RUN_S = 20.0
 
 
@@ -23,7 +23,7 @@ class Fault(NamedTuple):
 
     Faults of one `lane` follow one another; those of two may overlap. `chance` is the name of the
     stream from which it draws its targets and strengths, so that one fault less leaves the others
-    as they are.
+    unchanged.
     """
 
     number: int
@@ -41,17 +41,11 @@ def schedule(
     time_s: float,
     catalogue: Mapping[str, Nemesis] = NEMESES,
 ) -> list[Fault]:
-    """The faults of a run, in the order in which they begin.
+    """Return the faults of a run, in the order in which they begin.
 
     Faults of one lane follow one another. If nemeses of both lanes are named, half of the seeds run
-    the lanes side by side, so that, say, a member is killed during a partition; the others run all
-    faults one after another. Every kind comes once before one comes again.
-
-    Args:
-        seed: the seed of the run.
-        nemeses: names of the catalogue.
-        time_s: faults have ended by then.
-        catalogue: the nemeses by name.
+    the lanes side by side, so that, for example, a member is killed during a partition; the others
+    run all faults one after another. Every kind comes once before one comes again.
     """
     lanes = _lanes(seed, nemeses, catalogue)
     found: list[Fault] = []

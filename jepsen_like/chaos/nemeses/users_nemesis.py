@@ -26,19 +26,14 @@ class NemesisUnusable(DeclaredError):
 
 @dataclass(frozen=True)
 class Nemeses:
-    """The nemeses of a run: those of the catalogue, and those of the user.
-
-    Attributes:
-        catalogue: all of them by name.
-        executors: what carries out those of the user.
-    """
+    """The nemeses of a run by name, and the executors of those of the user."""
 
     catalogue: Mapping[str, Nemesis] = field(default_factory=lambda: dict(NEMESES))
     executors: Executors = field(default_factory=dict)
 
 
 def find_nemeses(names: Sequence[str]) -> Nemeses:
-    """The catalogue with the nemeses of users among these names.
+    """Return the catalogue with the nemeses of users among these names.
 
     A user's nemesis is a class that is made without arguments. It has `kinds`, one or more `Kind`,
     and `carry_out(group, chance, kind)`, an asynchronous context manager that breaks something when
@@ -90,7 +85,7 @@ def _described(name: str, made: Any, taken: set[str]) -> Nemesis:
 
 
 def _executor(name: str, made: Any) -> Executor:
-    """Carries it out. What goes wrong in it says nothing of the system: the harness failed."""
+    """Return its executor. An error in it is a failure of the harness, not of the system."""
 
     @asynccontextmanager
     async def carried_out(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:

@@ -1,1 +1,1 @@
-"""What a run is about: a machine over the library, or a group of brokers."""
+"""The subject of a run: a machine over the library, or a group of brokers."""

@@ -1,4 +1,4 @@
-"""A group of brokers with a name server, and what sends and consumes."""
+"""A group of brokers with a name server, producers and consumers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jepsen_like.chaos.stages.stage import Setting, command_with
 from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
 CONSUMERS, PRODUCERS = 2, 4
-# What `jepsen-like list` says of each workload with brokers.
+# The explanations of workloads with brokers for `jepsen-like list`.
 EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
     "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
@@ -24,19 +24,15 @@ EXPLANATIONS = {
     "pop": "Brokers: each message that was acknowledged is consumed, by consumers that pop.",
     "everything": "Brokers: all at once, recalls, resets and topics made again included.",
 }
-# How long clients may give what they fetched before its topic was deleted.
+# How long clients may give messages that they fetched before the topic was deleted.
 CACHED_NS = 5_000_000_000
-# Brokers count milliseconds, by a clock that is not that of the history.
+# Brokers count milliseconds, by another clock than that of the history.
 CLOCK_ERROR_NS = 5_000_000
 
 
 class Promise(NamedTuple):
-    """What the history of a workload must keep.
-
-    Attributes:
-        model: the name of a checker.
-        allowed: kinds of problems that do not count.
-        settings: of the checker.
+    """The checker of a workload's history, its settings, and kinds of problems that do not
+    count.
     """
 
     model: str
@@ -45,7 +41,7 @@ class Promise(NamedTuple):
 
 
 # A group promises each message at least once. Messages of a producer are in several queues, unless
-# their keys say in which.
+# their keys choose one.
 PROMISES = {
     "messages": Promise("queue", ("duplicated", "reordered")),
     "broadcast": Promise("broadcast", ("duplicated", "reordered")),
@@ -65,12 +61,12 @@ PARTS = (
     *("messages", "ordered", "delay", "transaction", "pop", "offset"),
     *("recall", "reset", "remade"),
 )
-# One that was set back may say when a message is due, and one that was set ahead that it is.
+# A broker that was set back may name the time when a message is due, and one that was set ahead may
+# find it due.
 STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
 
 
 def settings_of(plan: RunPlan) -> dict[str, object]:
-    """Further fields of the header of the history."""
     if plan.service != "everything":
         return _settings(PROMISES[plan.service], plan)
     promises = {name: PROMISES[name] for name in PARTS}
@@ -89,7 +85,7 @@ def _settings(promise: Promise, plan: RunPlan) -> dict[str, object]:
 
 
 class BrokerStage:
-    """See Stage.
+    """A group of brokers. Implements Stage.
 
     Clients of C++ reach the group at one address, a balancer's: they look for another leader every
     30 s, and would be without one for most of a run.
@@ -99,7 +95,7 @@ class BrokerStage:
     has_invariant = False
     can_join = True
     clients_come_back = True
-    # The last process of a step looks at what there is in the end.
+    # The last process of a step makes the last reads.
     readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
 
     def __init__(self, setting: Setting) -> None:
@@ -112,7 +108,6 @@ class BrokerStage:
         self.hosts: Sequence[str] = (NAMESERVER_HOST, *[BALANCER_HOST] * self._has_balancer)
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
-        """See Stage."""
         own = wiring.addresses[name]
         peers = [name] if joining or self._plan.grown else self._setting.names
         settings = {
@@ -132,7 +127,6 @@ class BrokerStage:
         return command_with(settings, path, wiring, name, "jepsen_like.chaos.brokers")
 
     def client_command(self, wiring: Wiring) -> list[str]:
-        """See Stage."""
         plan = self._plan
         home = self._setting.folder / "home"
         if plan.client == CPP_CLIENT:
@@ -161,7 +155,6 @@ class BrokerStage:
         return command_with(settings, path, wiring, CLIENTS_HOST, module)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
-        """See Stage."""
         listen = _clients_address(wiring, NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
         commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}

@@ -20,12 +20,7 @@ MEMBER_MODULE, CLIENTS_MODULE = "jepsen_like.chaos.members", "jepsen_like.chaos.
 
 
 class LibraryStage:
-    """See Stage.
-
-    Args:
-        setting: the run.
-        service: what is tested.
-    """
+    """A state machine over the library, or over another system. Implements Stage."""
 
     group = "chaos"
     allowed: tuple[str, ...] = ()
@@ -45,7 +40,6 @@ class LibraryStage:
         self.step = self.readers + self.writers + len(names)
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
-        """See Stage."""
         own = wiring.addresses[name]
         peers = [name] if joining or self._plan.grown else self._setting.names
         settings = MemberSettings(
@@ -65,7 +59,6 @@ class LibraryStage:
         return command_with(asdict(settings), path, wiring, name, module)
 
     def client_command(self, wiring: Wiring) -> list[str]:
-        """See Stage."""
         plan, service = self._plan, self._service
         header: dict[str, object] = {"workload": service.name, "seed": plan.seed}
         if self.model_name is not None:
@@ -89,5 +82,4 @@ class LibraryStage:
         return command_with(asdict(settings), path, wiring, CLIENTS_HOST, CLIENTS_MODULE)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
-        """See Stage."""
         return {}

@@ -1,4 +1,4 @@
-"""What a run has to know of what it runs."""
+"""The interface of the subject of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from jepsen_like.chaos.wiring import Wiring
 
 
 class Setting(NamedTuple):
-    """The run that a stage is for.
+    """The run that a stage is for, with the members that begin the group, and those that may join
+    it.
 
-    Attributes:
-        plan: what is asked.
-        folder: of the run.
-        names: the members that the group begins with.
-        spares: those that may come to it.
-        begin_ns: the reading of the monotonic clock that the history calls 0.
+    The history calls the reading `begin_ns` of the monotonic clock 0.
     """
 
     plan: RunPlan
@@ -33,12 +29,11 @@ class Setting(NamedTuple):
 class Stage(Protocol):
     """The processes of a run and how they are judged.
 
-    `group` is the name of the group. `model_name` is what the history must keep, None if nothing
-    is promised, and `allowed` are kinds of problems that do not count. `has_invariant` says that
-    members can be asked for what is wrong; `can_join` that members can be added;
-    `clients_come_back` that clients may be killed and started again. Of the clients,
-    `readers` come first, then `writers`; process numbers that differ by a multiple of `step` are
-    the same client.
+    `group` is the name of the group. `model_name` is the promise of the history, None if nothing is
+    promised, and `allowed` are kinds of problems that do not count. `has_invariant` says that
+    members have an invariant to check; `can_join` that members can be added; `clients_come_back`
+    that clients may be killed and started again. Of the clients, `readers` come first, then
+    `writers`; process numbers that differ by a multiple of `step` are the same client.
     """
 
     group: str
@@ -56,18 +51,19 @@ class Stage(Protocol):
         """Hosts besides those of members and clients."""
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
-        """What starts a member. Its settings are written beside its log."""
+        """Return the command that starts a member. Its settings are written beside its log."""
 
-    def client_command(self, wiring: Wiring) -> list[str]:
-        """What starts the process of the clients."""
+    def client_command(self, wiring: Wiring) -> list[str]: ...
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
-        """What starts the processes beside the group, by the names of their logs."""
+        """Return the commands that start the processes beside the group, by the names of their
+        logs.
+        """
 
 
 def command_with(
     settings: Mapping[str, object], path: Path, wiring: Wiring, host: str, module: str
 ) -> list[str]:
-    """What starts a module on a host with settings, which are written to a file for it."""
+    """Return the command that starts a module on a host; its settings are written to `path`."""
     path.write_text(json.dumps(settings, indent=1) + "\n")
     return wiring.command(host, [sys.executable, "-m", module, str(path)])

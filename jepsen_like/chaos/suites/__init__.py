@@ -1,1 +1,1 @@
-"""Suites: many runs, one after another, and a table of what came of them."""
+"""Suites: many runs, one after another, and a table of their results."""

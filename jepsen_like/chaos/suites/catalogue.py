@@ -26,8 +26,6 @@ class Row(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """Runs that belong together."""
-
     explanation: str
     rows: tuple[Row, ...]
 
@@ -41,7 +39,6 @@ class Planned(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return f"{self.number:04}-{self.row.workload}"
 
 
@@ -164,13 +161,7 @@ SUITES: dict[str, Suite] = {
 
 
 def planned(names: Sequence[str], seed: int, rounds: int | None) -> Iterator[Planned]:
-    """The runs of some suites, one round after another, each with a seed of its own.
-
-    Args:
-        names: names of `SUITES`.
-        seed: of the first run; each further run has the next one.
-        rounds: how often all runs are made; None for ever.
-    """
+    """Yield the runs of some suites, each with the next seed; without `rounds` for ever."""
     rows = [row for name in names for row in SUITES[name].rows]
     number = 0
     for _ in count() if rounds is None else range(rounds):

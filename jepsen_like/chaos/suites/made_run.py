@@ -1,4 +1,4 @@
-"""A run of a suite that was made, as its run.json tells it."""
+"""A run of a suite that was made, as its run.json describes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRITES = "writes"
 
 
 class WorstGap(NamedTuple):
-    """Writers waited longest after this kind of fault; the figures are those of its row."""
+    """The kind of fault after which writers waited longest, with the figures of its row."""
 
     kind: str
     median_s: float
@@ -23,7 +23,7 @@ class WorstGap(NamedTuple):
 
 
 class MadeRun(NamedTuple):
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
         name: of its folder.
@@ -47,7 +47,7 @@ class MadeRun(NamedTuple):
 
 
 def finished_run(folder: Path, planned: Planned, time_s: float) -> MadeRun | None:
-    """The run of a folder if it was finished as planned.
+    """Return the run of a folder if it was finished as planned.
 
     None if there is none, if it was stopped or failed, or if it is a run of another plan.
     """
@@ -62,7 +62,7 @@ def finished_run(folder: Path, planned: Planned, time_s: float) -> MadeRun | Non
 
 
 def made_run(folder: Path, planned: Planned) -> MadeRun:
-    """What a run left in its folder, whether it was finished or not."""
+    """Return the result of a run by its folder, whether it was finished or not."""
     told = _told(folder / RUN_FILE) or {}
     checked = told.get("checked") or {}
     row = planned.row
@@ -81,7 +81,7 @@ def made_run(folder: Path, planned: Planned) -> MadeRun:
 
 
 def worst_gap(rows: Iterable[Mapping[str, Any]]) -> WorstGap | None:
-    """Of the rows of a table of gaps, that of writers with the longest gap."""
+    """Return, of the rows of a table of gaps, that of writers with the longest gap."""
     writes = [row for row in rows if row["who"] == WRITES]
     row = max(writes, key=lambda each: float(each["max_s"]), default=None)
     if row is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import trio
 
 from jepsen_like.chaos.suites.catalogue import Planned
-from jepsen_like.chaos.suites.made_run import MadeRun
+from jepsen_like.chaos.suites.made_run import MadeRun, finished_run
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder, SuitePlan
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -19,14 +19,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Series:
-    """The runs of a suite.
-
-    Args:
-        folder: of the suite, which has begun.
-        plan: of the suite.
-        begins: told of each run that begins.
-        ended: told of each run that was made now, or finished before.
-    """
+    """The runs of a suite; `begins` and `ended` are called with each."""
 
     folder: SuiteFolder
     plan: SuitePlan
@@ -37,19 +30,15 @@ class Series:
     _process: trio.Process | None = None
 
     async def make(self, planned: Iterable[Planned], until_s: float) -> None:
-        """Make the runs that are not finished yet.
+        """Make the runs that are not finished yet; none begins from `until_s` of trio's clock on.
 
-        The first signal ends the faults of the present run, and no further one begins; a second
-        one ends that run at once.
-
-        Args:
-            planned: all runs of the suite, in their order.
-            until_s: on trio's clock; no run begins from then on.
+        The first signal ends the faults of the present run, and no further one begins; a second one
+        ends that run at once.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hear_signals)
             for each in planned:
-                made = self.folder.finished(each, self.plan.time_s)
+                made = finished_run(self.folder.path / each.name, each, self.plan.time_s)
                 if made is None:
                     if self.stopped or trio.current_time() >= until_s:
                         break
@@ -63,7 +52,7 @@ class Series:
 
     async def _make(self, planned: Planned) -> MadeRun:
         command = self.command(planned, str(self.folder.room_for(planned)))
-        with self.folder.output_of(planned).open("wb") as output:
+        with (self.folder.path / f"{planned.name}.txt").open("wb") as output:
             # A process group of its own: Ctrl-C in a terminal reaches it by way of the suite.
             self._process = await trio.lowlevel.open_process(
                 command,
@@ -77,7 +66,6 @@ class Series:
         return await trio.to_thread.run_sync(self.folder.ended, planned)
 
     def command(self, planned: Planned, out: str) -> list[str]:
-        """What makes a run."""
         row, plan = planned.row, self.plan
         words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
         words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]

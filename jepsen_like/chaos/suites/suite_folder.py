@@ -1,4 +1,4 @@
-"""The folder of a suite: its plan, the runs that are in it, and what came of them."""
+"""The folder of a suite: its plan, its runs, and their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.suites.catalogue import Planned
-from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
+from jepsen_like.chaos.suites.made_run import MadeRun, made_run
 from jepsen_like.chaos.whole_file import write_whole
 
 SUITE_FORMAT = 1
@@ -27,14 +27,7 @@ class OtherSuite(DeclaredError):
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """What is asked of a suite.
-
-    Args:
-        suites: names of the catalogue.
-        seed: of the first run.
-        time_s: seconds with faults, of each run.
-        network: as of `jepsen-like run`.
-    """
+    """The arguments of a suite, whose first run has this seed."""
 
     suites: tuple[str, ...]
     seed: int
@@ -43,17 +36,13 @@ class SuitePlan:
 
 
 class SuiteFolder:
-    """Where the runs of a suite are.
-
-    Args:
-        folder: may be there already, with runs of the same plan, and need not be.
-    """
+    """The folder of a suite, which may exist with runs of the same plan."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
 
     def begun_plan(self) -> SuitePlan | None:
-        """The plan of the runs that are there, or None if there are none."""
+        """Return the plan of the runs in the folder; None if there are none."""
         try:
             text = (self.path / SUITE_FILE).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -62,7 +51,7 @@ class SuiteFolder:
         return SuitePlan(**{**plan, "suites": tuple(plan["suites"])})
 
     def begin(self, plan: SuitePlan) -> None:
-        """Make the folder, or go on in it. Raises OtherSuite."""
+        """Make the folder, or continue in it. Raises OtherSuite."""
         begun = self.begun_plan()
         if begun is None and self.path.exists() and any(self.path.iterdir()):
             raise OtherSuite(f"{self.path} holds something else than a suite")
@@ -78,21 +67,13 @@ class SuiteFolder:
         """Write suite.json, whole or not at all."""
         told = [run._asdict() | {"worst": run.worst and run.worst._asdict()} for run in runs]
         content = {"suite_format": SUITE_FORMAT, "plan": asdict(plan), "runs": told}
-        self.replace(SUITE_FILE, json.dumps(content, indent=1) + "\n")
-
-    def replace(self, name: str, text: str) -> None:
-        """Write a file, whole or not at all."""
-        write_whole(self.path / name, text)
-
-    def finished(self, planned: Planned, time_s: float) -> MadeRun | None:
-        """The run if it was finished before."""
-        return finished_run(self.path / planned.name, planned, time_s)
+        write_whole(self.path / SUITE_FILE, json.dumps(content, indent=1) + "\n")
 
     def ended(self, planned: Planned) -> MadeRun:
-        """What is there of a run that has just ended.
+        """Return the result of a run that has just ended.
 
-        The data of its members goes if nothing was found: 50 to 400 MB of each run, which would
-        fill the disk in some hours. Blocks.
+        The data of its members is removed if nothing was found: 50 to 400 MB of each run would fill
+        the disk in some hours. Blocks.
         """
         made = made_run(self.path / planned.name, planned)
         if made.exit_code == 0:
@@ -100,13 +81,9 @@ class SuiteFolder:
         return made
 
     def room_for(self, planned: Planned) -> Path:
-        """A path for a run; what was begun there before is set aside, because it may tell why."""
+        """Return a path for a run; an unfinished run there is set aside, as it may show a fault."""
         place = self.path / planned.name
         if place.exists():
             asides = (Path(f"{place}-aside-{number}") for number in count(1))
             os.rename(place, next(aside for aside in asides if not aside.exists()))
         return place
-
-    def output_of(self, planned: Planned) -> Path:
-        """Where the output of a run goes."""
-        return self.path / f"{planned.name}.txt"

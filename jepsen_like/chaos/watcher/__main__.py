@@ -1,8 +1,8 @@
 """The watcher of a run: `python -m jepsen_like.chaos.watcher MARK PREFIX [FOLDER]`.
 
 It waits until its standard input ends, which happens when the run ends, however it does. Then it
-kills what the run has left, removes its namespaces and unmounts its disks. After a run that ended
-in order there is nothing of it.
+kills the processes of the run, removes its namespaces and unmounts its disks. A run that ended in
+order has left nothing.
 """
 
 from __future__ import annotations

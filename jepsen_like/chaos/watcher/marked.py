@@ -1,8 +1,8 @@
 """Finds and kills the processes that a run has started, and those that they started.
 
-They inherit a variable of the environment. A signal at the death of the parent
-(`PR_SET_PDEATHSIG`) would not do: it comes at the end of the thread that forked, and trio forks in
-threads that end after some idle seconds. It also is not handed down to their children.
+They inherit a variable of the environment. A signal at the death of the parent (`PR_SET_PDEATHSIG`)
+would not do: it comes at the end of the thread that forked, and trio forks in threads that end
+after some idle seconds. Children do not inherit it either.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dledger.declared_error import DeclaredError
 
 VARIABLE = "JEPSEN_LIKE_RUN"
 PROCESSES = Path("/proc")
-# A process that is being started while its parent dies may be seen only at a later look.
+# A process that is being started while its parent dies may only be seen at a later look.
 LOOKS_IN_VAIN = 3
 LOOK_EVERY_S = 0.02
-# One that waits for a disk in the kernel dies late.
+# A process that waits for a disk in the kernel dies late.
 GONE_TIMEOUT_S = 15.0
 
 
@@ -31,12 +31,12 @@ class StillThere(DeclaredError):
 
 
 def can_find() -> bool:
-    """Whether this system tells the environment of processes."""
+    """Return whether this system shows the environment of processes."""
     return (PROCESSES / "self" / "environ").exists()
 
 
 def kill_marked(mark: str) -> None:
-    """Kill -9 of all processes with a mark but this one. Raises StillThere."""
+    """Kill -9 all processes with a mark except this one. Raises StillThere."""
     in_vain = 0
     give_up_s = time.monotonic() + GONE_TIMEOUT_S
     while in_vain < LOOKS_IN_VAIN:
@@ -64,7 +64,7 @@ def _has(process: Path, mark: str) -> bool:
 
 
 def _kill(pid: int, mark: str) -> None:
-    """Kill it unless it has ended, and its number is another's by now."""
+    """Kill the process of a number, unless it has ended and the number is another process's."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -13,7 +13,7 @@ from pathlib import Path
 from jepsen_like.chaos.links.namespaces import prefix_of
 from jepsen_like.chaos.watcher.marked import GONE_TIMEOUT_S, VARIABLE, can_find
 
-# Unmounting takes its time after the last process is gone.
+# Unmounting takes some time after the last process is gone.
 END_TIMEOUT_S = GONE_TIMEOUT_S + 15.0
 
 
@@ -23,12 +23,9 @@ def watched(folder: Path | None = None) -> Iterator[None]:
 
     All processes that it starts, and those that they start, are killed: also those that were
     stopped by SIGSTOP, which do not notice that their standard input ends. The namespaces of this
-    process are removed, and the disks of members are unmounted; what they hold stays. Where the
-    system does not tell the environment of processes, which is anywhere but on Linux, nothing is
-    done.
-
-    Args:
-        folder: of the run, if it may have disks, which are in its `data`.
+    process are removed, and the disks of members in `folder` are unmounted; their content stays.
+    Where the system does not show the environment of processes, which is anywhere but on Linux,
+    nothing is done.
     """
     if not can_find():
         yield
@@ -41,7 +38,7 @@ def watched(folder: Path | None = None) -> Iterator[None]:
     watcher = subprocess.Popen(
         [sys.executable, "-m", "jepsen_like.chaos.watcher", *words],
         stdin=subprocess.PIPE,
-        start_new_session=True,  # what is sent to the group or the terminal of the run spares it
+        start_new_session=True,  # signals to the group or the terminal of the run do not reach it
     )
     try:
         yield

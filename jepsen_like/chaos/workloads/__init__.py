@@ -1,1 +1,1 @@
-"""What clients do in a run, each workload a service like those that users write."""
+"""The workloads of runs, each a service like those that users write."""

@@ -13,7 +13,7 @@ STEPS_MAX = 4
 
 
 def _carry_out(lists: State, function: str, key: Any, value: Any) -> object:
-    """A transaction returns its steps, with what its reads found."""
+    """Return the steps of a transaction, with the values that its reads found."""
     if function != "txn" or not isinstance(value, list):
         return None
     return [_step(lists, step) for step in value]
@@ -36,7 +36,7 @@ class AppendWorkload:
     state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
-        """One to four steps; those that only read are answered by a member."""
+        """Draw one to four steps; transactions that only read are answered by a member."""
         chance = caller.random
         steps: list[tuple[object, ...]] = []
         for step in range(chance.randint(1, STEPS_MAX)):
@@ -48,6 +48,5 @@ class AppendWorkload:
         return Call("txn", None, tuple(steps), is_read=all(step[0] == "r" for step in steps))
 
     def query(self, machine: JsonCommands, call: Call) -> object:
-        """What a transaction without appends finds."""
         steps: Any = call.value
         return [[kind, key, list(machine.state.get(str(key), []))] for kind, key, _ in steps]

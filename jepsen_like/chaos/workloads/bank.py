@@ -16,7 +16,7 @@ _OPENED = {str(account): OPENING_BALANCE for account in range(ACCOUNTS)}
 
 
 def _carry_out(balances: State, function: str, key: Any, value: Any) -> object:
-    """A transfer answers whether there was enough."""
+    """Carry out a transfer; return whether there was enough."""
     if function != "transfer" or not isinstance(value, dict):
         return None
     source, target, amount = str(value["from"]), str(value["to"]), int(value["amount"])
@@ -36,7 +36,7 @@ class BankWorkload:
     settings = {"total": ACCOUNTS * OPENING_BALANCE}  # noqa: RUF012 # nobody changes it
 
     def generate(self, caller: Caller) -> Call:
-        """Half reads, half transfers."""
+        """Draw as many reads as transfers."""
         if caller.random.random() < 0.5:
             return Call("read", is_read=True)
         source, target = caller.random.sample(range(ACCOUNTS), 2)
@@ -44,22 +44,20 @@ class BankWorkload:
         return Call("transfer", None, {"from": str(source), "to": str(target), "amount": amount})
 
     def query(self, machine: JsonCommands, call: Call) -> object:
-        """All balances."""
         return dict(machine.state)
 
     def answered(self, call: Call, result: object) -> object:
-        """Raises CallFailed if there was not enough in the account."""
+        """Raise CallFailed if there was not enough in the account."""
         if result is not True:
             raise CallFailed("there is not enough in the account")
         return call.value
 
     def invariant(self, machine: JsonCommands) -> str | None:
-        """No money appears or disappears."""
+        """Return by how much money has appeared or disappeared."""
         total = sum(machine.state.values())
         if total == ACCOUNTS * OPENING_BALANCE:
             return None
         return f"the balances add up to {total}, not {ACCOUNTS * OPENING_BALANCE}"
 
     def final(self) -> list[Call]:
-        """All balances."""
         return [Call("read", is_read=True)]

@@ -17,10 +17,8 @@ State = dict[str, Any]
 class JsonCommands:
     """Applies entries whose bodies are `[function, key, value]` in JSON.
 
-    Args:
-        carry_out: carries out one command, a function, its key and its value, on the state; returns
-            its result, a plain value. Must not raise.
-        initial: the state at the beginning, as JSON takes it.
+    `carry_out` carries out one command on the state, and returns its result, a plain value. It must
+    not raise.
     """
 
     snapshot_format = "json-commands/1"
@@ -34,7 +32,7 @@ class JsonCommands:
         self._carry_out = carry_out
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """One result for each entry; None for what is no command."""
+        """Return one result for each entry; None for an entry that is not a command."""
         return [self._result(entry.body) for entry in entries]
 
     def _result(self, body: bytes) -> object:
@@ -45,7 +43,6 @@ class JsonCommands:
         return self._carry_out(self.state, str(function), key, value)
 
     def snapshot(self) -> Iterator[bytes]:
-        """The whole state, as it is now."""
         dumped = json.dumps(self.state).encode()
         return (dumped[at : at + CHUNK_BYTES] for at in range(0, len(dumped), CHUNK_BYTES))
 
@@ -55,5 +52,5 @@ class JsonCommands:
 
 
 def state_of(machine: JsonCommands) -> State:
-    """The `state` of a workload: all that its machine holds."""
+    """Return the whole state of a machine: the `state` of workloads."""
     return machine.state

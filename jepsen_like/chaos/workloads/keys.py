@@ -8,7 +8,7 @@ from jepsen_like.chaos.service import Caller
 # exponential in what runs at once on one key, and in the calls of unknown outcome.
 KEYS_AT_ONCE = 5
 CALLS_A_KEY = 60
-# Some keys live through several faults: what a member remembers of them may be old. They get a
+# Some keys live through several faults, as members may remember old values of them. They get a
 # small share of the calls.
 LONG_SHARE = 0.15
 LONG_KEYS_AT_ONCE = 2
@@ -18,7 +18,7 @@ LONG_ROUND_CALLS = 3_000
 def rotating_key(
     caller: Caller, keys_at_once: int = KEYS_AT_ONCE, calls_a_key: int = CALLS_A_KEY
 ) -> str:
-    """The key of the next call, as `12-3`: the round, and which of the keys of that round."""
+    """Return the key of the next call, as `12-3`: the round, and one of the keys of that round."""
     if caller.random.random() < LONG_SHARE:
         rounds, place = (
             caller.number // LONG_ROUND_CALLS,

@@ -15,7 +15,7 @@ CALLS_A_LOCK = 40
 
 
 def _carry_out(holders: State, function: str, key: Any, value: Any) -> object:
-    """The value is the client; answers whether it got or gave back the lock."""
+    """Acquire or release a lock for a client, the value; return whether that was possible."""
     name = str(key)
     if function == "acquire":
         if name in holders:
@@ -48,7 +48,7 @@ class LockWorkload:
         return _call("acquire", key, caller.process)
 
     def answered(self, call: Call, result: object) -> object:
-        """Raises CallFailed if another client held the lock, or this one did not."""
+        """Raise CallFailed if another client held the lock, or this one did not."""
         if result is not True:
             raise CallFailed("another client holds the lock, or nobody does")
         return None

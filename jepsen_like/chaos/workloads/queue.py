@@ -15,7 +15,7 @@ QUEUES_AT_ONCE = 8
 
 
 def _carry_out(queues: State, function: str, key: Any, value: Any) -> object:
-    """A dequeue answers what it took, the oldest there is, or None."""
+    """Enqueue a value, or dequeue the oldest one and return it; None if there is none."""
     there = queues.setdefault(str(key), [])
     if function == "enqueue":
         there.append(value)
@@ -31,7 +31,7 @@ class QueueWorkload:
     state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
-        """A little more is put in than taken out."""
+        """Draw a few more enqueues than dequeues."""
         key = rotating_key(caller, QUEUES_AT_ONCE, CALLS_A_QUEUE)
         if caller.random.random() < 0.55:
             return Call("enqueue", key, caller.number)

@@ -9,14 +9,14 @@ from jepsen_like.chaos.service import Call, Caller, CallFailed
 from jepsen_like.chaos.workloads.json_commands import JsonCommands, State, state_of
 from jepsen_like.chaos.workloads.keys import rotating_key
 
-# A comparison succeeds now and then only if few values are in use.
+# Few values are in use, so that a comparison succeeds now and then.
 CAS_VALUES = 5
-# Of the reads, this share goes through the log, as an entry of its own.
+# The share of the reads that go through the log, as entries.
 READS_THROUGH_LOG = 0.2
 
 
 def _carry_out(values: State, function: str, key: Any, value: Any) -> object:
-    """A `cas` answers whether it found what it expected."""
+    """Carry out a command; a `cas` returns whether it found the expected value."""
     name = str(key)
     match function:
         case "read":
@@ -41,7 +41,7 @@ class RegisterWorkload:
     state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
-        """Half reads, half writes of values that differ."""
+        """Draw as many reads as writes of values that differ."""
         key = rotating_key(caller)
         if caller.random.random() < 0.5:
             is_read = caller.random.random() >= READS_THROUGH_LOG
@@ -49,11 +49,10 @@ class RegisterWorkload:
         return Call("write", key, caller.number)
 
     def query(self, machine: JsonCommands, call: Call) -> object:
-        """The value under a key."""
         return machine.state.get(str(call.key))
 
     def answered(self, call: Call, result: object) -> object:
-        """A read through the log returns its value, a write what was written."""
+        """Return the value of a read through the log, or the value that was written."""
         return result if call.function == "read" else call.value
 
 
@@ -63,7 +62,7 @@ class CasWorkload(RegisterWorkload):
     model = "cas-register"
 
     def generate(self, caller: Caller) -> Call:
-        """Reads, writes, and comparisons of few values."""
+        """Draw reads, writes, and comparisons of few values."""
         key = rotating_key(caller)
         choice = caller.random.random()
         if choice < 0.4:
@@ -75,7 +74,7 @@ class CasWorkload(RegisterWorkload):
         return Call("cas", key, (value, caller.random.randrange(CAS_VALUES)))
 
     def answered(self, call: Call, result: object) -> object:
-        """Raises CallFailed if a comparison was in vain."""
+        """Raise CallFailed if a comparison failed."""
         if call.function == "cas" and result is not True:
             raise CallFailed("the register held another value")
         return super().answered(call, result)

@@ -12,7 +12,6 @@ COUNTERS = 3
 
 
 def _carry_out(counts: State, function: str, key: Any, value: Any) -> object:
-    """An increment answers the count after it."""
     name = str(key)
     if function == "increment":
         counts[name] = counts.get(name, 0) + 1
@@ -27,16 +26,14 @@ class SessionCounterWorkload:
     state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
-        """Half reads, half increments."""
+        """Draw as many reads as increments."""
         key = f"c{caller.random.randrange(COUNTERS)}"
         if caller.random.random() < 0.5:
             return Call("read", key, is_read=True)
         return Call("increment", key)
 
     def query(self, machine: JsonCommands, call: Call) -> object:
-        """The count."""
         return machine.state.get(str(call.key), 0)
 
     def final(self) -> list[Call]:
-        """All counts."""
         return [Call("read", f"c{number}", is_read=True) for number in range(COUNTERS)]

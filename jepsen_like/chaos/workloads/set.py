@@ -13,7 +13,7 @@ CALLS_A_SET = 600
 
 
 def _carry_out(sets: State, function: str, key: Any, value: Any) -> object:
-    """The elements of each set stay in the order in which they were added."""
+    """Add an element at the end of a set."""
     if function != "add":
         return None
     sets.setdefault(str(key), []).append(value)
@@ -31,7 +31,7 @@ class SetWorkload:
         self._begun = 0
 
     def generate(self, caller: Caller) -> Call:
-        """One read to three elements."""
+        """Draw one read to three elements."""
         self._begun = max(self._begun, caller.number // CALLS_A_SET)
         key = f"s{caller.number // CALLS_A_SET}"
         if caller.random.random() < 0.25:
@@ -39,13 +39,10 @@ class SetWorkload:
         return Call("add", key, caller.number)
 
     def query(self, machine: JsonCommands, call: Call) -> object:
-        """All elements of a set."""
         return list(machine.state.get(str(call.key), ()))
 
     def answered(self, call: Call, result: object) -> object:
-        """What was added."""
         return call.value
 
     def final(self) -> list[Call]:
-        """Every set, whole."""
         return [Call("read", f"s{number}", is_read=True) for number in range(self._begun + 1)]

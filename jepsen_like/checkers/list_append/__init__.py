@@ -1,1 +1,1 @@
-"""Transactions on lists, as Elle checks them: an order is inferred, and cycles are looked for."""
+"""Transactions on lists, checked as Elle does: it infers an order, and looks for cycles."""

@@ -17,7 +17,7 @@ CYCLES_SHOWN_MAX = 3
 
 
 class Consistency(NamedTuple):
-    """What is promised of the order of transactions."""
+    """The promises about the order of transactions."""
 
     sessions: bool = False
     real_time: bool = False

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from jepsen_like.checkers.list_append.dependencies import Dependencies, Kind
 
-# From so many transactions of a tangle the shortest cycle is looked for; more are seldom shorter.
+# Transactions of a tangle from which the shortest cycle is searched; more are seldom shorter.
 STARTS_MAX = 200
 
-# From a number to the next ones.
+# Returns the numbers after a number.
 Follow = Callable[[int], list[int]]
 _SUFFIXES = (
     ("", Kind(0)),
@@ -39,9 +39,9 @@ class Cycle(NamedTuple):
 def find_cycles(
     dependencies: Dependencies, *, sessions: bool, real_time: bool, out_of_time: Callable[[], bool]
 ) -> tuple[list[Cycle], bool]:
-    """The shortest cycle of each tangle of transactions, in its worst class.
+    """Return the shortest cycle of each tangle of transactions, in its worst class.
 
-    Returns the cycles, and whether the search was ended early.
+    Also return whether the search was ended early.
     """
     found: list[Cycle] = []
     explained: set[int] = set()
@@ -94,7 +94,7 @@ def _worst(dependencies: Dependencies, tangle: set[int], suffix: str, extra: Kin
 
 
 def _cycle(dependencies: Dependencies, name: str, path: list[int], steps: list[Kind]) -> Cycle:
-    """A cycle with one kind a step: the one that says most, of those that the step may be."""
+    """Return a cycle with one kind for each step: of its possible kinds, the strongest."""
     found: list[Kind] = []
     for first, second, kinds in zip(path, [*path[1:], path[0]], steps, strict=True):
         there = dependencies.kinds(first, second) & kinds
@@ -104,18 +104,18 @@ def _cycle(dependencies: Dependencies, name: str, path: list[int], steps: list[K
 
 
 def _steps(dependencies: Dependencies, kinds: Kind) -> Follow:
-    """From a transaction to those that it comes before, by one of these kinds."""
+    """Return the steps from a transaction to those that it comes before, by one of these kinds."""
     edges = dependencies.edges
     return lambda here: [other for other, why in edges[here].items() if why & kinds]
 
 
 def _places(number: int) -> tuple[int, int]:
-    """A transaction as two places of a walk: got to otherwise, and by the read of an old state."""
+    """Return the two places of a transaction: reached by the read of an old state, or otherwise."""
     return 2 * number, 2 * number + 1
 
 
 def _spaced(dependencies: Dependencies, forward: Kind) -> Follow:
-    """Steps of walks, from place to place, that never read an old state twice in a row."""
+    """Return the steps from place to place that never read an old state twice in a row."""
 
     def follow(place: int) -> list[int]:
         here, by_old_read = divmod(place, 2)
@@ -146,7 +146,7 @@ def _shortest(inside: set[int], follow: Follow) -> list[int] | None:
 
 
 def _path(inside: set[int], follow: Follow, start: int, goal: int) -> list[int] | None:
-    """The shortest way from one number to another."""
+    """Return the shortest path from one number to another; None if there is none."""
     came_from: dict[int, int] = {start: start}
     waiting = deque([start])
     while waiting:
@@ -164,7 +164,7 @@ def _path(inside: set[int], follow: Follow, start: int, goal: int) -> list[int] 
 
 
 def tangles(numbers: Iterable[int], follow: Follow) -> list[set[int]]:
-    """Sets of numbers from each of which one gets to each other one (Tarjan, 1972)."""
+    """Return the strongly connected components of more than one number (Tarjan, 1972)."""
     inside = set(numbers)
     edges = {number: [other for other in follow(number) if other in inside] for number in inside}
     index: dict[int, int] = {}

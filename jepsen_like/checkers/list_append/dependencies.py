@@ -1,4 +1,4 @@
-"""Which transaction comes before which, and why."""
+"""The dependencies between transactions, and their reasons."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from jepsen_like.checkers.list_append.transaction import Transaction
 from jepsen_like.checkers.list_append.version_order import VersionOrder
 from jepsen_like.history.value import Value, shown
 
-# Of a key that many read and many appended to after the last read, only so many pairs are taken:
-# the last reads and the first appends, which are the ones that real time can contradict.
+# Pairs of readers and unread appends of a key. If there are more, only those of the last readers
+# and the first appends are taken, which are the ones that real time can contradict.
 PAIRS_MAX = 10_000
 EXTREMES = 50
 
@@ -20,7 +20,7 @@ EXTREMES = 50
 class Kind(IntFlag):
     """Why one transaction comes before another."""
 
-    WW = 1  # the other appended behind it
+    WW = 1  # the other appended after it
     WR = 2  # the other read what it appended
     RW = 4  # it read a list before the other appended to it
     PROCESS = 8  # the same process did the other afterwards
@@ -28,7 +28,7 @@ class Kind(IntFlag):
 
 
 class Reason(NamedTuple):
-    """What a dependency is about: the key, and what stands there."""
+    """The key of a dependency, and its values."""
 
     key: Value
     first: Value = None
@@ -78,7 +78,7 @@ class Dependencies:
                     self._add(reader, writer, Kind.RW, Reason(key, elements, follower))
 
     def _add_unread(self, order: VersionOrder) -> None:
-        """Who appended what is in no list comes after all who read the longest."""
+        """Add edges to appends that are in no list, from all that read the longest one."""
         unread: dict[Value, list[tuple[Transaction, Value]]] = {}
         for (key, value), writer in order.writers.items():
             if writer in self._numbers and value not in order.lists.get(key, ()):
@@ -112,7 +112,7 @@ class Dependencies:
                 last[process] = transaction
 
     def _add_real_time(self) -> None:
-        """Edges from the last transactions that had ended; others follow from these."""
+        """Add edges from the last transactions that had ended; others follow from these."""
         moments: list[tuple[int, bool, Transaction]] = []
         for one in self.transactions:
             moments.append((one.operation.invoked_line, False, one))
@@ -130,11 +130,11 @@ class Dependencies:
             latest.append(one)
 
     def kinds(self, first: int, second: int) -> Kind:
-        """Why a transaction comes before another."""
+        """Return why a transaction comes before another."""
         return self.edges[first].get(second, Kind(0))
 
     def told(self, first: int, second: int, kind: Kind, names: dict[int, str]) -> str:
-        """One dependency in plain English."""
+        """Return one dependency in plain English."""
         a, b = names[first], names[second]
         key, what, other = self._reasons[first, second, kind]
         name = shown(key, 40)

@@ -25,7 +25,7 @@ class Step(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a transaction first saw of a key: the list, without what it had appended itself."""
+    """The list that a transaction first saw of a key, without its own appends."""
 
     key: Value
     elements: tuple[Value, ...]
@@ -33,40 +33,40 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Transaction:
-    """One transaction; `steps` are those it was answered, or asked for if it got no answer."""
+    """One transaction; `steps` are those of its answer, or of its call if it got no answer."""
 
     operation: Operation
     steps: tuple[Step, ...]
 
     def appends(self) -> list[Step]:
-        """Its appends, in order."""
         return [step for step in self.steps if step.function == APPEND]
 
     def reads(self) -> list[Step]:
-        """Its reads whose lists are known."""
+        """Return its reads whose lists are known."""
         if not self.operation.ok:
             return []
         return [step for step in self.steps if step.function == READ and step.value is not None]
 
     def last_append_to(self, key: Value) -> Value:
-        """The last value that it appended to a key."""
         return [step.value for step in self.appends() if step.key == key][-1]
 
     def append_before(self, key: Value, value: Value) -> Value:
-        """What it appended to a key right before a value; None if the value was the first."""
+        """Return the value that it appended to a key right before another; None if that was the
+        first.
+        """
         values = [step.value for step in self.appends() if step.key == key]
         position = values.index(value)
         return values[position - 1] if position else None
 
     def place(self) -> str:
-        """Where it stands in the history."""
+        """Return its place in the history."""
         operation = self.operation
         end = "" if operation.ended_line is None else f"-{operation.ended_line}"
         unknown = "" if operation.ok else ", outcome unknown"
         return f"lines {operation.invoked_line}{end}, process {operation.process}{unknown}"
 
     def told(self) -> str:
-        """Its steps in words."""
+        """Return its steps in words."""
         words: list[str] = []
         for step in self.steps:
             if step.function == APPEND:
@@ -77,7 +77,7 @@ class Transaction:
 
 
 def transactions_of(history: History) -> list[Transaction]:
-    """All transactions, also those that failed. Raises HistoryUnreadable."""
+    """Return all transactions, also those that failed. Raises HistoryUnreadable."""
     refuse_other_functions(history, (FUNCTION,))
     return [_transaction(history, operation) for operation in history.operations]
 

@@ -1,4 +1,4 @@
-"""In which order each list grew, by what was read, and reads that cannot be."""
+"""The order in which each list grew, by the reads; and impossible reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jepsen_like.history.value import Value, listed, repeated, shown
 
 
 class VersionOrder:
-    """The longest list read of each key, and who appended what.
+    """The longest list read of each key, and the transactions that appended its elements.
 
-    `seen` has for each transaction what it saw that others had appended.
+    `seen` has the lists that each transaction saw, without its own appends.
     """
 
     def __init__(self, history: History, transactions: Sequence[Transaction]) -> None:
@@ -43,7 +43,7 @@ class VersionOrder:
             )
 
     def observed(self) -> set[Transaction]:
-        """The transactions of which an append was read."""
+        """Return the transactions of which an append was read."""
         found = set()
         for key, elements in self.lists.items():
             for element in elements:
@@ -109,7 +109,7 @@ class VersionOrder:
 
 
 def _seen(transaction: Transaction) -> list[Seen]:
-    """What a transaction first saw of each key, without its own appends before."""
+    """Return the lists that a transaction first saw, without its own appends before."""
     own: dict[Value, list[Value]] = {}
     found: dict[Value, Seen] = {}
     for step in transaction.steps if transaction.operation.ok else ():
@@ -126,7 +126,7 @@ def _seen(transaction: Transaction) -> list[Seen]:
 
 
 def _check_internal(findings: Findings, transaction: Transaction) -> None:
-    """A transaction sees its own appends, and a list it has read only grows by them."""
+    """Check that a transaction sees its own appends, and that its lists only grow by them."""
     if not transaction.operation.ok:
         return
     known: dict[Value, tuple[Value, ...]] = {}

@@ -1,1 +1,1 @@
-"""What objects do when one operation happens after another."""
+"""The effects of operations on objects, one after another."""

@@ -9,7 +9,7 @@ from jepsen_like.history.value import Value, shown
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a number; true and false are not."""
+    """Return whether a value is a number; true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -23,11 +23,9 @@ class Counter:
         self.initial: Hashable = initial
 
     def observes(self, operation: Operation) -> bool:
-        """Whether it is a read."""
         return operation.function == "read"
 
     def problem(self, operation: Operation) -> str | None:
-        """What is wrong with the arguments of an operation."""
         if not is_number(self.initial):
             return f"initial in the header is {shown(self.initial, 40)}, not a number"
         if operation.function == "add" and not is_number(operation.value):
@@ -35,11 +33,9 @@ class Counter:
         return None
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         if operation.function == "read":
             return state if not operation.ok or operation.result == state else None
         return state + operation.value  # type: ignore[operator, no-any-return]
 
     def told(self, state: Hashable) -> str:
-        """As Model."""
         return f"the counter is at {shown(state)}"

@@ -16,17 +16,15 @@ class FifoQueue:
     initial: Hashable = ()
 
     def observes(self, operation: Operation) -> bool:
-        """Whether it found the queue empty."""
+        """Return whether it found the queue empty."""
         return operation.function == "dequeue" and operation.ok and operation.result is None
 
     def problem(self, operation: Operation) -> str | None:
-        """What is wrong with the arguments of an operation."""
         if operation.function == "enqueue" and operation.value is None:
             return "enqueue takes a value that is not null: null says that a queue is empty"
         return None
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         assert isinstance(state, tuple)
         if operation.function == "enqueue":
             return (*state, operation.value)
@@ -37,5 +35,4 @@ class FifoQueue:
         return state[1:] if len(state) and state[0] == operation.result else None
 
     def told(self, state: Hashable) -> str:
-        """As Model."""
         return f"the queue holds {shown(state)}" if state != () else "the queue is empty"

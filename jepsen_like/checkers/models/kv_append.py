@@ -10,7 +10,7 @@ from jepsen_like.history.value import shown
 
 
 class Unobserved(Enum):
-    """The state of a string that is replaced before anybody gets it."""
+    """The state of a string that is replaced before any get."""
 
     UNOBSERVED = "unobserved"
 
@@ -27,23 +27,20 @@ class KvAppend:
     dead = UNOBSERVED
 
     def observes(self, operation: Operation) -> bool:
-        """Whether it is a get."""
         return operation.function == "get"
 
     def overwrites(self, operation: Operation) -> bool:
-        """Whether it is a put."""
         return operation.function == "put"
 
     def toward(self, state: Hashable, observer: Operation) -> bool:
-        """Whether appends may make of a state what a get returned."""
+        """Return whether appends may turn a state into the result of a get."""
         return isinstance(state, str) and _told(observer).startswith(state)
 
     def brings(self, operation: Operation, observer: Operation) -> bool:
-        """Whether a put may have begun what a get returned."""
+        """Return whether a put may have begun the result of a get."""
         return operation.function == "put" and _told(observer).startswith(str(operation.value))
 
     def problem(self, operation: Operation) -> str | None:
-        """What is wrong with the arguments of an operation."""
         if operation.function == "get":
             told = operation.result if operation.ok else ""
             if told is not None and not isinstance(told, str):
@@ -53,7 +50,6 @@ class KvAppend:
         return None
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         if operation.function == "append":
             if state is UNOBSERVED:
                 return state
@@ -63,10 +59,9 @@ class KvAppend:
         return state if not operation.ok or _told(operation) == state else None
 
     def told(self, state: Hashable) -> str:
-        """As Model."""
         return f"the key holds {shown(state)}"
 
 
 def _told(get: Operation) -> str:
-    """What a get returned: null is the empty string."""
+    """Return the result of a get: null is the empty string."""
     return "" if get.result is None else str(get.result)

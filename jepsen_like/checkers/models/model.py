@@ -1,4 +1,4 @@
-"""What a model is: the object that a history is held against, when nothing runs at once."""
+"""The interface of models: objects whose operations happen one after another."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Model(Protocol):
         """The state in which an object begins: anything with a hash but None."""
 
     def step(self, state: Hashable, operation: Operation, /) -> Hashable | None:
-        """The state after an operation, or None if the operation cannot happen in this state.
+        """Return the state after an operation; None if it cannot happen in this state.
 
         If `operation.ok`, its outcome was `operation.result`, and a step that would return
-        something else cannot happen. Otherwise nobody knows what it returned. The answer depends
-        on the arguments alone.
+        something else cannot happen. Otherwise its result is unknown. The state depends on the
+        arguments alone.
         """
 
 
 class Nothing(Enum):
-    """The state of what holds nothing: None says that a step cannot happen."""
+    """The state of an empty object: None says that a step cannot happen."""
 
     NOTHING = "nothing"
 
@@ -53,10 +53,8 @@ NOTHING = Nothing.NOTHING
 
 
 def as_state(value: Value) -> Hashable:
-    """A value as a state."""
     return NOTHING if value is None else value
 
 
 def as_value(state: Hashable) -> Value:
-    """The value that a state stands for."""
     return None if state is NOTHING else state

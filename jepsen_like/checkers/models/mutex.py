@@ -15,11 +15,9 @@ class Mutex:
     initial: Hashable = NOTHING
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         if operation.function == "acquire":
             return operation.process if state is NOTHING else None
         return NOTHING if state == operation.process else None
 
     def told(self, state: Hashable) -> str:
-        """As Model."""
         return "the lock is free" if state is NOTHING else f"process {state} holds the lock"

@@ -21,19 +21,17 @@ class Register:
         self.initial: Hashable = as_state(initial)
 
     def observes(self, operation: Operation) -> bool:
-        """Whether it is a read."""
         return operation.function == "read"
 
     def overwrites(self, operation: Operation) -> bool:
-        """Whether it is a write."""
         return operation.function == "write"
 
     def toward(self, state: Hashable, observer: Operation) -> bool:
-        """Whether a read can come true in a state, without another write."""
+        """Return whether a read can come true in a state, without another write."""
         return as_state(observer.result) == state
 
     def brings(self, operation: Operation, observer: Operation) -> bool:
-        """Whether an operation writes what a read returned."""
+        """Return whether an operation writes the result of a read."""
         value = operation.value
         if operation.function == "cas":
             assert isinstance(value, tuple)
@@ -41,7 +39,6 @@ class Register:
         return operation.function == "write" and value == observer.result
 
     def problem(self, operation: Operation) -> str | None:
-        """What is wrong with the arguments of an operation."""
         if operation.function == "cas":
             pair = operation.value
             if not isinstance(pair, tuple) or len(pair) != PAIR:
@@ -49,23 +46,20 @@ class Register:
         return None
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         if operation.function == "read":
             return state if not operation.ok or as_state(operation.result) == state else None
         return as_state(operation.value)
 
     def told(self, state: Hashable) -> str:
-        """As Model."""
         return "the register is unset" if state is NOTHING else f"the register holds {shown(state)}"
 
 
 class CasRegister(Register):
-    """A register with compare and set; a `cas` that compared in vain is of type `fail`."""
+    """A register with compare and set; a `cas` whose comparison failed is of type `fail`."""
 
     functions = frozenset({"read", "write", "cas"})
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """As Model."""
         if operation.function != "cas":
             return super().step(state, operation)
         pair = operation.value

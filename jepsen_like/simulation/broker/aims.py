@@ -1,8 +1,8 @@
 """By seeded bug: the load and the faults under which it shows within a few seeds.
 
-A swarm has to find what nobody thought of, so it does a little of everything, and a rare mistake
-shows once in hundreds of seeds. Which seed that is moves with every change of the product. An aim
-makes it show from any seed on: it says what the mistake needs.
+A swarm does a little of everything, to find unknown bugs, and a rare mistake shows once in hundreds
+of seeds. Which seeds those are changes with every change of the product. An aim makes the mistake
+show from any seed on: it says what the mistake needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POWER_CUTS: Mapping[str, object] = {
     "power_cut": 1.0,
     "closed": 0.0,
 }
-# With late flushes a power cut takes what was acknowledged.
+# With late flushes a power cut loses acknowledged entries.
 _NO_LATE_FLUSH: Mapping[str, object] = {"flush_interval_s": None}
 _KILLS: Mapping[str, object] = {"crash_every_s": 0.5, "power_cut": 0.0, "crash_all": 0.3}
 _DROPS: Mapping[str, int] = {"drop log": 20}
@@ -42,7 +42,7 @@ _GIVEN_UP: Mapping[str, int] = {
     **{"send half": 40, "end transaction": 0, "be producer": 20, "delete topic": 0},
     **{"change settings": 0, "drop log": 0},
 }
-# An operator lets transactions be given up after one question.
+# An operator has transactions given up after one question.
 _RESUMED: Mapping[str, int] = {**_GIVEN_UP, "change settings": 10, "resume": 80}
 
 _IN_ORDER: Mapping[str, int] = {
@@ -67,7 +67,7 @@ AIMS: Final[Mapping[str, Aim]] = {
         style={"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0},
         weights={"put topic": 20, "delete topic": 20, "commit offset": 100, "send": 10},
     ),
-    # A queue is made again from a log without its beginning, and read after the next restart.
+    # A queue is rebuilt from a log without its beginning, and read after the next restart.
     "file-before-the-first-unit-missing": Aim(
         group={**_LITTLE_LOG, "nodes": 1},
         faults={**_KILLS, "crash_every_s": 0.3, "down_mean_s": 0.1},
@@ -91,7 +91,7 @@ AIMS: Final[Mapping[str, Aim]] = {
         style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
         weights={"delete topic": 10, "put topic": 20, "send": 80, "drop log": 0},
     ),
-    # A member that was given a snapshot is handed leadership at once.
+    # A member that was sent a snapshot gets leadership at once.
     "damaged-queues-served": Aim(
         group={**_LITTLE_LOG, "nodes": 3, "election_timeout_s": 0.15, "wipe_every_s": 2.0},
         faults={**_WHOLE_NETWORK, "crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 1.0},
@@ -100,7 +100,8 @@ AIMS: Final[Mapping[str, Aim]] = {
         style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
         weights={**_NOTHING_WAITS, "drop log": 40, "send": 80, "pop": 0},
     ),
-    # A snapshot is written between the loss of a file and its rebuild, which the power cuts short.
+    # A snapshot is written between the loss of a file and its rebuild, which a power cut
+    # interrupts.
     "damaged-files-marked": Aim(
         group={**_NO_LATE_FLUSH, "nodes": 1},
         faults={**_POWER_CUTS, "crash_every_s": 0.3, "down_mean_s": 0.3},
@@ -191,7 +192,7 @@ AIMS: Final[Mapping[str, Aim]] = {
     ),
     "conditions-ignored": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     "filtered-pulls-go-too-far": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
-    # A member that was away gets a snapshot, of a topic that was deleted and made again meanwhile.
+    # A member that was away gets a snapshot of a topic that was deleted and made again meanwhile.
     "files-of-another-state-believed": Aim(
         group={**_LITTLE_LOG, "nodes": 3},
         faults={"crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 2.0},

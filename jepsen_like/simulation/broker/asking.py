@@ -1,4 +1,4 @@
-"""How clients of a broker ask, and the fields of a send."""
+"""How clients of a broker send requests, and the fields of some."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PATIENCE_S = 1.0
 
 
 class Waits(Protocol):
-    """Asks one question after another.
+    """A client that asks one question after another.
 
     Attributes:
         asks_until: it waits for an answer until then.
-        era: answers to questions of an earlier one are ignored.
+        era: answers to questions of an earlier era are ignored.
     """
 
     asks_until: float
@@ -33,13 +33,7 @@ class Waits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClientRun:
-    """What all clients of a run share.
-
-    Attributes:
-        seed: of the run.
-        history: what its clients sent, and were told.
-        coverage, loop: of the run.
-    """
+    """The objects that all clients of a run share; `history` is what they sent and were told."""
 
     seed: int
     history: ClientHistory
@@ -47,7 +41,6 @@ class ClientRun:
     loop: EventLoop
 
     def chance(self, purpose: str) -> Chance:
-        """A stream of choices."""
         return Chance(self.seed, purpose)
 
     def ask(
@@ -69,7 +62,7 @@ class ClientRun:
         broker.ask(Client(answered), [Command(code, texts, body)])
 
     def question(self, asker: Waits, then: Callable[[Command], None]) -> Callable[[Command], None]:
-        """`then` for the answer to a question that is asked now."""
+        """Return the callback for the answer to a question that is asked now."""
         era = asker.era
         asker.asks_until = self.loop.now + PATIENCE_S
 
@@ -82,7 +75,7 @@ class ClientRun:
 
 
 def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, object]:
-    """The fields of a send; a queue below 0 lets the broker choose one."""
+    """Return the fields of a send; a queue below 0 lets the broker choose one."""
     return {
         "producerGroup": PRODUCERS,
         "topic": topic,
@@ -93,4 +86,13 @@ def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, object]
         "bornTimestamp": 1,
         "flag": 0,
         "properties": properties,
+    }
+
+
+def commit_fields(group: str, topic: str, queue_id: int, offset: int) -> dict[str, object]:
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": queue_id,
+        "commitOffset": offset,
     }

@@ -1,4 +1,4 @@
-"""The broker as what the members of a simulated group run."""
+"""The application of the broker tier: members run the broker."""
 
 from __future__ import annotations
 
@@ -24,22 +24,14 @@ from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants
 from jepsen_like.simulation.virtual_disk import VirtualDisk
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import Application, VirtualNode
 from jepsen_like.simulation.watched_machine import WatchedMachine
 
 # The loggers on which the broker reports its own defects.
 LOGGERS = ("broker", "remoting")
 
 
-class BrokerApplication:
-    """Implements Application.
-
-    Args:
-        seed: of the run.
-        style: its load.
-        history, invariants, coverage, loop: of the run.
-    """
-
+class BrokerApplication(Application):
     def __init__(
         self,
         seed: int,
@@ -49,10 +41,9 @@ class BrokerApplication:
         coverage: Coverage,
         loop: EventLoop,
     ) -> None:
+        super().__init__(history, invariants)
         self._seed = seed
         self._style = style
-        self._history = history
-        self._invariants = invariants
         self._coverage = coverage
         self._loop = loop
         self._told = ClientHistory()
@@ -76,7 +67,6 @@ class BrokerApplication:
         self._clients.reference = self._reference
 
     def machine(self, name: str, disk: VirtualDisk) -> BrokerMember:
-        """The machine of a process that starts now. May raise PowerCut."""
         member = BrokerMember(
             name,
             WatchedMachine(name, self._history, self._invariants),
@@ -89,7 +79,6 @@ class BrokerApplication:
         return member
 
     def started(self, node: VirtualNode) -> None:
-        """The process of a member runs: it has a broker."""
         process = node.process
         assert process is not None
         self._lives[node.name] = life = self._lives.get(node.name, 0) + 1
@@ -114,25 +103,20 @@ class BrokerApplication:
     def _read_by_all(self) -> int | None:
         return FORMAT_VERSION if self._loop.now >= self._style.updated_s else None
 
-    def ended(self, node: VirtualNode) -> None:
-        """The process of a member has ended, and its broker with it."""
-
     def begin(self, nodes: Sequence[VirtualNode]) -> None:
-        """Put load on the members."""
         for name in LOGGERS:
             logging.getLogger(name).addHandler(self._failures)
-        self._losses = LostQueues(self._seed, self._style.lose_queues_every_s, nodes, self._loop)
-        self._losses.start(self._coverage)
+        every_s = self._style.lose_queues_every_s
+        self._losses = LostQueues(self._seed, every_s, nodes, self._loop, self._coverage)
+        self._losses.start()
         self._clients.start()
 
     def stop(self) -> None:
-        """No more faults and no more load."""
         self._clients.stop()
         if self._losses is not None:
             self._losses.stop()
 
     def is_settled(self, members: Sequence[VirtualNode]) -> bool:
-        """Whether the queues of these members are whole, and what is due was delivered."""
         return all(
             self._brokers[node.name].is_serving
             and not self._members[node.name].broker.queues.damaged
@@ -141,12 +125,10 @@ class BrokerApplication:
         )
 
     def end(self) -> None:
-        """The run is over, in whichever way."""
         for name in LOGGERS:
             logging.getLogger(name).removeHandler(self._failures)
 
     def check(self, members: Sequence[VirtualNode]) -> None:
-        """The members agree: check state, queues, and the answers to clients."""
         for node in members:
             member = self._members[node.name]
             member.look_at_all()
@@ -154,7 +136,7 @@ class BrokerApplication:
         self._told.check(self._reference.model)
         self._clients.ordered.check(self._reference.model)
         self._clients.operators.check(self._reference.model)
-        self._coverage.count("acknowledged messages", self._told.acknowledged)
+        self._coverage.count("acknowledged messages", len(self._told.stored))
         model = self._reference.model
         self._coverage.count("logs raised to the newest format", model.format == FORMAT_VERSION)
         self._coverage.count("messages that came again", model.copies.total())

@@ -8,7 +8,7 @@ from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
-from jepsen_like.simulation.broker.asking import PRODUCERS, ClientRun, send_fields
+from jepsen_like.simulation.broker.asking import PRODUCERS, ClientRun, commit_fields, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
@@ -35,25 +35,12 @@ MOST_MESSAGES_A_BATCH = 4
 LONGEST_PADDING = 60
 LONGEST_DELAY_MS = 3_000
 MOST_HANDLES = 20
-# Nobody deletes this group or its topics.
+# No client deletes this group or its topics.
 RETRYING = "Retries"
 
 
 class BrokerClients:
-    """Requests at random times.
-
-    Args:
-        run: what all clients share.
-        style: how often they ask what.
-        brokers: those that run, by member.
-
-    Attributes:
-        reference: of the run; given before the start.
-        raw: makes entries that no request makes.
-        ordered: the clients of a topic that nobody deletes.
-        remade: the clients of a topic that is deleted and made again.
-        operators: of the group.
-    """
+    """Requests at random times, to the brokers that run. `reference` is given before the start."""
 
     def __init__(
         self, run: ClientRun, style: BrokerStyle, brokers: Mapping[str, ServedBroker]
@@ -65,7 +52,7 @@ class BrokerClients:
         self._topics = [f"T{number}" for number in range(style.topics)]
         self._brokers = brokers
         self._over = False
-        self._handles: list[tuple[int, str, str]] = []  # of delayed messages: number, topic, text
+        self._handles: list[tuple[int, str, str]] = []  # of delayed messages: number, topic, handle
         self._halves: list[tuple[int, dict[str, object]]] = []  # number, fields of its end
         self.reference: Reference | None = None
         self.raw = RawEntries(
@@ -73,7 +60,7 @@ class BrokerClients:
         )
         pops = PopClients(run, "pop clients", self._topic, GROUPS, FILTERS)
         remade_pops = PopClients(run, "pops of remade", lambda: TOPIC, REMADE_GROUPS, ("*",))
-        # Raw entries lock queues at times that leap, and so end the locks of others.
+        # Raw entries lock queues at times that leap, and so end other locks.
         self.ordered = OrderedClients(run, not style.weights["append raw"])
         self.remade = RemadeClients(run)
         self.operators = Operators(run, self._model, RETRYING, not style.weights["pop"])
@@ -84,7 +71,7 @@ class BrokerClients:
     def _actions(
         self, pops: PopClients, pops_of_remade: PopClients
     ) -> dict[str, Callable[[ServedBroker], None]]:
-        """What clients do, by the names of their weights."""
+        """Return the actions of clients, by the names of their weights."""
 
         def pop_remade(broker: ServedBroker) -> None:
             self.remade.look(broker)
@@ -126,15 +113,11 @@ class BrokerClients:
             "drop log": self._drop_log,
         }
 
-    def start(self) -> None:
-        """Begin; requests go on until `stop`."""
-        self._again()
-
     def stop(self) -> None:
-        """No more requests."""
         self._over = True
 
-    def _again(self) -> None:
+    def start(self) -> None:
+        """Draw the time of the next request."""
         self._run.loop.after(self._chance.wait_s(self._every_s), self._next)
 
     def _next(self) -> None:
@@ -143,7 +126,7 @@ class BrokerClients:
         broker = self._target()
         if broker is not None:
             self._chance.choices(self._kinds, self._weights)[0](broker)
-        self._again()
+        self.start()
 
     def _target(self) -> ServedBroker | None:
         brokers = list(self._brokers.values())
@@ -239,7 +222,7 @@ class BrokerClients:
         self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     def _end(self, broker: ServedBroker) -> None:
-        """End a transaction, or one that has ended, now and then in the other way."""
+        """End a transaction, maybe for the second time, and now and then in the other way."""
         if self._halves:
             number, fields = self._chance.choice(self._halves)
             self._end_as(broker, number, fields, self._chance.happens(0.1))
@@ -256,7 +239,7 @@ class BrokerClients:
         self._run.ask(broker, RequestCode.END_TRANSACTION, fields, then=then)
 
     def _be_producer(self, broker: ServedBroker) -> None:
-        """Join the producers; their broker asks how transactions have ended."""
+        """Join the producers, whom their broker asks how transactions have ended."""
 
         def asked(command: Command) -> None:
             self._run.coverage.count("questions about transactions")
@@ -274,14 +257,9 @@ class BrokerClients:
 
     def _commit(self, broker: ServedBroker) -> None:
         topic, offset = self._topic(), self._run.history.new_offset()
-        # The broker looks at its topics when the request arrives, in a turn that comes later.
+        # The broker checks its topics when the request arrives, in a later turn.
         broker.before_requests(partial(self._note_topic, broker, topic, offset))
-        fields = {
-            "consumerGroup": self._group(),
-            "topic": topic,
-            "queueId": self._chance.randrange(MOST_QUEUES),
-            "commitOffset": offset,
-        }
+        fields = commit_fields(self._group(), topic, self._chance.randrange(MOST_QUEUES), offset)
         self._run.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     def _note_topic(self, broker: ServedBroker, topic: str, offset: int) -> None:
@@ -291,7 +269,7 @@ class BrokerClients:
             self._run.history.meant(offset, self.reference.model.born(topic, broker.applied))
 
     def _reset(self, broker: ServedBroker) -> None:
-        """An operator moves a group to a time, or to the end, in all queues or in one."""
+        """Move a group to a time, or to the end, in all queues or in one, as an operator does."""
         fields = {
             "group": self._group(),
             "topic": self._topic(),
@@ -303,7 +281,7 @@ class BrokerClients:
         self._run.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
 
     def _send_back(self, broker: ServedBroker) -> None:
-        """A consumer failed with one of the last messages."""
+        """Send back one of the last messages, as a consumer does that failed with it."""
         places = list(self._run.history.stored.items())[-MOST_HANDLES:]
         if not places:
             return
@@ -329,7 +307,7 @@ class BrokerClients:
         self._run.ask(broker, chance.choice((lock, lock, unlock)), {}, body)
 
     def _ask(self, broker: ServedBroker) -> None:
-        """What consumers ask when they begin; the answer reads consume queues and the log."""
+        """Ask as consumers do when they begin; the answer reads consume queues and the log."""
         code = self._chance.choice(
             (
                 RequestCode.GET_MIN_OFFSET,

@@ -32,16 +32,16 @@ QUEUES = f"{ROOT}/consumequeue"
 # So few that a queue has many files, and that the log keeps closing and opening them.
 UNITS_PER_FILE = 3
 OPEN_FILES = 5
-# Each run of entries is written by itself, so that a power cut has the most to part.
+# Each run of entries is written by itself, so that a power cut tears as many as possible.
 WRITE_UNITS = 1
-# After so many checks of what has changed, all queues and all their files are looked at.
+# After so many checks of changed queues, all queues and their files are checked.
 CHECKS_A_WHOLE_LOOK = 40
-# What a chunk of a snapshot is of: the broker, or the sums and sessions that the tier adds.
+# Whether a chunk of a snapshot is of the broker, or of the sums and sessions of the tier.
 _OF_BROKER, _OF_SUMS = b"B", b"S"
 
 
 class Where(NamedTuple):
-    """How far a member is. Implements `broker.store.rebuild_steps.LogStatus`."""
+    """The first and the last applied entry of a member. Implements `rebuild_steps.LogStatus`."""
 
     first_index: int
     applied: int
@@ -55,44 +55,30 @@ class MemberLog:
         self._replica = replica
 
     def status(self) -> Where:
-        """As in `dledger.Node`, as far as the broker looks."""
         return Where(self._store.first_index, self._replica.state.applied)
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
-        """As in `dledger.Node`."""
         last, first = self._replica.appliable, max(first, self._store.first_index)
         if first > last:
             return []
         return decode_entries(self._store.read(first, last, max_bytes))
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """As in `dledger.Node`."""
         return self._store.read_bytes(pos, size)
 
     def check_at(self, pos: int) -> None:
-        """As in `dledger.Node`."""
         self._store.check_at(pos)
 
     @property
     def begin_position(self) -> int:
-        """As in `dledger.Node`."""
         return self._store.begin_pos
 
 
 class BrokerMember:
-    """Implements MemberMachine: the broker's machine beside the sums and sessions of the tier.
+    """The broker's machine beside the sums and sessions of the tier. Implements MemberMachine.
 
-    Args:
-        name: of the member.
-        watched: the sums and sessions.
-        files: of the consume queues.
-        reference: what every entry makes of the state.
-        furthest: by member: the last entry that was ever applied to the queues on its disk.
-        coverage: of the run.
-
-    Attributes:
-        broker: the machine that ships.
-        log: the member's log, once it runs.
+    `furthest` has by member the last entry that was ever applied to the queues on its disk. `log`
+    is there once the member runs.
     """
 
     def __init__(
@@ -114,18 +100,16 @@ class BrokerMember:
         self._furthest = furthest
         self._coverage = coverage
         self._applied = -1
-        self._checked = -1  # up to here queues that changed were looked at
+        self._checked = -1  # queues that changed up to this entry were checked
         self._checks = 0
 
     @property
     def state(self) -> MachineState:
-        """As in MemberMachine."""
         return self._watched.state
 
     # --- the state machine ----------------------------------------------------------------------
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Apply entries in log order; return the answers to clients."""
         answers = self._watched.apply(entries)
         last = entries[-1].index
         self._furthest[self._name] = max(self._furthest.get(self._name, -1), last)
@@ -136,17 +120,15 @@ class BrokerMember:
         ]
 
     def log_kept_from(self) -> int:
-        """As in `dledger.RetainingMachine`."""
         return self.broker.log_kept_from()
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state in chunks, each of the broker or of the rest."""
+        """Return the state in chunks, each of the broker or of the sums."""
         return chain(
             _marked(_OF_BROKER, self.broker.snapshot()), _marked(_OF_SUMS, self._watched.snapshot())
         )
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot."""
         found = list(chunks)
         self.broker.restore(_unmarked(_OF_BROKER, found))
         self._watched.restore(_unmarked(_OF_SUMS, found))
@@ -154,29 +136,26 @@ class BrokerMember:
     # --- what watches it ------------------------------------------------------------------------
 
     def begin(self, store: SegmentStore, replica: Replica) -> None:
-        """As in MemberMachine."""
         self.log = MemberLog(store, replica)
         self._watched.begin(store, replica)
         self._has_moved()
 
     def moved(self) -> None:
-        """As in MemberMachine."""
         self._watched.moved()
         self._has_moved()
 
     def follow(self) -> None:
-        """As in MemberMachine."""
         self._watched.follow()
 
     # --- damaged queues -------------------------------------------------------------------------
 
     def mending(self) -> RebuildSteps:
-        """The steps that make damaged queues again."""
+        """Return the steps that rebuild damaged queues."""
         assert self.log is not None
         return RebuildSteps(self.log, self.broker)
 
     def mend_some(self, steps: RebuildSteps) -> bool:
-        """One step; return whether there are more. Raises InvariantViolated."""
+        """Do one step; return whether there are more. Raises InvariantViolated."""
         damaged = bool(self.broker.queues.damaged)
         try:
             if steps.step():
@@ -214,15 +193,15 @@ class BrokerMember:
 
     @property
     def _is_caught_up(self) -> bool:
-        """Whether all that was ever applied to the files is in the state.
+        """Whether the state has all entries that were ever applied to the files.
 
-        Files of an earlier run are ahead of a snapshot. What they hold of later entries may be of a
-        topic that was created again; the replay of these entries puts it right.
+        Files of an earlier run are ahead of a snapshot. Their later units may be of a topic that
+        was created again; the replay of these entries puts them right.
         """
         return self._applied >= self._furthest.get(self._name, -1)
 
     def look_at_all(self) -> None:
-        """Check all queues and their files, if the replay has come to its end."""
+        """Check all queues and their files, if the replay is over."""
         if not self._is_caught_up:
             return
         self._checked = self._applied
@@ -235,7 +214,7 @@ class BrokerMember:
             self._look_at(key, last_only=False)
 
     def check_saved(self) -> None:
-        """Check that a snapshot of now gives this state, and an empty folder these queues."""
+        """Check that a snapshot taken now gives this state, and an empty folder these queues."""
         state, queues = self.broker.state, self.broker.queues
         again = restored(captured(state), REGISTRY)
         if digest(again) != digest(state):
@@ -288,7 +267,7 @@ class BrokerMember:
                 self._fail(key, f"has other messages in its files at {first} to {written}")
 
     def _in_files(self, key: QueueKey, first: int, end: int) -> bytes:
-        """The units of a queue, past what the process has in memory."""
+        """Return the units of a queue from its files alone."""
         folder, file_bytes = f"{QUEUES}/{key[0]}/{key[1]}", UNITS_PER_FILE * UNIT_BYTES
         parts: list[bytes] = []
         at, last = first * UNIT_BYTES, end * UNIT_BYTES
@@ -301,7 +280,9 @@ class BrokerMember:
         return b"".join(parts)
 
     def _kept_position(self) -> int:
-        """What lies before it cannot be read; as `broker.store.message_reader` has it."""
+        """Return the position before which nothing can be read, as in
+        `broker.store.message_reader`.
+        """
         assert self.log is not None
         return max(self.broker.state[MESSAGES].kept_position, self.log.begin_position)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from jepsen_like.simulation.broker.broker_application import BrokerApplication
 from jepsen_like.simulation.broker.broker_swarm import (
     NO_AIM,
@@ -9,14 +11,10 @@ from jepsen_like.simulation.broker.broker_swarm import (
     broker_style,
     broker_swarm,
 )
-from jepsen_like.simulation.clients import History
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.event_loop import EventLoop
-from jepsen_like.simulation.invariants import Invariants
 from jepsen_like.simulation.simulation import Simulation
 from jepsen_like.simulation.trace import Trace
 
-# What a few hundred seeds together must reach, each at least once.
+# The counts that a few hundred seeds together must reach, each at least once.
 EXPECTED_OF_BROKERS = (
     "acknowledged messages",
     "answers: success",
@@ -68,16 +66,8 @@ EXPECTED_OF_BROKERS = (
 
 
 def broker_simulation(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim = NO_AIM
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None, aim: Aim = NO_AIM
 ) -> Simulation:
-    """The run of a seed; `nodes`, `seconds` with faults, and then `aim` replace what the seed would
-    choose.
-    """
-
-    def application(
-        history: History, invariants: Invariants, coverage: Coverage, loop: EventLoop
-    ) -> BrokerApplication:
-        style = broker_style(seed, aim)
-        return BrokerApplication(seed, style, history, invariants, coverage, loop)
-
-    return Simulation(broker_swarm(seed, nodes, seconds, aim), trace, application)
+    """Return the run of a seed; `nodes`, `fault_s` and then `aim` replace its choices."""
+    application = partial(BrokerApplication, seed, broker_style(seed, aim))
+    return Simulation(broker_swarm(seed, nodes, fault_s, aim), trace, application)

@@ -11,7 +11,7 @@ from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.swarm import Swarm, swarm_of
 
 # Time with faults. A request costs more here than an append does there.
-DEFAULT_FAULT_SECONDS = 15.0
+DEFAULT_FAULT_S = 15.0
 # The largest entry of this tier: longer batches take several.
 LARGEST_BODY_BYTES = 420
 
@@ -26,7 +26,7 @@ class BrokerStyle:
         lose_queues_every_s: mean time between two losses of files of consume queues.
         topics: how many topics clients use.
         updated_s: until then a member runs an earlier program, and the log keeps to its format.
-        weights: how often clients do something of a kind, beside the other kinds.
+        weights: by kind of action, its share of the requests.
     """
 
     request_every_s: float
@@ -38,7 +38,7 @@ class BrokerStyle:
 
 
 class Aim(NamedTuple):
-    """What replaces the choices of a seed, so that runs come where one kind of mistake shows.
+    """Replaces choices of a seed, so that one kind of mistake shows.
 
     Attributes:
         group, faults, snapshots, leadership: fields of Swarm and of its styles.
@@ -57,13 +57,11 @@ class Aim(NamedTuple):
 NO_AIM = Aim()
 
 
-def broker_swarm(
-    seed: int, nodes: int | None, fault_seconds: float | None, aim: Aim = NO_AIM
-) -> Swarm:
-    """The group of a seed: as in the tier of bare members, with room for messages, and snapshots
-    in every seed.
+def broker_swarm(seed: int, nodes: int | None, fault_s: float | None, aim: Aim = NO_AIM) -> Swarm:
+    """Return the group of a seed: as in the tier of bare members, with room for messages, and
+    snapshots in every seed.
     """
-    swarm = swarm_of(seed, nodes, DEFAULT_FAULT_SECONDS if fault_seconds is None else fault_seconds)
+    swarm = swarm_of(seed, nodes, DEFAULT_FAULT_S if fault_s is None else fault_s)
     chance = Chance(seed, "broker group")
     snapshots = replace(swarm.snapshots, every_entries=chance.choice((5, 20, 80)))
     load = replace(
@@ -73,7 +71,7 @@ def broker_swarm(
         largest_body_bytes=LARGEST_BODY_BYTES,
         read_every_s=0.5,
     )
-    # Groups that elect all the time store little: here the faults come less often.
+    # Groups that elect all the time store little, so the faults come less often here.
     faults = replace(
         swarm.faults,
         crash_every_s=chance.choice((0.8, 2.0, 4.0)),
@@ -95,7 +93,6 @@ def broker_swarm(
 
 
 def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
-    """The load of a seed."""
     chance = Chance(seed, "broker style")
     style = BrokerStyle(
         request_every_s=chance.choice((0.01, 0.03, 0.1)),

@@ -1,4 +1,4 @@
-"""What clients of a broker were told, compared with what the log holds in the end."""
+"""The answers to clients of a broker, compared with the log at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jepsen_like.simulation.invariants import InvariantViolated
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# Offsets that clients commit are unique and not below; other entries have lower ones.
+# Offsets that clients commit are unique and not below this; other entries have lower ones.
 FIRST_OFFSET = 1_000_000
 # The digits of a message id that say where the message lies in the log.
 POSITION_DIGITS = 16
@@ -27,41 +27,41 @@ class Place(NamedTuple):
 
 
 class ClientHistory:
-    """All sends and all commits of a run."""
-
     def __init__(self) -> None:
         self._messages = 0
         self._offset = FIRST_OFFSET
-        self._stored: dict[int, Place] = {}
+        self.stored: dict[int, Place] = {}  # messages whose senders were told a place
         self._never: set[int] = set()
         self._delayed: set[int] = set()  # acknowledged
         self._recalled: set[int] = set()  # acknowledged
         self._halves: set[int] = set()  # of transactions that a client has begun
         self._begun: set[int] = set()  # whose begin was acknowledged
-        self._ended: dict[int, int] = {}  # whose end was acknowledged: which
-        self._asked: dict[int, set[int]] = {}  # which ends were asked for
+        self._ended: dict[int, int] = {}  # acknowledged: how it ended
+        self._asked: dict[int, set[int]] = {}  # the ends that were asked for
         self._sent_back: Counter[int] = Counter()  # by message: acknowledged
         self._asked_back: Counter[int] = Counter()
-        self._acknowledged_s: dict[int, float] = {}  # when a pop of a message was, not in order
-        self._given_again: list[str] = []  # after its acknowledgement
+        # of pops that are not in order: when a message was
+        self._acknowledged_s: dict[int, float] = {}
+        # messages that were given again after their acknowledgement
+        self._given_again: list[str] = []
         self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
 
     def new_message(self) -> int:
-        """The number of a message that a client will send."""
         self._messages += 1
         return self._messages
 
     def new_offset(self) -> int:
-        """An offset that a client will commit."""
         self._offset += 1
         return self._offset
 
     def meant(self, offset: int, born: int) -> None:
-        """A leader took a commit of an offset while the topic was that which entry `born` made."""
+        """Note that a leader took a commit of an offset while entry `born` was the topic's
+        creation.
+        """
         self._meant[offset] = born
 
     def offset_taken(self, offset: int, topic: str, born: int) -> None:
-        """The log commits an offset for the topic that entry `born` made."""
+        """Check an offset that the log commits for the topic that entry `born` made."""
         meant = self._meant.get(offset, born)
         if meant != born:
             raise InvariantViolated(
@@ -71,64 +71,52 @@ class ClientHistory:
             )
 
     def answered(self, topic: str, numbers: Sequence[int], reply: Command) -> None:
-        """The reply to a send of these messages."""
+        """Take the reply to a send of these messages."""
         if reply.code == ResponseCode.SUCCESS:
             queue_id, offset = int(reply.fields["queueId"]), int(reply.fields["queueOffset"])
             ids = reply.fields["msgId"].split(",")
             for at, (number, one) in enumerate(zip(numbers, ids, strict=True)):
                 position = int(one[-POSITION_DIGITS:], 16)
-                self._stored[number] = Place(topic, queue_id, offset + at, position)
-        elif reply.code != ResponseCode.SYSTEM_ERROR:  # which says that it is not known
+                self.stored[number] = Place(topic, queue_id, offset + at, position)
+        elif reply.code != ResponseCode.SYSTEM_ERROR:  # which leaves the outcome unknown
             self._never.update(numbers)
 
     def delayed_answered(self, number: int, reply: Command) -> None:
-        """The reply to a send of a delayed message."""
+        self._answered(number, reply, self._delayed)
+
+    def _answered(self, number: int, reply: Command, acknowledged: set[int]) -> None:
         if reply.code == ResponseCode.SUCCESS:
-            self._delayed.add(number)
+            acknowledged.add(number)
         elif reply.code != ResponseCode.SYSTEM_ERROR:
             self._never.add(number)
 
     def recall_answered(self, number: int, reply: Command) -> None:
-        """The reply to a recall."""
         if reply.code == ResponseCode.SUCCESS:
             self._recalled.add(number)
 
     def half_sent(self, number: int) -> None:
-        """A client begins a transaction."""
         self._halves.add(number)
 
     def half_answered(self, number: int, reply: Command) -> None:
-        """The reply to the begin of a transaction."""
-        if reply.code == ResponseCode.SUCCESS:
-            self._begun.add(number)
-        elif reply.code != ResponseCode.SYSTEM_ERROR:
-            self._never.add(number)
+        self._answered(number, reply, self._begun)
 
     def end_asked(self, number: int, how: int) -> None:
-        """A client ends a transaction; `how` is the kind of the log's command."""
+        """Note that a client ends a transaction; `how` is the kind of the log's command."""
         self._asked.setdefault(number, set()).add(how)
 
     def end_answered(self, number: int, how: int, reply: Command) -> None:
-        """The reply to the end of a transaction."""
         if reply.code == ResponseCode.SUCCESS:
             self._ended[number] = how
 
     def asked_back(self, number: int) -> None:
-        """A consumer sends a message back."""
         self._asked_back[number] += 1
 
     def back_answered(self, number: int, reply: Command) -> None:
-        """The reply to a message that was sent back."""
         if reply.code == ResponseCode.SUCCESS:
             self._sent_back[number] += 1
 
-    @property
-    def stored(self) -> dict[int, Place]:
-        """The messages whose senders were told a place."""
-        return self._stored
-
     def popped(self, number: int, is_ordered: bool, asked_s: float) -> None:
-        """A consumer was given a message by a pop that it asked for at a time."""
+        """Note a message that a pop gave out; `asked_s`: when the pop was asked for."""
         acknowledged_s = self._acknowledged_s.get(number, asked_s)
         if not is_ordered and acknowledged_s < asked_s:
             self._given_again.append(
@@ -137,18 +125,13 @@ class ClientHistory:
             )
 
     def pop_acknowledged(self, number: int, is_ordered: bool, now_s: float) -> None:
-        """The acknowledgement of a popped message was answered."""
+        """Note that the acknowledgement of a popped message was answered."""
         if not is_ordered:
             self._acknowledged_s.setdefault(number, now_s)
 
-    @property
-    def acknowledged(self) -> int:
-        """How many messages were acknowledged."""
-        return len(self._stored)
-
     def check(self, model: LogModel) -> None:
         """Compare with the whole log. Raises InvariantViolated."""
-        for number, told in self._stored.items():
+        for number, told in self.stored.items():
             found = model.stored.get(number)
             if found is None or found[:4] != told:
                 raise InvariantViolated(
@@ -179,7 +162,7 @@ class ClientHistory:
                 )
 
     def _check_copies(self, model: LogModel) -> None:
-        """Each message that was sent back comes again once for it, or will."""
+        """Check that each message that was sent back comes again once for it, or will."""
         waiting = Counter(waiting.number for waiting in model.waiting.values())
         copies = model.copies + waiting
         for number, asked in self._asked_back.items():

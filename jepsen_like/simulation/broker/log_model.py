@@ -1,7 +1,7 @@
-"""What a broker's log means, by its documented format and by no code of the broker.
+"""The meaning of a broker's log, by its documented format and by no code of the broker.
 
 The model folds one entry at a time, and remembers the messages of every queue that ever was. So it
-tells what any member should have at any entry.
+gives the right state of any member at any entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ UNIT_BYTES = UNIT.size
 
 RECORD_MAGIC = 0xDAA320A7
 COMMAND_MARK = b"DLB"
-WITH_TIME = 2  # the first version of offsets with their time
 GUARDED = 3  # the first version with limits, positions of offsets, and deletions of locks
 WITH_RUNS = 5  # the first format with several records in an entry
 INCARNATIONS = 6  # the first version of deletions that keep where queues ended
@@ -39,7 +38,7 @@ RAISE_FORMAT, DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED = 9, 10, 11, 12, 13
 POP, ACK_POPPED, HIDE_POPPED, BURY_POPPED = 23, 24, 25, 26
 PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF = 14, 15, 16, 17, 18, 19
 CHANGE_SETTINGS, RESUME, REDRIVE = 30, 31, 34
-# Nobody reads these topics.
+# By command: the topics that its message waits in. No client reads them.
 WAITING_ROOMS = {
     DELAY: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
     MOVE_DELAYED: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
@@ -49,21 +48,21 @@ WAITING_ROOMS = {
     GIVE_UP: ("TRANS_CHECK_MAX_TIME_TOPIC",),
 }
 
-# A message there stands in for a copy that cannot be stored, such as a dead letter for whose topic
-# there are too many others. It names the place of the original.
+# A message there stands in for a copy that cannot be stored, such as a dead letter when there are
+# too many topics. It names the place of the original.
 UNDELIVERED = "rmq_sys_undelivered"
 ORIGINAL = b"DLQ_ORIGIN_MESSAGE_ID\x01"
-# Where a message goes that waits.
+# The property with the topic that a waiting message goes to.
 REAL_TOPIC = b"REAL_TOPIC\x01"
 
-# Topics of messages that failed: each is a copy of one that is in another queue.
+# Topics of messages that failed: each message is a copy of one in another queue.
 COPIES = ("%RETRY%", "%DLQ%", UNDELIVERED)
 
 QueueKey = tuple[str, int]  # topic, queue id
 OffsetKey = tuple[str, str, int]  # group, topic, queue id
-# A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
+# A topic, the entry that created it, and a queue id: unlike the queues before it of that name.
 IncarnationKey = tuple[str, int, int]
-# A topic, and the entry that created it; None: there is none.
+# A topic, and the entry that created it; None if it does not exist.
 Target = tuple[str, int | None]
 
 
@@ -78,7 +77,7 @@ class Stored(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """A record in the body of an entry, from `begin` to `end` of it."""
+    """A record in the body of an entry, from `begin` to `end`."""
 
     begin: int
     end: int
@@ -94,7 +93,6 @@ class Delayed(NamedTuple):
     """A delayed message.
 
     Attributes:
-        number: of the message.
         due_ms: when it may be delivered at the earliest.
         target: the topic that it was sent to.
     """
@@ -108,10 +106,9 @@ class Half(NamedTuple):
     """A message whose transaction is open.
 
     Attributes:
-        number: of the message.
-        at: where it lies.
+        at: its position in the log.
         due_ms: when its producer is asked.
-        checks: how often it was asked.
+        checks: how often its producer was asked.
         target: the topic that it was sent to.
     """
 
@@ -129,8 +126,9 @@ class Popped:
     Attributes:
         next: the first offset that was never given.
         attempt: of the last pop.
-        out: by offset: since when it is out, until when (0: acknowledged in order, behind one that
-            is not), how often it was given, whether in order, and how often behind another one.
+        out: by offset of an in-flight message: since when, until when (0: acknowledged in order,
+            behind one that is not), how often given, whether in order, and how often
+                behind another.
     """
 
     next: int
@@ -139,7 +137,7 @@ class Popped:
 
     @property
     def done(self) -> int:
-        """Everything before it is acknowledged."""
+        """The offset before which everything is acknowledged."""
         return min(self.out, default=self.next)
 
 
@@ -147,46 +145,46 @@ class LogModel:
     """The meaning of the entries so far.
 
     Args:
-        first_topics: what exists in an empty log: configurations as the log has them, by name.
-        malformed: bodies that look like commands and are none; they change nothing.
+        first_topics: the topics of an empty log: configurations as the log has them, by name.
+        malformed: bodies that look like commands and are not valid; they change nothing.
         max_checks: after so many questions a transaction may be given up, if no operator says less.
-        only_leaders_delete: whether no topic is deleted behind the back of a leader, which may be
-            giving it a message that has waited.
-        offset_taken: told of each committed offset that counts: whose it is, the offset, and the
+        only_leaders_delete: whether topics are deleted by leaders alone. Otherwise a leader may be
+            giving a deleted topic a message that has waited.
+        offset_taken: told of each committed offset that counts: its key, the offset, and the
             entry that made the topic.
-        pop_taken: told of each pop that counts: whose it is, where it began and ended, and the
+        pop_taken: told of each pop that counts: its key, where it began and ended, and the
             offsets that it gave.
 
     Attributes:
         topics: configurations by name.
-        created_at: where the entry begins that created a topic; of version 3 and later.
+        created_at: the position of the entry that created a topic; of version 3 and later.
         begins: by topic: the first offset of its queues, if that is not 0.
         ended_topics: by the name of a deleted topic: where the longest of its queues ended, if it
             had any messages. The broker forgets the oldest of very many.
         ends: by queue: the offset of its next message.
         offsets: by group, topic and queue id.
-        resets: the same, of groups that were moved: nothing else that they commit counts.
+        resets: the same, of groups that were moved: no other offset that they commit counts.
         groups: configurations by name.
         locks: by group, topic and queue id: the client, and since when.
         kept: the first entry of the log to keep, and its position.
         leader: member and address of the last one that said that it leads.
         messages: how many there were.
-        passed_over: the entries with records that are no messages, from the first one to keep on.
+        passed_over: the entries to keep whose records are not taken as messages.
         stored: by the number in its body: the message that is in a queue, or was.
         touched: by entry: the queues that it brought messages to.
-        format: what the log was raised to.
+        format: the format that the log was raised to.
         waiting: by position: the delayed messages that wait.
         delayed: the numbers of all delayed messages.
         delivered: how many of them were delivered.
         dropped: the numbers of those that will never be delivered.
         halves: by the first position of their messages: the transactions that are open.
-        pops: by group, topic and queue id: what is out.
+        pops: by group, topic and queue id: the in-flight messages.
         copies: by number: how often a message came to a retry or dead-letter topic, or another one
             stands in for it there.
-        ended: the numbers of the messages of all others: the kind of command that ended them.
+        ended: by number of the message of an ended transaction: the kind of command that ended it.
         given_up: the positions of the messages of transactions that were given up.
         resumed: those of them whose transactions were opened once more.
-        settings: what operators have changed, by name.
+        settings: the changed settings, by name.
         setting_changes: every change that there was: name and value.
         redriven: how many dead letters were delivered once more.
     """
@@ -238,27 +236,31 @@ class LogModel:
         self.redriven = 0
         self._taken_letters: dict[QueueKey, set[int]] = {}
         self._raised_at = 0  # the entry that raised the format to that of incarnations
-        # By name: behind the last offset of the topics that were deleted in an earlier format.
+        # By name of a topic that was deleted in an earlier format: the offset after its last one.
         self._earlier_ends: Counter[str] = Counter()
-        # By group, topic and queue id: where groups were moved; nothing in an earlier format.
+        # By group, topic and queue id: where groups were moved; None in an earlier format.
         self._moves: dict[OffsetKey, tuple[int, int] | None] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
         self._numbers: dict[int, int] = {}  # of messages, by the positions of their records
 
     def units(self, topic: str, queue_id: int, index: int) -> bytes:
-        """The units of a queue of a topic as it exists at an entry; later messages included."""
+        """Return the units of a queue of a topic as it exists at an entry; later messages
+        included.
+        """
         born = self.born(topic, index)
         return bytes(self._units.get((topic, born, queue_id), b""))
 
     def born(self, topic: str, index: int) -> int:
-        """The entry that made a topic as it exists at an entry."""
+        """Return the entry that made a topic as it exists at an entry."""
         births = self._births[topic]
         return births[bisect_right(births, index) - 1]
 
     def generation(self, key: OffsetKey) -> tuple[int, int] | None:
-        """Where the log began to count what a group has consumed of a queue, and from which offset
-        on; None if nothing tells what is older.
+        """Return since when and from which offset on the log counts a group's consumption of a
+        queue.
+
+        None if the log does not tell what is older.
         """
         topic = key[1]
         begin = self.begins.get(topic, 0)
@@ -267,7 +269,7 @@ class LogModel:
         return self._moves.get(key, (self.created_at[topic], begin))
 
     def taken_letters(self, topic: str, queue_id: int) -> set[int]:
-        """The offsets of the dead letters that were delivered once more, or that retention took."""
+        """Return the offsets of the dead letters that were redriven, or that retention took."""
         return self._taken_letters.get((topic, queue_id), set())
 
     def fold(self, entry: Entry) -> None:
@@ -297,21 +299,21 @@ class LogModel:
             self._one_record(entry, records[0])
 
     def _meant(self, record: _Record) -> _Record:
-        """A record with the number of the message that it stands in for, if it does."""
+        """Return a record with the number of the message that it stands in for, if it does."""
         if record.topic != UNDELIVERED:
             return record
         (original,) = re.findall(ORIGINAL + rb"[0-9A-F]{16}([0-9A-F]{16})\x02", record.properties)
         return record._replace(number=self._numbers[int(original, 16)])
 
     def _records(self, entry: Entry, records: list[_Record]) -> None:
-        """Several records in one entry: all of them are taken, or none."""
+        """Take all of several records in one entry, or none."""
         is_whole = records[-1].end == len(entry.body)
         if self.format >= WITH_RUNS and is_whole and self._fits(records, entry.body_pos):
             for record in records:
                 self._take(entry, record)
 
     def _fits(self, records: list[_Record], body_pos: int) -> bool:
-        """Whether each record is the next one of its queue, and says where it lies."""
+        """Return whether each record is the next one of its queue, and names its own position."""
         ends: dict[QueueKey, int] = {}
         for record in records:
             key = (record.topic, record.queue_id)
@@ -324,7 +326,7 @@ class LogModel:
         return True
 
     def _one_record(self, entry: Entry, record: _Record) -> None:
-        """A record, perhaps with a command behind it."""
+        """Take a record, maybe with a command behind it."""
         behind = entry.body[record.end :]
         if not behind:
             self._take(entry, record)
@@ -344,7 +346,7 @@ class LogModel:
         self._take(entry, record, is_another=is_waiting or kind == REDRIVE)
 
     def _take(self, entry: Entry, record: _Record, *, is_another: bool = False) -> None:
-        """A message has come to its queue; `is_another`: not where its producer sent it."""
+        """Add a message to its queue; `is_another`: not where its producer sent it."""
         topic, queue_id, number = record.topic, record.queue_id, record.number
         key = (topic, queue_id)
         self.ends[key] = record.offset + 1
@@ -368,7 +370,7 @@ class LogModel:
         self.stored[number] = Stored(*place)
 
     def _behind(self, entry: Entry, record: _Record, kind: int, members: list[Any]) -> bool:
-        """A command behind a record; whether the record is taken with it."""
+        """Carry out a command behind a record; return whether the record is taken with it."""
         number, at = record.number, entry.body_pos
         match kind, members:
             case (10, [due_ms]):
@@ -431,7 +433,7 @@ class LogModel:
         self.delayed.add(delayed.number)
 
     def _deliver(self, entry: Entry, record: _Record, waiting: Delayed | None) -> bool:
-        """A message that waited has come; whether it waited."""
+        """Deliver a message that waited; return whether it did wait."""
         if waiting is None:
             return False
         (stored_ms,) = struct.unpack_from(">q", entry.body, 56)
@@ -445,14 +447,14 @@ class LogModel:
         return True
 
     def _target(self, record: _Record) -> Target:
-        """Where a message goes that waits."""
+        """Return the topic that a waiting message goes to."""
         return self._as_now(next(_values(record.properties, REAL_TOPIC)).decode())
 
     def _as_now(self, topic: str) -> Target:
         return topic, self._births[topic][-1] if topic in self.topics else None
 
     def _goes_to(self, target: Target, found: Target, number: int) -> None:
-        """A message that waited goes to a topic: the one that it was sent to."""
+        """Check that a message that waited goes to the topic that it was sent to."""
         if self._only_leaders_delete and found not in (target, self._as_now(UNDELIVERED)):
             raise InvariantViolated(
                 "what waits goes to the topic that it was sent to",
@@ -460,7 +462,7 @@ class LogModel:
             )
 
     def _redrive(self, topic: str, queue_id: int, offset: int, position: int, begin: int) -> bool:
-        """Deliver a dead letter once more; whether it was not before."""
+        """Deliver a dead letter once more; return whether it was not delivered so before."""
         if topic not in self.topics or self.created_at.get(topic, -1) >= position:
             return False
         taken = self._taken_letters.get((topic, queue_id), set())
@@ -471,7 +473,7 @@ class LogModel:
         return True
 
     def _end(self, position: int, kind: int, number: int | None = None) -> bool:
-        """End a transaction; whether it was open."""
+        """End a transaction; return whether it was open."""
         half = self.halves.pop(position, None)
         if half is None:
             return False
@@ -560,7 +562,7 @@ class LogModel:
                 self.settings.pop(name, None)
                 continue
             self.settings[name] = value
-            if name == "transactionCheckMax":  # a leader may give up by what was set before
+            if name == "transactionCheckMax":  # a leader may give up by the earlier value
                 self._max_checks = min(self._max_checks, int(value))
 
     # --- pops -----------------------------------------------------------------------------------
@@ -723,7 +725,7 @@ class LogModel:
 
 
 def _records_of(entry: Entry) -> list[_Record]:
-    """The records that an entry begins with; what is behind the last one is no record."""
+    """Return the records that an entry begins with."""
     records: list[_Record] = []
     body, begin = entry.body, 0
     while body[begin + 4 : begin + 8] == RECORD_MAGIC.to_bytes(4, "big"):
@@ -741,13 +743,13 @@ def _records_of(entry: Entry) -> list[_Record]:
 
 
 def _values(properties: bytes, name: bytes) -> Iterator[bytes]:
-    """The values of a property; the name ends with its separator."""
+    """Return the values of a property; `name` ends with the separator."""
     pairs = properties.split(b"\x02")
     return (pair[len(name) :] for pair in pairs if pair.startswith(name))
 
 
 def _tags_code(properties: bytes) -> int:
-    """Java's hash of the tags, as consumers compare it."""
+    """Return Java's hash of the tags, as consumers compare it."""
     tags = list(_values(properties, TAGS))
     if not tags:
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_member import QUEUES, ROOT
@@ -15,31 +15,32 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 class LostQueues:
     """Waits for a member that is down, and takes all its queues, those of a topic, or one file.
 
-    Of the files of one queue the first ones are never taken alone: that is what retention does, so
-    a broker cannot tell.
+    The first files of a queue are never taken alone: retention does just that, so a broker cannot
+    tell.
     """
 
     def __init__(
-        self, seed: int, every_s: float, nodes: Sequence[VirtualNode], loop: EventLoop
+        self,
+        seed: int,
+        every_s: float,
+        nodes: Sequence[VirtualNode],
+        loop: EventLoop,
+        coverage: Coverage,
     ) -> None:
         self._chance = Chance(seed, "lost queues")
         self._every_s = every_s
         self._nodes = nodes
         self._loop = loop
+        self._coverage = coverage
         self._over = False
 
-    def start(self, coverage: Coverage) -> None:
-        """Draw the time of the first loss."""
-        self._coverage = coverage
-        self._again(self._lose)
+    def start(self) -> None:
+        """Draw the time of the next loss."""
+        if self._every_s != NEVER:
+            self._loop.after(self._chance.wait_s(self._every_s), self._lose)
 
     def stop(self) -> None:
-        """No more losses."""
         self._over = True
-
-    def _again(self, do: Callable[[], None]) -> None:
-        if self._every_s != NEVER:
-            self._loop.after(self._chance.wait_s(self._every_s), do)
 
     def _lose(self) -> None:
         if self._over:
@@ -49,7 +50,7 @@ class LostQueues:
             node = self._chance.choice(down)
             node.disk.spare()
             self._lose_on(VirtualQueueDisk(node.disk, ROOT))
-        self._again(self._lose)
+        self.start()
 
     def _lose_on(self, files: VirtualQueueDisk) -> None:
         chance, topics = self._chance, files.folders(ROOT) and files.folders(QUEUES)

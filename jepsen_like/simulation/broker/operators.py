@@ -1,7 +1,7 @@
-"""Operators: they change settings, deliver dead letters once more, and resume transactions.
+"""Operators: they change settings, redrive dead letters, and resume transactions.
 
-So much is certain: what they were told is done is in the log, each dead letter is delivered once
-more at most once, and each transaction that was given up is resumed at most once.
+They check that what was acknowledged to them is in the log, that each dead letter is delivered once
+more at most once, and that each transaction that was given up is resumed at most once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
-# Settings that other clients notice, and values of them; an empty one gives the setting back to the
-# command line.
+# Settings that other clients notice, and values of them; an empty value restores the command
+# line's.
 SETTINGS = {
     "dledgerMaxDelayedMessages": ("3", "12", ""),
     "dledgerMaxOpenTransactions": ("3", "12", ""),
@@ -27,21 +27,17 @@ SETTINGS = {
     "timerMaxDelaySec": ("1", "2", ""),
     "transactionCheckMax": ("1", "4", ""),
 }
-# A setting that no client notices, with another value in each change. None of them is refused.
+# A setting that no client notices; each change has another value. None is refused.
 NUMBERED, FIRST_VALUE = "maxMessageSize", 1 << 20
-# The newest messages of transactions that were given up: older ones are dropped more often.
+# Only the newest given-up transactions are resumed: older messages are dropped more often.
 MOST_GIVEN_UP = 5
 
 
 class Operators:
-    """Requests of operators.
+    """Requests of operators; dead letters of `group`, which no client deletes, are redriven.
 
-    Args:
-        run: of all clients.
-        model: what the log says.
-        group: whose dead letters are delivered once more; nobody deletes it.
-        to_topics: whether some go to the topic that they come from. Clients that pop there take
-            them for messages that come again.
+    With `to_topics` some go to their original topic. Clients that pop there take them for messages
+    that come again.
     """
 
     def __init__(
@@ -74,9 +70,7 @@ class Operators:
         self._run.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, {}, body, then)
 
     def redrive(self, broker: ServedBroker) -> None:
-        """Deliver some dead letters once more: from the first one on, or where the last request
-        ended.
-        """
+        """Redrive some dead letters: from the first one on, or from the end of the last request."""
         is_dry = self._chance.happens(0.1)
         fields = {
             "consumerGroup": self._group,

@@ -1,20 +1,20 @@
-"""Producers and consumers of a topic that no client deletes: order, locks, filters, and offsets.
+"""Producers and consumers of a topic that is never deleted: order, locks, filters, and offsets.
 
 A producer sends the next message of a key when the one before is answered. A consumer locks a queue
-before it pulls from it, commits how far it has come, gives the queue up, or crashes. So much is
-certain then: no two consumers hold a queue, none skips a message, and none begins before what was
-committed. Others pull with filters, and get all that they want and nothing else.
+before it pulls from it, commits how far it has come, gives the queue up, or crashes. So no two
+consumers may hold a queue, none may skip a message, and none may begin before a committed offset.
+Others pull with filters, and must get all messages that they want and no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import PATIENCE_S, ClientRun, send_fields
+from jepsen_like.simulation.broker.asking import PATIENCE_S, ClientRun, commit_fields, send_fields
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
@@ -55,7 +55,7 @@ WANTED = (
 
 @dataclass(slots=True)
 class _Sent:
-    """A message: what it is like, and where it is, once its sender was told."""
+    """A message: its key, tag and number, and its place, once its sender was told."""
 
     key: int
     tag: str
@@ -69,11 +69,10 @@ class _Seat:
 
     Attributes:
         holds: whether it takes the queue for locked by it.
-        offset: where it goes on; None until it has asked.
-        era: of its lock; answers to questions of an earlier one are ignored.
+        offset: its next offset; None until it has asked.
+        era: of its lock; answers to questions of an earlier era are ignored.
         asks_until: it waits for an answer until then.
-        left: it has given the queue up, and was not told so yet: a lock that it asks for now could
-            go with that.
+        left: whether its unlock is unanswered: that unlock could end a lock that it asks for now.
     """
 
     holds: bool = False
@@ -84,12 +83,7 @@ class _Seat:
 
 
 class OrderedClients:
-    """Requests of these clients.
-
-    Args:
-        run: of all clients.
-        locks_hold: whether nothing but their clients ends locks.
-    """
+    """Requests of these clients; `locks_hold`: whether only these clients end locks."""
 
     def __init__(self, run: ClientRun, locks_hold: bool) -> None:
         self._run = run
@@ -97,8 +91,9 @@ class OrderedClients:
         self._locks_hold = locks_hold
         self._sent: dict[int, _Sent] = {}
         self._busy_keys: dict[int, float] = {}  # until when
-        self._in_order: list[tuple[int, int]] = []  # of a key: the one was stored, then the other
-        self._last: dict[int, int] = {}  # by key: the last one that was stored
+        # pairs of a key: the first was stored before the second was sent
+        self._in_order: list[tuple[int, int]] = []
+        self._last: dict[int, int] = {}  # by key: the last message that was stored
         self._seats = {(client, queue): _Seat() for client in CLIENTS for queue in range(QUEUES)}
         self._next = [0] * QUEUES  # the first offset that was never consumed
         self._committed = [0] * QUEUES
@@ -110,7 +105,7 @@ class OrderedClients:
         self._broken = self._broken or InvariantViolated(promise, what)
 
     def _look(self) -> None:
-        """Raises InvariantViolated if a reply broke a promise."""
+        """Raise InvariantViolated if a reply broke a promise."""
         if self._broken is not None:
             raise self._broken
 
@@ -146,7 +141,7 @@ class OrderedClients:
     # --- consumers in order ---------------------------------------------------------------------
 
     def consume(self, broker: ServedBroker) -> None:
-        """The next step of a client at a queue. Raises InvariantViolated."""
+        """Do the next step of a client at a queue. Raises InvariantViolated."""
         self._look()
         client, queue = self._chance.choice(CLIENTS), self._chance.randrange(QUEUES)
         seat = self._seats[client, queue]
@@ -247,7 +242,7 @@ class OrderedClients:
         }
 
     def _consumed(self, queue: int, offset: int, reply: Command) -> None:
-        """A consumer has the messages of a reply, which begin at an offset."""
+        """Check the messages that a consumer got from an offset on."""
         for number, at in self._read(queue, reply):
             if at != offset:
                 self._violated(
@@ -263,7 +258,7 @@ class OrderedClients:
             offset += 1
 
     def _read(self, queue: int, reply: Command) -> list[tuple[int, int]]:
-        """The numbers of the messages of a reply, and their offsets."""
+        """Return the numbers of the messages of a reply, and their offsets."""
         found = []
         for record in decode_records(reply.body):
             number = int.from_bytes(record.body[:NUMBER_BYTES], "big")
@@ -283,18 +278,13 @@ class OrderedClients:
             if reply.code == ResponseCode.SUCCESS and self._locks_hold:
                 self._committed[queue] = max(self._committed[queue], offset)
 
-        fields: Mapping[str, object] = {
-            "consumerGroup": CONSUMERS,
-            "topic": TOPIC,
-            "queueId": queue,
-            "commitOffset": offset,
-        }
+        fields = commit_fields(CONSUMERS, TOPIC, queue, offset)
         self._run.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields, then=then)
 
     # --- consumers with filters -----------------------------------------------------------------
 
     def pull_filtered(self, broker: ServedBroker) -> None:
-        """Pull from a place in a queue what a filter lets through. Raises InvariantViolated."""
+        """Pull from some offset of a queue with a filter. Raises InvariantViolated."""
         self._look()
         queue = self._chance.randrange(QUEUES)
         offset = self._chance.randrange(self._next[queue] + 2)

@@ -14,7 +14,7 @@ from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
-# Nobody commits offsets of these groups, so nothing but their pops moves them.
+# No client commits offsets of these groups, so only their pops move them.
 GROUPS = ("Pops", "PopsInOrder")
 FILTERS = ("*", "*", "A")
 MOST_MESSAGES = 5
@@ -23,13 +23,7 @@ MOST_HANDLES = 40
 
 
 class Given(NamedTuple):
-    """A message that a consumer was given.
-
-    Attributes:
-        number: of the message.
-        is_ordered: whether it was popped in order.
-        fields: of its acknowledgement.
-    """
+    """A message that a consumer was given; `fields` are those of its acknowledgement."""
 
     number: int
     is_ordered: bool
@@ -37,15 +31,7 @@ class Given(NamedTuple):
 
 
 class PopClients:
-    """Requests of consumers that pop.
-
-    Args:
-        run: of all clients.
-        purpose: of the choices of these.
-        topic: chooses one.
-        groups: that pop, one of them in order.
-        filters: the tags that they want.
-    """
+    """Requests of consumers that pop; the second of `groups` pops in order."""
 
     def __init__(
         self,
@@ -107,7 +93,7 @@ class PopClients:
         del self._given[:-MOST_HANDLES]
 
     def ack(self, broker: ServedBroker) -> None:
-        """Acknowledge a message, perhaps one that was given again to another consumer."""
+        """Acknowledge a message, maybe one that was given again to another consumer."""
         if self._given:
             given, run = self._chance.choice(self._given), self._run
 

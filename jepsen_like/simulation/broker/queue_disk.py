@@ -18,11 +18,8 @@ FOLDER_MARK = ".folder"
 class VirtualQueueDisk:
     """Implements `broker.store.consume_queue_disk.ConsumeQueueDisk` for one process.
 
-    What lies in folders that a power cut took is gone: the first thing a new process sees.
-
-    Args:
-        disk: of the machine.
-        root: the folder above all others here; it always exists.
+    It begins by dropping the content of folders that a power cut took. `root` is the folder above
+    all others, which always exists.
     """
 
     def __init__(self, disk: VirtualDisk, root: str) -> None:
@@ -33,7 +30,6 @@ class VirtualQueueDisk:
         self._drop_orphans(root)
 
     def open(self, path: str, to_write: bool) -> int:
-        """A descriptor of a file; with `to_write` a missing one is created."""
         try:
             file = self._disk.open(path)
         except FileNotFoundError:
@@ -45,37 +41,30 @@ class VirtualQueueDisk:
         return self._next
 
     def close(self, descriptor: int) -> None:
-        """Close a file."""
         self._files.pop(descriptor).close()
 
     def write(self, descriptor: int, data: bytes, at: int) -> int:
-        """Write at an offset; return how many bytes were written."""
         self._files[descriptor].write(data, at)
         return len(data)
 
     def read(self, descriptor: int, size: int, at: int) -> bytes:
-        """`size` bytes from an offset; fewer at the end of the file."""
         return self._files[descriptor].read(size, at)
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its parents where they are missing."""
         if not self._has_folder(path):
             self.make_folder(_parent(path))
             self._disk.create(path + FOLDER_MARK)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of each file in a folder, by name."""
         if not self._has_folder(folder):
             raise FileNotFoundError(errno.ENOENT, "no such folder on the virtual disk", folder)
         names = [name for name in self._disk.list(folder) if not name.endswith(FOLDER_MARK)]
         return {name: self._disk.open(f"{folder}/{name}").size() for name in names}
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._disk.remove(path)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all that is in it."""
         if not self._has_folder(path):
             raise FileNotFoundError(errno.ENOENT, "no such folder on the virtual disk", path)
         for name in self._disk.list(path):
@@ -86,19 +75,18 @@ class VirtualQueueDisk:
         self._disk.remove(path + FOLDER_MARK)
 
     def sync(self, path: str) -> None:
-        """Make a file's bytes, or a folder's names, durable."""
         if self._has_folder(path):
             self._disk.sync_folder(path)
         else:
             self._disk.open(path).sync()
 
     def folders(self, folder: str) -> list[str]:
-        """The paths of the folders in a folder, in order."""
+        """Return the paths of the folders in a folder, in order."""
         names = [name for name in self._disk.list(folder) if name.endswith(FOLDER_MARK)]
         return sorted(f"{folder}/{name.removesuffix(FOLDER_MARK)}" for name in names)
 
     def content(self, path: str) -> bytes:
-        """All bytes of a file, as a reader sees them; none if it does not exist."""
+        """Return all bytes of a file as a reader sees them; none if it does not exist."""
         try:
             file = self._disk.open(path)
         except FileNotFoundError:
@@ -109,7 +97,7 @@ class VirtualQueueDisk:
         return path == self._root or self._disk.exists(path + FOLDER_MARK)
 
     def _drop_orphans(self, folder: str) -> None:
-        """Drop what lies in folders that do not exist."""
+        """Drop the content of folders that do not exist."""
         names = set(self._disk.list(folder))
         for name in sorted(names):
             path = f"{folder}/{name}"

@@ -1,4 +1,6 @@
-"""Entries that no service of today's broker appends: older versions, foreign and malformed ones."""
+"""Entries that today's broker never appends: those of older versions, foreign and malformed
+ones.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,7 @@ _PREFIX_BYTES = 8
 
 
 class RawEntries:
-    """Makes entries by chance.
-
-    Args:
-        chance: of the run.
-        topics, groups, clients: their names.
-        next_offset: where the next message of a queue belongs, or nearly.
-
-    Attributes:
-        malformed: bodies that look like commands and are none.
-    """
+    """Makes entries by chance; `malformed` are bodies that look like commands and are not valid."""
 
     def __init__(
         self,
@@ -54,7 +47,6 @@ class RawEntries:
         self.malformed: set[bytes] = set()
 
     def make(self, now_ms: int) -> Body:
-        """One entry."""
         kinds: list[Callable[[int], Body]] = [
             self._older_topic,
             self._older_group,
@@ -101,7 +93,7 @@ class RawEntries:
         return encode_log_command(CommitOffsets(offsets, chance.choice((None, now_ms))))
 
     def _locks(self, now_ms: int) -> bytes:
-        """A lock at a time of its own: the clock of locks is another one, and leaps."""
+        """Return a lock with a time of its own: the clock of locks is another one, and leaps."""
         chance = self._chance
         queues = [(chance.choice(self._topics), chance.randrange(MOST_QUEUES))]
         time_ms = now_ms % 1_000_000 + chance.choice((0, 0, 61_000, -5_000))
@@ -112,14 +104,16 @@ class RawEntries:
         return encode_log_command(LeadFrom(self._chance.choice(("n0", "n1")), "10.0.0.1:10912"))
 
     def _retention(self, now_ms: int) -> bytes:
-        """Decisions that nothing can carry out: of what is gone, and of what is not there yet."""
+        """Return a decision that cannot be carried out: its entry is gone, or does not exist
+        yet.
+        """
         command = self._chance.choice(
             [KeepLogFrom(0, 0, now_ms), KeepLogFrom(1 << 30, 1 << 40, now_ms)]
         )
         return encode_log_command(command)
 
     def _foreign(self, _: int) -> bytes:
-        # The first four bytes are not zero, which marks the appends of the tier itself.
+        # The first four bytes are not zero, unlike those of the tier's own appends.
         return b"\x7f" + self._chance.randbytes(self._chance.randrange(3, 40))
 
     def _malformed(self, now_ms: int) -> bytes:
@@ -146,11 +140,11 @@ class RawEntries:
         return body
 
     def _record(self, now_ms: int) -> Body:
-        """A message at a place that may be wrong, in a topic that may not be there."""
+        """Return a message at a place that may be wrong, in a topic that may not exist."""
         chance = self._chance
         head, tail = self._out_of_place(now_ms)
         if chance.happens(0.2):
-            return head + chance.randbytes(8) + tail  # says a wrong position
+            return head + chance.randbytes(8) + tail  # it names a wrong position
         if chance.happens(0.1):
             body = head + bytes(8) + tail[:-3]
             self.malformed.add(body)
@@ -158,12 +152,12 @@ class RawEntries:
         return PositionedBody(head, tail)
 
     def _records(self, now_ms: int) -> Body:
-        """Several such messages in one entry, perhaps in a log of a format without them."""
+        """Return several such messages in one entry, maybe in a log whose format has none."""
         count = 2 + self._chance.randrange(3)
         return PositionedParts(tuple(self._out_of_place(now_ms) for _ in range(count)))
 
     def _out_of_place(self, now_ms: int) -> PositionedBody:
-        """A message ahead of its queue, or one with the offset of a message before."""
+        """Return a message ahead of its queue, or one with the offset of an earlier message."""
         chance = self._chance
         topic, queue_id = chance.choice(self._topics), chance.randrange(MOST_QUEUES)
         following = self._next_offset(topic, queue_id)

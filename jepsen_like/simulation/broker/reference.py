@@ -31,21 +31,21 @@ DIGEST_BYTES = 16
 
 
 def digest(state: BrokerState) -> bytes:
-    """A sum over all of a state. Equal states have equal sums, however they came about."""
+    """Return a sum over all of a state. Equal states have equal sums, however they came about."""
     parts = [state[part] for part in state.registry.parts]
     told = repr((state.log_end, state.refused_entries, [_canonical(part) for part in parts]))
     return blake2b(told.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def _canonical(value: object) -> object:
-    """The same value, with the order of tables taken out."""
+    """Return the same value without the order of tables."""
     if isinstance(value, dict | Belongings):
         return sorted((repr(key), _canonical(each)) for key, each in value.items())
     if isinstance(value, list | tuple):
         return [_canonical(each) for each in value]
     if isinstance(value, WaitingTable):
         return [tuple(one) for one in value.captured()]
-    if isinstance(value, QueueLocks):  # it keeps for a while what is not there any more
+    if isinstance(value, QueueLocks):  # it keeps deleted locks for a while
         return [value.time_ms, value.swept_ms, _canonical(value.owners)]
     if is_dataclass(value):
         return [_canonical(getattr(value, one.name)) for one in fields(value) if one.compare]
@@ -53,14 +53,10 @@ def _canonical(value: object) -> object:
 
 
 class Reference:
-    """What each entry of the committed log makes of the broker's state.
+    """The state of the broker after each entry of the committed log, which grows.
 
-    Every entry is folded twice: by the broker's own code into a state of its own, and by the model.
+    Every entry is folded twice: by the broker's own code into a separate state, and by the model.
     Wherever they differ the run fails, so the sum of an entry stands for both.
-
-    Args:
-        committed: the entries that any member applied, by index; it grows.
-        model: of an empty log.
     """
 
     def __init__(self, committed: Sequence[Entry], model: LogModel) -> None:
@@ -70,22 +66,21 @@ class Reference:
         self.model = model
 
     def digest_at(self, index: int) -> bytes:
-        """The sum of the state after an entry that some member has applied."""
+        """Return the sum of the state after an entry that some member has applied."""
         self.advance(index)
         return self._digests[index]
 
     def touched(self, first: int, last: int) -> set[QueueKey]:
-        """The queues that entries first..last brought messages to."""
+        """Return the queues that entries first..last brought messages to."""
         self.advance(last)
         return set().union(*self.model.touched[first : last + 1])
 
     def units(self, topic: str, queue_id: int, index: int) -> bytes:
-        """The units of a queue as it exists at an entry; later messages included."""
+        """Return the units of a queue as it exists at an entry; later messages included."""
         self.advance(index)
         return self.model.units(topic, queue_id, index)
 
     def advance(self, index: int) -> None:
-        """Fold the log up to an entry."""
         while len(self._digests) <= index:
             at = len(self._digests)
             entry = self._committed[at]
@@ -96,7 +91,7 @@ class Reference:
             self._digests.append(digest(self.state))
 
     def _compare(self, index: int) -> None:
-        """Check that the broker's fold means what the model says."""
+        """Check that the broker's fold agrees with the model."""
         for what, folded, meant in self._views():
             if folded != meant:
                 raise InvariantViolated(
@@ -105,7 +100,7 @@ class Reference:
                 )
 
     def _views(self) -> list[tuple[str, object, object]]:
-        """What there is: its name, as the broker folds it, and as the model does."""
+        """Return the parts of the state: name, by the broker's fold, and by the model."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
@@ -183,7 +178,7 @@ class Reference:
 
 
 def _letters(redriven: Redriven) -> dict[tuple[str, int], set[int]]:
-    """The dead letters that were delivered once more, by topic and queue."""
+    """Return the dead letters that were delivered once more, by topic and queue."""
     return {
         (topic, queue_id): _numbers(runs.begins, runs.ends)
         for topic, queues in redriven.runs.items()

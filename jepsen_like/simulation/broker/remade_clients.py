@@ -1,10 +1,9 @@
 """Clients of a topic that is deleted and made again under them, and of a group that is moved.
 
-Its consumers are online all the time, and now and then one commits, or brings along with a pull,
-where it was long ago: before the topic was deleted, or before its group was moved. So much is
-certain in a log of format 6: no offset is committed unless every message of the topic before it,
-from its beginning or from where its group was moved, was given to the group since; and none is
-passed over by a pop.
+Its consumers are online all the time. Now and then one commits, or sends with a pull, an earlier
+offset of its own: from before the topic was deleted, or before its group was moved. In a log of
+format 6 an offset may be committed only if every message of the topic before it, from its beginning
+or from where its group was moved, was given to the group since; and no pop may pass over a message.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.pulls.request import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import ClientRun, send_fields
+from jepsen_like.simulation.broker.asking import ClientRun, commit_fields, send_fields
 from jepsen_like.simulation.broker.log_model import UNIT, LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -26,13 +25,13 @@ from remoting.wire.command import Command
 
 # The other clients of a run use other topics and groups.
 TOPIC, CONSUMERS = "Remade", "Remakers"
-# Others pop, the second of them in order.
+# Groups that pop, the second of them in order.
 REMADE_GROUPS = ("RemadePops", "RemadePopsInOrder")
 MEMBERS = 3
 QUEUES = 2
 MOST_MESSAGES = 4
 HOLD_MS = 500
-# So many of its places a member may commit once more.
+# How many earlier offsets a member may commit once more.
 MOST_PLACES = 12
 
 
@@ -41,8 +40,8 @@ class _Seat:
     """One member at one queue.
 
     Attributes:
-        offset: where it goes on; None until it has asked.
-        places: where it was, the last one behind; of any topic of the name.
+        offset: its next offset; None until it has asked.
+        places: its last offsets, in order; of any topic of the name.
         asks_until: it waits for an answer until then.
         era: of its connection; answers to an earlier one are lost.
     """
@@ -53,14 +52,13 @@ class _Seat:
     era: int = 0
 
     def is_at(self, offset: int) -> None:
-        """It goes on at an offset."""
         self.offset = offset
         self.places.append(offset)
         del self.places[:-MOST_PLACES]
 
 
 class _Connection:
-    """A connection of a member to a broker, which is what the broker knows it by."""
+    """A connection of a member to a broker, by which the broker knows the member."""
 
     def __init__(self, broker: ServedBroker) -> None:
         self.broker = broker
@@ -71,7 +69,6 @@ class _Connection:
     def ask(
         self, code: RequestCode, fields: Mapping[str, object], then: Callable[[Command], None]
     ) -> None:
-        """Send a request; `then` is called with its reply."""
         self._asked += 1
         self._thens[self._asked] = then
         texts = {name: str(value) for name, value in fields.items()}
@@ -82,8 +79,6 @@ class _Connection:
 
 
 class RemadeClients:
-    """Requests of these clients."""
-
     def __init__(self, run: ClientRun) -> None:
         self._run = run
         self._chance = run.chance("remade clients")
@@ -92,20 +87,19 @@ class RemadeClients:
         # By queue and offset: how far the log was applied when the message was given last.
         self._given: dict[tuple[int, int], int] = {}
         self._judged: dict[int, tuple[int, int]] = {}  # by queue: since when, and up to where
-        # Of the log, where it was seen furthest: retention may be faster than the model, and a
-        # member that was given a snapshot lacks the messages before it.
+        # Of the log, at the member that has dropped most: retention may be faster than the model,
+        # and a member that was given a snapshot lacks the messages before it.
         self._begin = 0
 
     # --- producers and operators ------------------------------------------------------------------
 
     def send(self, broker: ServedBroker) -> None:
-        """Send a message."""
         body = self._run.history.new_message().to_bytes(NUMBER_BYTES, "big")
         fields = send_fields(TOPIC, self._chance.randrange(QUEUES), "")
         self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body)
 
     def remake(self, broker: ServedBroker) -> None:
-        """Delete the topic, and make it again when that is done, or at once."""
+        """Delete the topic, and make it again when it is deleted, or at once."""
 
         def make() -> None:
             queues = {"readQueueNums": QUEUES, "writeQueueNums": QUEUES}
@@ -122,7 +116,7 @@ class RemadeClients:
             make()
 
     def reset(self, broker: ServedBroker) -> None:
-        """Move the group to the end, to a time, or to an offset where a member was."""
+        """Move the group to the end, to a time, or to an earlier offset of a member."""
 
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
@@ -144,7 +138,6 @@ class RemadeClients:
     # --- consumers --------------------------------------------------------------------------------
 
     def consume(self, broker: ServedBroker) -> None:
-        """The next step of a member at a queue."""
         chance = self._chance
         self.look(broker)
         member, queue = chance.randrange(MEMBERS), chance.randrange(QUEUES)
@@ -152,7 +145,7 @@ class RemadeClients:
         connection = self._connections.get(member)
         if connection is None or connection.broker is not broker or chance.happens(0.02):
             connection = self._connections[member] = _Connection(broker)
-            # Pulls bring no offsets of groups that are not known.
+            # Pulls bring no offsets of unknown groups.
             group = json.dumps({"groupName": CONSUMERS}).encode()
             self._run.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)
             for each in range(QUEUES):
@@ -211,22 +204,17 @@ class RemadeClients:
         seat.is_at(int(reply.fields["nextBeginOffset"]))
 
     def _commit(self, connection: _Connection, queue: int, offset: int) -> None:
-        fields = {
-            "consumerGroup": CONSUMERS,
-            "topic": TOPIC,
-            "queueId": queue,
-            "commitOffset": offset,
-        }
+        fields = commit_fields(CONSUMERS, TOPIC, queue, offset)
         connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, lambda _reply: None)
 
     def look(self, broker: ServedBroker) -> None:
         """See where the log of a broker begins that is going to be asked for messages."""
         self._begin = max(self._begin, broker.process.store.begin_pos)
 
-    # --- what is judged ---------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
     def offset_taken(self, model: LogModel, key: tuple[str, str, int], offset: int) -> None:
-        """The log commits an offset. Raises InvariantViolated."""
+        """Check an offset that the log commits. Raises InvariantViolated."""
         generation = model.generation(key)
         if key[:2] != (CONSUMERS, TOPIC) or generation is None:
             return
@@ -263,8 +251,8 @@ class RemadeClients:
         following: int,
         given: Sequence[int],
     ) -> None:
-        """A group has popped what is given, and will not be given what is between `first` and
-        `following` besides. Raises InvariantViolated.
+        """Check that a pop gave all messages from `first` up to `following`. Raises
+        InvariantViolated.
         """
         group, topic, queue = key
         if topic != TOPIC or group not in REMADE_GROUPS or model.generation(key) is None:
@@ -278,7 +266,7 @@ class RemadeClients:
                 )
 
     def _kept(self, model: LogModel, queue: int, offsets: Iterable[int]) -> Iterator[int]:
-        """Those offsets whose messages retention has not dropped."""
+        """Yield the offsets whose messages retention has not dropped."""
         units = model.units(TOPIC, queue, len(model.touched))
         begin, gone = model.begins.get(TOPIC, 0), max(self._begin, model.kept[1])
         for at in offsets:

@@ -1,4 +1,4 @@
-"""What a broker serves on one simulated member: the services that ship, without connections."""
+"""The broker of one simulated member: the services that ship, without connections."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ LIMITS = BrokerLimits(
     max_open_transactions=12,
     append_entries=6,
 )
-CHECKS = CheckPolicy(after_seconds=1, every_seconds=1, max_checks=3)
+CHECKS = CheckPolicy(after_s=1, every_s=1, max_checks=3)
 MOST_WAITING_APPENDS = 20
-# Milliseconds since 1970 when a run begins, and how far the clocks of members are apart at most.
+# The time at the beginning of a run, and how far the clocks of members are apart at most.
 BEGIN_MS = 1_700_000_000_000
 CLOCKS_APART_MS = 3_000
 # How long it takes to tell the name servers, on the average.
 ANNOUNCE_MEAN_S = 0.02
-# How often a member looks at its role and its damaged queues, and removes files of dropped messages
+# How often a member checks its role and its damaged queues, and removes files of dropped messages
 # (the product does it every ten seconds).
 LOOK_EVERY_S = 0.3
 _PROCESS_ID = 7
@@ -82,12 +82,11 @@ class Failures(logging.Handler):
         self.addFilter(lambda record: record.exc_info is not None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one record."""
         error = record.exc_info[1] if record.exc_info else None
         self._found.append(f"{record.getMessage()}: {error!r}")
 
     def check(self, name: str) -> None:
-        """Raises InvariantViolated if there was any."""
+        """Raise InvariantViolated if a defect was logged."""
         if self._found:
             found, self._found = self._found, []
             raise InvariantViolated("no request fails inside the broker", f"{name}: {found[0]}")
@@ -139,12 +138,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A client's connection. Implements `broker.serving.origin.Origin`.
-
-    Args:
-        answered: told each reply.
-        asked: told each request of the broker.
-    """
+    """A client's connection. Implements `broker.serving.origin.Origin`."""
 
     is_closed = False
     is_behind = False
@@ -160,30 +154,26 @@ class Client:
         self._asked = asked
 
     def send(self, command: Command) -> None:
-        """A reply."""
         self._answered(command)
 
     def send_all(self, commands: Sequence[Command]) -> None:
-        """Several replies."""
         for command in commands:
             self._answered(command)
 
     def send_oneway(self, command: Command) -> None:
-        """A request without a reply."""
         self._asked(command)
 
     def gather(self) -> None:
-        """Nothing is gathered here."""
+        """Do nothing: this connection gathers nothing."""
 
     def write_gathered(self) -> None:
-        """Nothing is gathered here."""
+        """Do nothing: this connection gathers nothing."""
 
     def when_taken(self, then: Callable[[], None]) -> None:
-        """The client has taken everything."""
         then()
 
     def go_on(self, steps: Iterator[object]) -> None:
-        """All steps are taken at once."""
+        """Take all steps at once."""
         deque(steps, 0)
 
 
@@ -200,16 +190,7 @@ class _AtOnce:
 
 
 class ServedBroker:
-    """One process of a broker. It serves when its queues are whole, like the product.
-
-    Args:
-        node: the member.
-        process: its process.
-        member: its machine.
-        loop, chance, coverage: of the run.
-        failures: what the broker logged as its own defects.
-        read_by_all: the newest format of the log that all members read, as a leader knows it.
-    """
+    """One process of a broker. It serves when its queues are whole, like the product."""
 
     def __init__(
         self,
@@ -254,7 +235,7 @@ class ServedBroker:
             process_id=_PROCESS_ID,
             figures=dict,
             made={
-                # Names are short here, and so are entries.
+                # Names and entries are short here.
                 ENTRY_ROOM: EntryRoom(member.broker.state, self._log, copy_bytes=0),
                 READ_BY_ALL: read_by_all,
             },
@@ -277,20 +258,19 @@ class ServedBroker:
 
     @property
     def leads(self) -> bool:
-        """Whether it serves as the leader."""
         is_up = self._node.is_up and self._node.life == self._life
         return is_up and self.is_serving and self.requests.led_term is not None
 
     def wall_clock_ms(self) -> int:
-        """The machine's wall clock, milliseconds since 1970."""
+        """Return the machine's wall clock, milliseconds since 1970."""
         return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
 
     def ask(self, client: Client, commands: Sequence[Command]) -> None:
-        """Requests of a client arrive; they are lost while the broker does not serve."""
+        """Send requests of a client; they are lost while the broker does not serve."""
         self._call(lambda: self._ask(client, commands))
 
     def before_requests(self, look: Callable[[], None]) -> None:
-        """Call `look` just before the requests that are asked after it, if those arrive."""
+        """Call `look` just before the requests that are sent after it, if they arrive."""
         self._call(look)
 
     def append(self, bodies: Sequence[Body]) -> None:
@@ -298,7 +278,7 @@ class ServedBroker:
         self._call(lambda: self._append(bodies))
 
     def drop_log(self, index: int) -> None:
-        """Decide as a leader that nothing is kept before the segment that an entry lies in."""
+        """Decide as a leader to keep nothing before the segment of an entry."""
 
         def decide() -> None:
             store, messages = self.process.store, self.member.broker.state[MESSAGES]
@@ -319,14 +299,13 @@ class ServedBroker:
 
     @property
     def applied(self) -> int:
-        """The last entry that is applied."""
         return self.process.replica.state.applied
 
     @property
     def has_delivered(self) -> bool:
-        """Whether nothing waits that is due by its clock and that it holds.
+        """Whether all messages that are due by its clock are delivered, as far as it holds them.
 
-        A member that was given a snapshot lacks the messages before it.
+        A member that was sent a snapshot lacks the messages before it.
         """
         waiting = self.member.broker.state[DELAYS].waiting
         return not waiting.due(self.wall_clock_ms(), self._log.begin_position, 1)
@@ -388,7 +367,6 @@ class ServedBroker:
             self._look_later()
 
     def _look_now(self) -> None:
-        """What the tasks of a broker do from time to time."""
         if not self.is_serving:
             return
         self.requests.follow_role()
@@ -408,7 +386,7 @@ class ServedBroker:
             self._coverage.count("queue files removed by retention")
 
     def _mend(self) -> None:
-        """Make damaged queues again, a step at a time; the member goes on in between."""
+        """Rebuild damaged queues, a step at a time; the member goes on in between."""
         steps = self._steps
         if steps is not None and self.member.mend_some(steps):
             self._loop.after(self._chance.wait_s(ANNOUNCE_MEAN_S), self._call, self._mend)
@@ -421,7 +399,7 @@ class ServedBroker:
 
 
 def services_of(parts: Parts) -> list[Service]:
-    """The services of all features but those that look after the process and its files."""
+    """Return the services of all features but those for the process and its files."""
     found = []
     for service in SERVICES:
         with suppress(NotGiven):
@@ -430,6 +408,6 @@ def services_of(parts: Parts) -> list[Service]:
 
 
 def _changes_of_settings(parts: Parts) -> Service:
-    """The one service of administrators that needs neither connections nor the node."""
+    """Return the one service of administrators that needs neither connections nor the node."""
     changes = Handler(SettingsProcessor(parts).change)
     return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: changes})

@@ -18,14 +18,10 @@ class Around(NamedTuple):
     """The shared objects of a run.
 
     Attributes:
-        plan: what the seed decided.
-        internet: the network.
-        journal: trace and counts.
-        books: the book of each group, by name.
         calls: the calls that have not ended.
         broken: called with a promise that does not hold.
         nursery: of the run; no task of a killed process may run in it.
-        calm_since: when the network was last healed.
+        calm_since: returns when the network was last healed.
     """
 
     plan: HostsPlan

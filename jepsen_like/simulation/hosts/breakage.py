@@ -18,13 +18,9 @@ SLOW_BYTES_PER_S = (5_000.0, 200_000.0)
 
 
 class Breakage:
-    """The faults of one run, each kind with times of its own.
+    """The faults of one run, each kind at times of its own.
 
-    Args:
-        use_once_more: begins calls on a member that is about to be closed.
-
-    Attributes:
-        calm_since: when the network was last healed; infinite while it has faults.
+    `calm_since` is when the network was last healed; infinite while it has faults.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from jepsen_like.simulation.hosts.group_book import GroupBook
 from jepsen_like.simulation.hosts.told_state import NEWEST, OF_WRITERS, told_by, under, writer_of
 
 _STATE = Struct(">qqI")
-# A state of some size, so that a snapshot goes in several pieces.
+# Makes the state so large that a snapshot goes in several pieces.
 PADDING_BYTES = 3_000
 
 
@@ -30,8 +30,6 @@ class FoldingMachine:
     """Adds every entry to a digest, and reports it to the group's book.
 
     Args:
-        member: its member's name.
-        book: of the group.
         is_alive: whether its process still runs; a killed one reports nothing.
 
     Attributes:
@@ -55,7 +53,7 @@ class FoldingMachine:
         self._is_alive = is_alive
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """As in StateMachine; the result is how many entries there are."""
+        """Apply entries; the result of each is the number of entries so far."""
         results = []
         for entry in entries:
             if self.breaks:
@@ -73,11 +71,10 @@ class FoldingMachine:
 
     @query
     def newest(self) -> list[int] | None:
-        """The last entry in the digest, and the digest."""
+        """Return the last entry in the digest, and the digest."""
         return [self.index, self.digest] if self.index >= 0 else None
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
-        """As in Watchable."""
         last_of: Mapping[str, int] = self._last_of
         state: list[tuple[Path, object]] = [
             ((OF_WRITERS, writer), index) for writer, index in last_of.items()
@@ -87,12 +84,10 @@ class FoldingMachine:
         return under(path, state)
 
     def snapshot(self) -> Iterable[bytes]:
-        """As in SnapshottingMachine."""
         state = _STATE.pack(self.index, self.count, self.digest)
         return iter([state, *[state[:1] * PADDING_BYTES] * 3, msgpack.packb(self._last_of)])
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """As in SnapshottingMachine."""
         saved = b"".join(chunks)
         self.index, self.count, self.digest = _STATE.unpack(saved[: _STATE.size])
         self._last_of = msgpack.unpackb(saved[_STATE.size + 3 * PADDING_BYTES :])

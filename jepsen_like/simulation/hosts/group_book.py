@@ -1,7 +1,7 @@
 """The record of one group: the order of its entries, its acknowledgements and reads.
 
-Entries are learned when a member applies them, which it does only when they are committed. So the
-first member to apply an entry decides what the others have to apply.
+The book learns of an entry when a member applies it, which it does only once it is committed. So
+the first member to apply an entry decides what the others must apply.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dledger.changes import Path
 from jepsen_like.simulation.hosts.told_state import Told, told_by, under
 
-# Called with a promise that does not hold, and how. The first call ends the run.
+# Called with a promise that does not hold, and how it was broken. The first call ends the run.
 Broken = Callable[[str, str], None]
 
 
@@ -22,12 +22,7 @@ class _Applied(NamedTuple):
 
 
 class GroupBook:
-    """The book of one group.
-
-    Attributes:
-        acknowledged: how many appends were answered to their clients.
-        newest: the last entry that a client got an answer about.
-    """
+    """The book of one group; `newest` is the last entry that a client got an answer about."""
 
     def __init__(self, group: str, broken: Broken) -> None:
         self.group = group
@@ -45,7 +40,7 @@ class GroupBook:
         return max(self._applied, default=-1)
 
     def apply(self, member: str, index: int, body: bytes, digest: int) -> None:
-        """A member applies an entry."""
+        """Check an entry that a member applies."""
         known = self._applied.get(index)
         if known is None:
             self._applied[index] = _Applied(body, digest)
@@ -64,32 +59,32 @@ class GroupBook:
                 f"{known.body!r}",
             )
 
-    # --- what readers of the state see --------------------------------------------------------
+    # --- for those who read the state -----------------------------------------------------------
 
     def last_told(self, upto: int) -> int | None:
-        """The last entry with a body up to an index."""
+        """Return the last entry with a body up to an index."""
         return max((index for index in self._applied if index <= upto), default=None)
 
     def digest(self, index: int) -> int:
-        """That of an entry and of all before it."""
+        """Return the digest of an entry and all before it."""
         return self._applied[index].digest
 
     def told(self, path: Path, index: int) -> Told:
-        """What an entry changes under a path."""
+        """Return the changes that an entry makes under a path."""
         found = self._applied.get(index)
         return under(path, [] if found is None else told_by(index, found.body, found.digest))
 
     def next_told(self, path: Path, after: int) -> int | None:
-        """The first entry behind `after` that changes something under a path."""
+        """Return the first entry after `after` that changes anything under a path."""
         return min((i for i in self._applied if i > after and self.told(path, i)), default=None)
 
     def state(self, path: Path, upto: int) -> dict[Path, object]:
-        """The state under a path after all entries up to an index."""
+        """Return the state under a path after all entries up to an index."""
         told = (self.told(path, index) for index in sorted(self._applied) if index <= upto)
         return {each: value for entry in told for each, value in entry}
 
     def restored(self, member: str, index: int, digest: int) -> None:
-        """A member restored a snapshot whose last body is that of this entry."""
+        """Check a member that restored a snapshot; its last body is that of entry `index`."""
         known = self._applied.get(index)
         if index >= 0 and (known is None or known.digest != digest):
             self._broken(
@@ -98,7 +93,7 @@ class GroupBook:
             )
 
     def refuse(self, body: bytes, error: Exception) -> None:
-        """A client got the answer that its body is not in the log and never will be."""
+        """Note the answer that a body is not in the log and never will be."""
         self._refused[body] = type(error).__name__
         if body in self._index_of:
             self._say_refused(body)
@@ -110,7 +105,7 @@ class GroupBook:
         )
 
     def acknowledge(self, body: bytes, index: int) -> None:
-        """A client got the answer that its body is this entry."""
+        """Check the answer that a body is entry `index`."""
         known = self._applied.get(index)
         if known is None or known.body != body:
             self._broken(
@@ -122,13 +117,9 @@ class GroupBook:
         self.newest = max(self.newest, index)
 
     def was_read(self, member: str, floor: int, index: int, state: int) -> None:
-        """A member answered a linearizable read that began when `floor` was the newest entry.
+        """Check a linearizable read that began when `floor` was the newest entry.
 
-        Args:
-            member: which one.
-            floor: `newest` when the read began.
-            index: the index that the read returned.
-            state: the last entry that is in the state machine.
+        It returned `index`; `state` is the last entry that is in the state machine.
         """
         if index < floor or state < floor:
             self._broken(
@@ -138,7 +129,7 @@ class GroupBook:
             )
 
     def saw(self, reader: str, index: int, term: int, magic: int, body: bytes) -> None:
-        """A client received an entry as committed."""
+        """Check an entry that a client received as committed."""
         entry = (term, magic, body)
         known = self._raw.setdefault(index, entry)
         if known != entry:
@@ -148,7 +139,7 @@ class GroupBook:
             )
 
     def check_nothing_lost(self, member: str, index: int, digest: int) -> None:
-        """A member at the end of a run has applied up to there."""
+        """Check the last entry that a member has applied at the end of a run."""
         last = self.applied
         if index != last or (index >= 0 and self._applied[index].digest != digest):
             self._broken(

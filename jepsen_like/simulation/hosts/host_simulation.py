@@ -53,17 +53,14 @@ EXPECTED_OF_HOSTS = (
     "stale reads",
     "transfers",
 )
-# No task in a run waits longer, or the run is stuck.
+# Limit of a wait in a run, after which the run is stuck.
 STUCK_S = 600.0
 
 
 class HostSimulation:
     """Hosts, their groups, clients and faults. `run` returns, or raises Failure.
 
-    Args:
-        plan: what the seed decided.
-        trace: told what happens.
-        looked_at: the share of the moments at rest when all that waits is woken for nothing.
+    `looked_at` is the share of the moments at rest when all waiting tasks are woken for nothing.
     """
 
     def __init__(self, plan: HostsPlan, trace: Trace | None = None, looked_at: float = 0.0) -> None:
@@ -76,18 +73,15 @@ class HostSimulation:
         self._ended_at: float | None = None  # trio itself may leap once more when it ends
 
     @property
-    def virtual_seconds(self) -> float:
-        """The virtual seconds since the run began."""
+    def virtual_s(self) -> float:
         return self._clock.now if self._ended_at is None else self._ended_at
 
     @property
     def digest(self) -> str:
-        """The sum of all events: two runs of one seed have the same."""
         return self._journal.digest
 
     @property
     def coverage(self) -> Coverage:
-        """The counts of the run."""
         return self._journal.coverage
 
     def run(self) -> None:
@@ -95,11 +89,11 @@ class HostSimulation:
         try:
             run_in_virtual_time(self._plan.seed, self._clock, self._main)
         except Exception as error:
-            if self._found is None:  # else the error is only a consequence of it
+            if self._found is None:  # else the error is a consequence of what was found
                 how = "".join(traceback.format_exception(error))
                 self._found = (f"no {type(first_of(error)).__name__}", how)
         if self._found is not None:
-            raise Failure(self._plan.seed, self.virtual_seconds, *self._found)
+            raise Failure(self._plan.seed, self.virtual_s, *self._found)
 
     def _broken(self, promise: str, how: str) -> None:
         if self._found is None:
@@ -192,32 +186,24 @@ class _World:
         )
 
     def state(self) -> object:
-        """What work changes: bytes sent, each member's log, and the calls that wait."""
+        """Return all that work changes: bytes sent, each member's log, and the calls that wait."""
         members = []
         for running in self._running():
-            status = running.node.status()
-            members.append(
-                (
-                    *(
-                        running.node.config.group,
-                        running.node.config.node_id,
-                        status.role,
-                        status.term,
-                    ),
-                    *(status.last_index, status.committed, status.applied),
-                    status.pending_entries,
-                )
-            )
+            status, config = running.node.status(), running.node.config
+            member = (config.group, config.node_id, status.role, status.term)
+            log = (status.last_index, status.committed, status.applied, status.pending_entries)
+            members.append((*member, *log))
         # A transfer is given up with the heartbeat after its time, so not exactly then.
         calls = [text for call in self.calls.all if not (text := str(call)).startswith("transfer")]
         return self._journal.bytes_sent, members, calls
 
     def turns(self) -> Iterable[Callable[[], None]]:
-        """A turn of each member."""
         return [running.node._driver.turn for running in self._running()]
 
     def left_waiting(self) -> str:
-        """The appends of members that do not lead, where all that is committed is applied."""
+        """Return the appends that wait at members that do not lead and have applied all that is
+        committed.
+        """
         left = []
         for running in self._running():
             status = running.node.status()
@@ -266,7 +252,7 @@ class _World:
         async with trio.open_nursery() as faults:
             for kind, mean_s in self._plan.fault_every_s.items():
                 faults.start_soon(self._breakage.run, kind, mean_s)
-            await trio.sleep(self._plan.fault_seconds)
+            await trio.sleep(self._plan.fault_s)
             faults.cancel_scope.cancel()
 
     # --- the end ----------------------------------------------------------------------------------
@@ -293,7 +279,7 @@ class _World:
             return
 
     def _what_is_missing(self) -> str:
-        """Where groups do not agree yet; empty if they do."""
+        """Return where groups do not agree yet; empty if they do."""
         missing = []
         for operator in self._operators:
             missing += self._missing_in(operator)

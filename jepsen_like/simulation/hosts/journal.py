@@ -14,12 +14,7 @@ _SENT = Struct(">dII")
 
 
 class Journal:
-    """The journal of one run.
-
-    Attributes:
-        coverage: the counts of the run.
-        bytes_sent: over the virtual network.
-    """
+    """The journal of one run; `bytes_sent` counts those on the virtual network."""
 
     def __init__(self, trace: Trace | None) -> None:
         self.coverage = Coverage()
@@ -39,7 +34,6 @@ class Journal:
         self._sum.update(_SENT.pack(trio.current_time(), size, content_sum))
 
     def note(self, who: str, what: str) -> None:
-        """Note an event."""
         now = trio.current_time()
         self._sum.update(f"{now!r} {who} {what}".encode())
         if self._trace is not None:

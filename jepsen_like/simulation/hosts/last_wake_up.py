@@ -1,9 +1,9 @@
-"""Any wake-up may be the last: what could be done is done before time goes on.
+"""Checks that no task depends on a later wake-up: all possible work is done before time goes on.
 
-A wake-up that is lost shows late or never, because heartbeats, retries and the next request have
-the task look again. So now and then, when no task can run and before time goes on, every task that
-waits for work is woken though nothing happened, and every member takes a turn. Each of them finds
-nothing to do, unless it should have been woken for it.
+A lost wake-up shows late or never, because heartbeats, retries and the next request have the task
+look again. So now and then, when no task can run and before time goes on, every task that waits for
+work is woken though nothing happened, and every member takes a turn. Each of them finds nothing to
+do, unless it should have been woken before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.group_book import Broken
 
-# A deadline that is nearer may pass by the looks at the clock alone.
+# Reading the clock alone may pass a deadline that is nearer.
 _NEAREST_S = 1e-4
 
 
@@ -30,15 +30,10 @@ class Parked(NamedTuple):
 
 
 class LastWakeUp:
-    """Wakes everything now and then, and sees that nothing comes of it.
+    """Wakes everything now and then, and checks that no work results.
 
-    Args:
-        chance: of the run.
-        share: of the moments at rest that are looked at.
-        state: all that work changes.
-        turns: what each member does when it is woken.
-        left: what waits at rest for something that never comes; empty if nothing does.
-        broken: told what came of it.
+    `share` is that of the moments at rest that are looked at. `state` returns all that work
+    changes, `left` what waits in vain at rest.
     """
 
     def __init__(
@@ -61,7 +56,9 @@ class LastWakeUp:
         self.looks = 0
 
     def at_rest(self, until_s: float) -> bool:
-        """No task can run for so long: wake all, or see what came of it; whether any can run."""
+        """Wake all tasks, or check the results, as no task can run for so long; return whether any
+        can.
+        """
         if self._woken:
             woken, self._woken = self._woken, []
             if (now := self._state()) != self._before:
@@ -84,7 +81,7 @@ class LastWakeUp:
 
 
 def parked_tasks() -> list[Parked]:
-    """Where tasks of the product wait in a lot of its own; each looks again when it is woken."""
+    """Return where tasks of the product wait in a lot of its own; each looks again when woken."""
     root = trio.lowlevel.current_root_task()
     return [] if root is None else [found for task in _below(root) if (found := _parked(task))]
 

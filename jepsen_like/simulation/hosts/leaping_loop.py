@@ -23,29 +23,28 @@ Result = TypeVar("Result")
 WAKE_UP_S = 0.001
 
 
-# Virtual time that a look at the clock takes. Without it, a task that waits for a time which is too
+# Virtual time that reading the clock takes. Without it, a task that waits for a time which is too
 # small to be added to the clock would wait for ever.
 LOOK_S = 1e-9
 
 
 class LeapingClock(trio.abc.Clock):
-    """A clock that is moved to the next deadline instead of waiting for it.
+    """A clock that leaps to the next deadline instead of waiting for it.
 
-    As trio.testing.MockClock with an autojump threshold of 0, without its second round of the loop
-    for each leap. A task may only wait for other tasks: a thread or a
-    socket would be overtaken.
+    Like trio.testing.MockClock with an autojump threshold of 0, without its second round of the
+    loop for each leap. A task may only wait for other tasks: the clock would overtake a thread or a
+    socket.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
-        # Called when no task can run, with the time until one can; whether one can now.
+        # Called when no task can run, with the time until one can; returns whether one can now.
         self.at_rest: Callable[[float], bool] = lambda _until_s: False
 
-    def start_clock(self) -> None:
-        """Do nothing."""
+    def start_clock(self) -> None: ...
 
     def current_time(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Return the virtual seconds since the beginning."""
         self.now += LOOK_S
         return self.now
 
@@ -72,7 +71,8 @@ def _decided_by(seed: int) -> Iterator[None]:
     _run._r.seed(f"{seed}/order of tasks")
     random.seed(f"{seed}/random")
     collects = gc.isenabled()
-    gc.disable()  # when it runs, and what it ends, depends on earlier runs in this process
+    # the time of a collection, and what it ends, depend on earlier runs in this process
+    gc.disable()
     try:
         yield
     finally:
@@ -86,6 +86,6 @@ def _decided_by(seed: int) -> Iterator[None]:
 def run_in_virtual_time(
     seed: int, clock: LeapingClock, main: Callable[[], Awaitable[Result]]
 ) -> Result:
-    """What `trio.run(main)` returns; the same seed makes the same run."""
+    """Return the result of `trio.run(main)`; the same seed makes the same run."""
     with _decided_by(seed):
         return trio.run(main, clock=clock)

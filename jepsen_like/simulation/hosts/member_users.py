@@ -21,15 +21,15 @@ Use = Callable[[Seat, Running], Awaitable[None]]
 
 # Calls in flight at once by one application.
 MOST_AT_ONCE = 40
-# How often a chain of appends has a further one.
+# How often a chain of appends goes on.
 CHAIN_GOES_ON = 0.5
-# Seconds that a follower of the log or of the roles follows.
+# How long a task follows the log or the roles, in seconds.
 FOLLOWS_S = 3.0
 SESSION_TIMEOUT_S = 4.0
 
 
 class MemberUsers:
-    """The applications of a run: begins calls on nodes chosen by chance."""
+    """Begins calls on nodes chosen by chance."""
 
     def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
         self._around = around
@@ -57,7 +57,6 @@ class MemberUsers:
         )
 
     async def run(self) -> None:
-        """Begin calls until `stopped`."""
         while not self.stopped:
             await trio.sleep(self._chance.wait_s(self._around.plan.pause_s))
             host = self._chance.choice(self._hosts)
@@ -72,7 +71,6 @@ class MemberUsers:
                 self.begin(host, seat, use)
 
     def begin(self, host: VirtualHost, seat: Seat, use: Use) -> None:
-        """Make one call, where that member runs."""
         running = seat.running
         if running is not None:
             host.use(partial(self._use, use, seat, running))
@@ -80,7 +78,7 @@ class MemberUsers:
     async def _use(self, use: Use, seat: Seat, running: Running) -> None:
         what = f"{use.__name__.removeprefix('_')} on {seat.group.name}/{seat.member}"
         try:
-            # A session goes to the leader on any host: it has a time limit of its own.
+            # A session goes to the leader on any host, and has a time limit of its own.
             on = None if use == self._session else running.node
             with self._around.calls.waits(what, on):
                 await use(seat, running)
@@ -125,7 +123,7 @@ class MemberUsers:
             self._refused(seat, running, [body], outcome)
 
     def _submit_next(self, seat: Seat, running: Running) -> None:
-        """From within the turn that answers the last one, as a machine's own users do."""
+        """Submit within the turn that answers the last append, as a machine's own users do."""
         if self._chance_of_chains.happens(CHAIN_GOES_ON):
             (body,) = self._bodies(seat, 1)
             with suppress(DLedgerError):
@@ -135,7 +133,7 @@ class MemberUsers:
         self, seat: Seat, running: Running, bodies: Sequence[bytes], indexes: Sequence[int]
     ) -> None:
         if not running.process.life.is_alive:
-            return  # an answer to a process that has ended reaches no client
+            return  # an answer to an ended process reaches no client
         self._around.journal.coverage.count("acknowledged by members", len(bodies))
         for body, index in zip(bodies, indexes, strict=True):
             self._around.books[seat.group.name].acknowledge(body, index)

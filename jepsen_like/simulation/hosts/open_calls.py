@@ -10,8 +10,6 @@ import trio
 
 
 class OpenCall(NamedTuple):
-    """One call."""
-
     what: str
     on: object  # the node it waits for; None: a whole group
     began_at: float
@@ -21,15 +19,13 @@ class OpenCall(NamedTuple):
 
 
 class OpenCalls:
-    """The open calls of one run."""
-
     def __init__(self) -> None:
         self._open: dict[int, OpenCall] = {}
         self._number = 0
 
     @contextmanager
     def waits(self, what: str, on: object = None) -> Iterator[None]:
-        """A call that lasts as long as the block."""
+        """Note a call that lasts as long as the block."""
         self._number += 1
         number = self._number
         self._open[number] = OpenCall(what, on, trio.current_time())
@@ -39,10 +35,8 @@ class OpenCalls:
             del self._open[number]
 
     def of(self, node: object) -> list[OpenCall]:
-        """The calls that wait for a node."""
         return [call for call in self._open.values() if call.on is node]
 
     @property
     def all(self) -> list[OpenCall]:
-        """The calls that have not ended."""
         return list(self._open.values())

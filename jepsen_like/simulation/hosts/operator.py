@@ -16,18 +16,13 @@ from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 MEAN_PAUSE_S = 3.0
-# How often the operator looks whether a change was made.
+# How often the operator checks whether a change was made.
 AGAIN_S = 0.3
 CHANGE_TIMEOUT_S = 3.0
 
 
 class Operator:
-    """The operator of one group.
-
-    Attributes:
-        group: which one.
-        stopped: whether it begins no other replacement.
-    """
+    """The operator of one group; once `stopped`, it begins no other replacement."""
 
     def __init__(self, around: Around, group: GroupPlan, hosts: Sequence[VirtualHost]) -> None:
         self.stopped = False
@@ -38,7 +33,7 @@ class Operator:
         self._made = 0
 
     def leader(self) -> Running | None:
-        """The ready leader of the newest term."""
+        """Return the ready leader of the highest term."""
         found = [
             seat.running
             for host in self._hosts

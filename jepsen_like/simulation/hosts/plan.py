@@ -54,12 +54,10 @@ class GroupPlan(NamedTuple):
 
 
 class HostsPlan(NamedTuple):
-    """One run."""
-
     seed: int
     hosts: int
     groups: tuple[GroupPlan, ...]
-    fault_seconds: float
+    fault_s: float
     line: LineStyle
     disk: DiskStyle
     fault_every_s: dict[str, float]
@@ -68,8 +66,8 @@ class HostsPlan(NamedTuple):
     changes: bool  # whether members are replaced
 
 
-def plan_of(seed: int, hosts: int | None = None, seconds: float | None = None) -> HostsPlan:
-    """The plan of a seed; arguments that are not None replace its choices."""
+def plan_of(seed: int, hosts: int | None = None, fault_s: float | None = None) -> HostsPlan:
+    """Return the plan of a seed; arguments that are not None replace its choices."""
     chance = Chance(seed, "plan")
     drawn_hosts = chance.choice((3, 3, 3, 4, 5))
     hosts = hosts or drawn_hosts
@@ -77,13 +75,13 @@ def plan_of(seed: int, hosts: int | None = None, seconds: float | None = None) -
         _group(chance, number, hosts) for number in range(chance.choice((1, 2, 2, 3, 4)))
     )
     kinds = [kind for kind in FAULT_KINDS if chance.happens(0.5)]
-    drawn_seconds = chance.uniform(6.0, 14.0)
+    drawn_s = chance.uniform(6.0, 14.0)
     slow = chance.happens(0.5)
     return HostsPlan(
         seed,
         hosts,
         groups,
-        seconds or drawn_seconds,
+        fault_s or drawn_s,
         LineStyle(0.000_05, chance.choice((0.000_1, 0.000_5, 0.003, 0.02))),
         DiskStyle(chance.choice((0.004, 0.015)) if slow else 0.000_3, 0.003),
         {kind: chance.uniform(*FAULT_EVERY_S) for kind in kinds},

@@ -26,21 +26,20 @@ ROUNDS_TO_REPORT = 3
 
 
 class ProcessEnded(OSError):
-    """The process was killed. Its code that still runs on this loop gets this from the disk.
+    """The process was killed. The disk raises this to its code that still runs on this loop.
 
     An OSError, so that this code takes its usual paths; its decisions have no effect any more.
     """
 
 
 class Life:
-    """The life of a process, and the tasks that wait for its end."""
+    """Whether a process runs, and the tasks that wait for its end."""
 
     def __init__(self) -> None:
         self.is_alive = True
         self._ended = trio.Event()
 
     def end(self) -> None:
-        """Kill the process."""
         self.is_alive = False
         self._ended.set()
 
@@ -49,9 +48,9 @@ class Life:
         if not self.is_alive:
             raise ProcessEnded
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, wait_s: float) -> None:
         """Let time pass. Raises ProcessEnded as soon as the process has ended."""
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(wait_s):
             await self._ended.wait()
         self.check()
 
@@ -59,9 +58,7 @@ class Life:
 class ProcessDisk:
     """The disk of a machine as one process uses it, until the process ends.
 
-    Attributes:
-        spent_s: how long the syncs of this process would have taken on a real disk.
-        hangs: whether syncs do not end now.
+    `spent_s` is how long the syncs of this process would have taken on a real disk.
     """
 
     def __init__(self, disk: VirtualDisk, life: Life, style: DiskStyle, chance: Chance) -> None:
@@ -72,64 +69,54 @@ class ProcessDisk:
         self.spent_s = 0.0
 
     def synced(self) -> None:
-        """Count the time of a sync."""
+        """Add the time of a sync to `spent_s`."""
         self._life.check()
         self.spent_s += self._chance.wait_s(self._style.sync_s)
 
     @property
     def work_s(self) -> float:
-        """How long the next piece of work beside the loop takes."""
+        """The time that the next piece of work beside the loop takes."""
         return self._chance.wait_s(self._style.work_s)
 
     @property
     def sync_s(self) -> float:
-        """How long the next sync beside the loop takes."""
+        """The time that the next sync beside the loop takes."""
         return self._chance.wait_s(self._style.sync_s)
 
     def make_folder(self, path: str) -> None:
-        """As in Disk."""
         self._life.check()
         self._disk.make_folder(path)
 
     def list(self, path: str) -> list[str]:
-        """As in Disk."""
         self._life.check()
         return self._disk.list(path)
 
     def open(self, path: str, *, writable: bool = True) -> DiskFile:
-        """As in Disk."""
         self._life.check()
         return ProcessFile(self._disk.open(path, writable=writable), self, self._life)
 
     def create(self, path: str) -> DiskFile:
-        """As in Disk."""
         self._life.check()
         return ProcessFile(self._disk.create(path), self, self._life)
 
     def rename(self, old: str, new: str) -> None:
-        """As in Disk."""
         self._life.check()
         self._disk.rename(old, new)
 
     def remove(self, path: str) -> None:
-        """As in Disk."""
         self._life.check()
         self._disk.remove(path)
 
     def sync_folder(self, path: str) -> None:
-        """As in Disk."""
         self._life.check()
         self._disk.sync_folder(path)
 
     def lock(self, path: str) -> DiskLock:
-        """As in Disk."""
         self._life.check()
         return _ProcessLock(self._disk.lock(path), self._life)
 
 
 class ProcessFile:
-    """One open file of a process."""
-
     __slots__ = ("_disk", "_file", "_life")
 
     def __init__(self, file: DiskFile, disk: ProcessDisk, life: Life) -> None:
@@ -139,40 +126,33 @@ class ProcessFile:
 
     @property
     def path(self) -> str:
-        """As in DiskFile."""
         return self._file.path
 
     def size(self) -> int:
-        """As in DiskFile."""
         return self._file.size()
 
     def read(self, size: int, at: int) -> bytes:
-        """As in DiskFile."""
         self._life.check()
         return self._file.read(size, at)
 
     def write(self, data: bytes, at: int) -> None:
-        """As in DiskFile."""
         self._life.check()
         self._file.write(data, at)
 
     def grow(self, size: int) -> None:
-        """As in DiskFile."""
         self._life.check()
         self._file.grow(size)
 
     def allocate(self, size: int) -> None:
-        """As in DiskFile."""
         self._life.check()
         self._file.allocate(size)
 
     def sync(self) -> None:
-        """As in DiskFile."""
         self._disk.synced()
         self._file.sync()
 
     def close(self) -> None:
-        """As in DiskFile; of one that has ended, its system has closed it."""
+        """Close the file, unless the system closed it when the process ended."""
         if self._life.is_alive:
             self._file.close()
 
@@ -185,16 +165,14 @@ class _ProcessLock:
         self._life = life
 
     def close(self) -> None:
-        if self._life.is_alive:  # else the next process may hold the lock by now
+        if self._life.is_alive:  # else the next process may hold the lock
             self._lock.close()
 
 
 class VirtualThreads:
     """Runs syncs after some virtual time: `SyncThreads` of dledger.
 
-    Args:
-        nursery: of the world; the syncs of a killed process fail.
-        process: whose disk they are for.
+    The nursery is the world's: the syncs of a killed process fail.
     """
 
     def __init__(self, nursery: trio.Nursery, process: Process) -> None:
@@ -202,11 +180,11 @@ class VirtualThreads:
         self._process = process
 
     def clock(self) -> float:
-        """As in SyncThreads: virtual time, and what syncs that the loop waited for would take."""
+        """Return virtual time, plus the time of the syncs that the loop waited for."""
         return trio.current_time() + self._process.disk.spent_s
 
     def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
-        """As in SyncThreads: at once, unless the disk hangs or takes longer than that now."""
+        """Run the sync at once, unless the disk hangs or takes longer than `patience_s`."""
         if self._process.machine_hangs() or self._process.disk.sync_s > patience_s:
             self._nursery.start_soon(self._run, sync, late)
             return False
@@ -214,21 +192,19 @@ class VirtualThreads:
         return True
 
     def start(self, sync: Callable[[], None]) -> None:
-        """As in SyncThreads."""
         self._nursery.start_soon(self._run, sync, None)
 
-    def shutdown(self) -> None:
-        """As in SyncThreads."""
+    def shutdown(self) -> None: ...
 
     async def _run(self, sync: Callable[[], None], told: Callable[[], None] | None) -> None:
         process = self._process
-        with trio.CancelScope(shield=True):  # as a thread, it ends by itself
+        with trio.CancelScope(shield=True):  # like a thread, it ends by itself
             try:
                 await process.life.wait(process.disk.sync_s)
                 while process.machine_hangs():
                     await process.life.wait(HANG_STEP_S)
             except ProcessEnded:
-                pass  # then it fails, so that no code of the process waits for it
+                pass  # the sync fails, so that no code of the process waits for it
             sync()
             if told is not None:
                 told()
@@ -236,18 +212,12 @@ class VirtualThreads:
                 await trio.lowlevel.checkpoint()
 
 
-# How often a hanging sync looks whether the disk goes on.
+# How often a hanging sync checks whether the disk works again.
 HANG_STEP_S = 0.05
 
 
 class Process:
-    """One life of a process.
-
-    Attributes:
-        life: ends with the process.
-        disk: its view of the machine's disk.
-        platform: for `open_host`.
-    """
+    """One life of a process; `platform` is for `open_host`."""
 
     def __init__(
         self,
@@ -277,7 +247,7 @@ class Process:
     async def run_blocking(
         self, work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
     ) -> Result:
-        """As in RunBlocking: the work is done at once, after the time that it takes."""
+        """Do the work at once, after the time that it takes."""
         with trio.CancelScope(shield=True):
             await self.life.wait(self.disk.work_s)
             while self.machine_hangs():
@@ -286,7 +256,7 @@ class Process:
 
 
 def _wall_clock_ms() -> int:
-    """The run's time, the same on all machines, so that log contents depend on the seed alone."""
+    """Return the run's time, equal on all machines, so log contents depend on the seed alone."""
     return int(trio.current_time() * 1000)
 
 

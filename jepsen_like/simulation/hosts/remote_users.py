@@ -29,12 +29,8 @@ SESSION_TTL_S = 10.0
 class RemoteUser:
     """One program, which uses one group.
 
-    Args:
-        peers: the members that it knows at first.
-
-    Attributes:
-        stopped: whether it makes one more append, which has to succeed, and ends.
-        lacks: whether that append has not succeeded yet.
+    Once `stopped`, it makes one more append, which has to succeed, and ends; it `lacks` that append
+    until then.
     """
 
     def __init__(
@@ -131,7 +127,6 @@ class RemoteUser:
             self._book.acknowledge(body, each.index)
 
     async def _sessions(self, log: RemoteLog) -> None:
-        """Use one session after the other."""
         while not self.stopped:
             try:
                 with self._around.calls.waits(f"session of {self.name}"):

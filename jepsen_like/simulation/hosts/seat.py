@@ -1,8 +1,7 @@
-"""A member's seat on one machine: the member is open while its host runs and it is wanted."""
+"""A member's seat on one machine. The member is open while its host runs and it is wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,13 +26,11 @@ END_WITH_NODE_S = 1.0
 MEAN_REOPEN_S = 0.3
 
 INDEX_SEGMENT_BYTES = 32 * 512
-# The changes of some thirty entries: clients ask for older ones, too.
+# Room for the changes of some thirty entries: clients ask for older ones, too.
 WATCH_HISTORY_BYTES = 30_000
 
 
 class Running(NamedTuple):
-    """An open member: its node, its state machine, and its process."""
-
     node: Node
     machine: FoldingMachine
     process: Process
@@ -43,8 +40,6 @@ class Seat:
     """One member of one group on one machine.
 
     Attributes:
-        group: its group.
-        member: its name.
         wanted: whether it should be open whenever its host runs.
         closed_since: when it was last closed, while it is closed.
         returns: whether it belongs to the group until the end of the run.
@@ -81,13 +76,7 @@ class Seat:
         """Whether the member is open, is being opened or is being closed."""
         return self._taken_in is not None and self._taken_in.life.is_alive
 
-    @property
-    def address(self) -> str:
-        """The address of its host."""
-        return self._peers[self.member]
-
     def want(self, wanted: bool) -> None:
-        """Open or close the member."""
         if wanted is self.wanted:
             return
         self.wanted = wanted
@@ -112,7 +101,7 @@ class Seat:
                 self._judge(error)
             finally:
                 self._closed()
-                if self._taken_in is process:  # else it is open in the next process by now
+                if self._taken_in is process:  # else it is open in the next process
                     self._taken_in = None
             await trio.sleep(self._chance.wait_s(MEAN_REOPEN_S))
 
@@ -124,7 +113,7 @@ class Seat:
             self._running = Running(node, machine, process)
             self.closed_since = None
             around.journal.count("members opened", name)
-            machine.installs = 0  # further snapshots come from a leader
+            machine.installs = 0  # later snapshots come from a leader
             await self._stop.wait()
             around.journal.count("members closed in order", name)
 
@@ -172,6 +161,3 @@ class Seat:
             if group.snapshot_every
             else SnapshotPolicy(),
         )
-
-
-Seats = Sequence[Seat]

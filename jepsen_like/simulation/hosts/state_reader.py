@@ -14,21 +14,16 @@ from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.told_state import OF_WRITERS
 
-# How long one watch is followed before another one goes on.
+# How long one watch is followed before the next one begins.
 WATCH_S = 1.0
 # How long a query tries: the member that it asks may have left the group.
 QUERY_S = 2.0
 
 
 class StateReader:
-    """Reads one group's state machine over a log.
+    """Reads one group's state machine over a log, until `stopped` returns True.
 
-    Args:
-        name: of the program.
-        group: of the group.
-        members: those that the group begins with.
-        log: over the network.
-        stopped: whether it is to end.
+    `members` are those that the group begins with.
     """
 
     def __init__(

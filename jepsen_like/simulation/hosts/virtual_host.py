@@ -25,8 +25,6 @@ class VirtualHost:
     """One machine.
 
     Attributes:
-        name: of the machine.
-        seats: the members that run here.
         process: while it runs.
         returns: whether it is started again when it ends in order.
     """
@@ -42,7 +40,7 @@ class VirtualHost:
         self._around = around
         self._chance = Chance(around.plan.seed, f"machine {self.name}")
         self._disk = VirtualDisk(Chance(around.plan.seed, f"disk {self.name}"))
-        self._host: Host | None = None
+        self.host: Host | None = None
         self._seats: trio.Nursery | None = None
         self._users: trio.Nursery | None = None
         self._scope = trio.CancelScope()
@@ -51,22 +49,15 @@ class VirtualHost:
 
     @property
     def address(self) -> str:
-        """Where its process listens."""
         return f"{self.name}:{PORT}"
 
-    @property
-    def host(self) -> Host | None:
-        """The running host, once it listens; else None."""
-        return self._host
-
     def add(self, seat: Seat) -> None:
-        """Add the seat of another member."""
         self.seats.append(seat)
-        if self._seats is not None and self._host is not None and self.process is not None:
-            self._seats.start_soon(seat.run, self._host, self.process)
+        if self._seats is not None and self.host is not None and self.process is not None:
+            self._seats.start_soon(seat.run, self.host, self.process)
 
     def use(self, call: Callable[[], Awaitable[None]]) -> bool:
-        """Run a task in the process, as its application would; return whether it could."""
+        """Run a task in the process, as its application would; return whether the process runs."""
         if self._users is None:
             return False
         self._users.start_soon(call)
@@ -75,7 +66,7 @@ class VirtualHost:
     # --- its life -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process, if there is none."""
+        """Start the process, unless it runs."""
         if self.process is None:
             self._lives += 1
             chance = Chance(self._around.plan.seed, f"{self.name} life {self._lives}")
@@ -90,11 +81,10 @@ class VirtualHost:
             self._around.nursery.start_soon(self._run, self.process)
 
     def close(self) -> None:
-        """Have the process close all its members and end."""
         self._stop.set()
 
     def kill(self) -> None:
-        """Kill the process; the machine goes on, and closes its connections."""
+        """Kill the process; the machine runs on, and closes its connections."""
         if self._end():
             self._disk.end_process()
             self._around.internet.process_ended(self.endpoint)
@@ -121,7 +111,7 @@ class VirtualHost:
             return False
         process.life.end()
         self._scope.cancel()
-        self.process = self._host = self._seats = self._users = None
+        self.process = self.host = self._seats = self._users = None
         return True
 
     async def _run(self, process: Process) -> None:
@@ -138,7 +128,7 @@ class VirtualHost:
                 self._around.broken("hosts live on", f"{self.name}: {first_of(errors)!r}")
         finally:
             if self.process is process:
-                self.process = self._host = self._seats = self._users = None
+                self.process = self.host = self._seats = self._users = None
                 process.life.end()
                 self._disk.end_process()
                 self._around.internet.process_ended(self.endpoint)
@@ -152,7 +142,7 @@ class VirtualHost:
                 open_host(HostConfig(address=self.address), process.platform) as host,
                 trio.open_nursery() as nursery,
             ):
-                self._host, self._seats = host, nursery
+                self.host, self._seats = host, nursery
                 self._around.journal.count("hosts opened", self.name)
                 for seat in self.seats:
                     nursery.start_soon(seat.run, host, process)
@@ -166,7 +156,6 @@ class VirtualHost:
 
 
 def first_of(errors: BaseException) -> BaseException:
-    """The error inside an exception group."""
     while isinstance(errors, BaseExceptionGroup):
         errors = errors.exceptions[0]
     return errors

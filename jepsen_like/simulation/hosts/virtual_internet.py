@@ -12,37 +12,12 @@ from dledger.config import Address
 from dledger.sockets import ACCEPTED
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
-from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
+from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualLine, VirtualStream
 
 # Connections that wait to be accepted; more are refused, as Linux does if configured so.
 BACKLOG = 128
 
 Sent = Callable[[str, int, int], None]
-
-
-class VirtualLine:
-    """The way from one machine to another.
-
-    Attributes:
-        is_cut: whether no bytes get through.
-        bytes_per_s: the speed now; None: no limit.
-    """
-
-    def __init__(self, style: LineStyle, chance: Chance) -> None:
-        self.style = style
-        self.is_cut = False
-        self.bytes_per_s: float | None = None
-        self._chance = chance
-        self._free_at = 0.0
-
-    def arrives_at(self, size: int) -> float:
-        """As in Line."""
-        now = trio.current_time()
-        delay_s = self.style.least_s + self._chance.wait_s(self.style.mean_s)
-        if self.bytes_per_s is None:
-            return now + delay_s
-        self._free_at = max(self._free_at, now) + size / self.bytes_per_s
-        return self._free_at + delay_s
 
 
 class VirtualListener(trio.abc.Listener[trio.abc.Stream]):
@@ -58,11 +33,10 @@ class VirtualListener(trio.abc.Listener[trio.abc.Stream]):
         self._send.send_nowait(stream)
 
     async def accept(self) -> trio.abc.Stream:
-        """As in trio."""
         return await self._receive.receive()
 
     def close(self) -> None:
-        """Accept no more; those that wait are closed."""
+        """Accept no more, and close the connections that wait."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -78,7 +52,6 @@ class VirtualListener(trio.abc.Listener[trio.abc.Stream]):
         self._receive.close()
 
     async def aclose(self) -> None:
-        """As in trio."""
         self.close()
         await trio.lowlevel.checkpoint()
 
@@ -87,7 +60,6 @@ class Endpoint:
     """One machine's side of the network.
 
     Attributes:
-        name: of the machine, and the host in its addresses.
         is_up: whether the machine runs; if not, it sends no answers.
         refuses: whether it refuses connections even where a process listens.
     """
@@ -97,17 +69,15 @@ class Endpoint:
         self.is_up = True
         self.refuses = False
         self.listeners: dict[int, VirtualListener] = {}
-        self.streams: dict[VirtualStream, VirtualStream] = {}  # of this machine: the other ends
-        self.unknown: list[VirtualStream] = []  # that others still have with it
+        # of this machine, with their other ends
+        self.streams: dict[VirtualStream, VirtualStream] = {}
+        self.unknown: list[VirtualStream] = []  # ends that other machines still have with it
 
 
 class VirtualInternet:
-    """All machines, the lines between them and what is connected.
+    """All machines, the lines between them, and their connections.
 
-    Args:
-        style: of all lines.
-        chance: delays.
-        sent: called with all bytes that are sent.
+    `sent` is called with all bytes that are sent.
     """
 
     def __init__(self, style: LineStyle, chance: Chance, sent: Sent) -> None:
@@ -122,13 +92,11 @@ class VirtualInternet:
     # --- the machines ---------------------------------------------------------------------------
 
     def add(self, name: str) -> Endpoint:
-        """Add another machine."""
         endpoint = self._endpoints[name] = Endpoint(name)
         return endpoint
 
     @property
     def open_streams(self) -> Sequence[VirtualStream]:
-        """Ends of connections that were not closed."""
         return [stream for endpoint in self._endpoints.values() for stream in endpoint.streams]
 
     def process_ended(self, endpoint: Endpoint) -> None:
@@ -168,7 +136,6 @@ class VirtualInternet:
     # --- the lines ------------------------------------------------------------------------------
 
     def line(self, source: str, target: str) -> VirtualLine:
-        """The way from one machine to another."""
         found = self._lines.get((source, target))
         if found is None:
             chance = Chance(self._chance.getrandbits(62), f"line {source} {target}")
@@ -176,11 +143,9 @@ class VirtualInternet:
         return found
 
     def cut(self, source: str, target: str) -> None:
-        """Cut the way from one machine to another."""
         self.line(source, target).is_cut = True
 
     def heal(self) -> None:
-        """Heal every line."""
         for line in self._lines.values():
             line.is_cut = False
             line.bytes_per_s = None
@@ -203,7 +168,7 @@ class VirtualInternet:
     # --- connections ----------------------------------------------------------------------------
 
     async def dial(self, here: Endpoint, address: Address) -> VirtualStream:
-        """A connection from a machine to an address. Raises ConnectionRefusedError."""
+        """Connect a machine with an address. Raises ConnectionRefusedError."""
         there = self._endpoints.get(address.host)
         if there is None:
             raise OSError(errno.EHOSTUNREACH, "no such machine on the virtual network")
@@ -229,7 +194,7 @@ class VirtualInternet:
         return near
 
     async def _trip(self, line: VirtualLine, target: Endpoint) -> None:
-        """Wait until a packet got through; it is sent again until it does."""
+        """Wait until a packet has arrived; it is sent again until it does."""
         again_s = 1.0
         while True:
             at = line.arrives_at(0)
@@ -265,8 +230,7 @@ class VirtualInternet:
 class MachineNetwork:
     """The network as one process of a machine sees it: a `Network` of dledger.
 
-    Args:
-        is_alive: whether the process still runs; a killed one sends nothing.
+    `is_alive` returns whether the process still runs; a killed one sends nothing.
     """
 
     def __init__(
@@ -277,13 +241,11 @@ class MachineNetwork:
         self._is_alive = is_alive
 
     async def dial(self, address: Address) -> trio.abc.Stream:
-        """As in Network."""
         if not self._is_alive():
             raise ConnectionAbortedError(errno.ECONNABORTED, "this process has ended")
         return await self._internet.dial(self._endpoint, address)
 
     async def listen(self, address: Address) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
-        """As in Network."""
         await trio.lowlevel.checkpoint()
         listeners = self._endpoint.listeners
         if address.host != self._endpoint.name or not self._is_alive():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 from zlib import crc32
 
 import trio
+
+from jepsen_like.chance import Chance
+from jepsen_like.simulation.hosts.plan import LineStyle
 
 _NEVER = float("inf")
 
@@ -15,30 +17,38 @@ _NEVER = float("inf")
 PIPE_BYTES = 512 * 1024
 
 
-class Line(Protocol):
-    """The way from one machine to another."""
+class VirtualLine:
+    """The way from one machine to another; `bytes_per_s` is its speed now, None without a limit.
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether no bytes get through now; they arrive later, as TCP sends them again."""
-        ...
+    While it is cut, bytes wait, as TCP sends them again.
+    """
+
+    def __init__(self, style: LineStyle, chance: Chance) -> None:
+        self.style = style
+        self.is_cut = False
+        self.bytes_per_s: float | None = None
+        self._chance = chance
+        self._free_at = 0.0
 
     def arrives_at(self, size: int) -> float:
-        """When so many bytes that are sent now arrive."""
-        ...
+        """Return when so many bytes that are sent now arrive."""
+        now = trio.current_time()
+        delay_s = self.style.least_s + self._chance.wait_s(self.style.mean_s)
+        if self.bytes_per_s is None:
+            return now + delay_s
+        self._free_at = max(self._free_at, now) + size / self.bytes_per_s
+        return self._free_at + delay_s
 
 
 class Pipe:
     """One direction of a connection. Bytes arrive in order, some time after they left.
 
-    Attributes:
-        line: the way that it takes.
-        waits: tasks that wait for a change of the pipe.
+    `waits` holds the tasks that wait for a change of the pipe.
     """
 
     __slots__ = ("_end_at", "_last_at", "_parts", "_reset_at", "_size", "line", "waits")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: VirtualLine) -> None:
         self.line = line
         self.waits = trio.lowlevel.ParkingLot()
         self._parts: deque[tuple[float, bytes]] = deque()
@@ -49,16 +59,14 @@ class Pipe:
 
     @property
     def is_full(self) -> bool:
-        """Whether the writer has to wait."""
         return self._size >= PIPE_BYTES
 
     @property
     def size(self) -> int:
-        """How many bytes are on their way or not read yet."""
+        """Bytes that are on their way or not read yet."""
         return self._size
 
     def put(self, data: bytes) -> None:
-        """Send bytes now."""
         self._last_at = max(self._last_at, self.line.arrives_at(len(data)))
         self._parts.append((self._last_at, data))
         self._size += len(data)
@@ -75,12 +83,13 @@ class Pipe:
         self.waits.unpark_all()
 
     def reset_at(self, at: float) -> None:
-        """Break the connection for the reader then, if it is not broken before."""
+        """Break the connection for the reader at that time, if it is not broken before."""
         self._reset_at = min(self._reset_at, at)
         self.waits.unpark_all()
 
     def taken(self, max_bytes: int, now: float) -> bytes | None:
-        """The bytes that arrived; b"" at the end of the stream, None if the reader has to wait.
+        """Return the bytes that arrived; b"" at the end of the stream, None if the reader has to
+        wait.
 
         Raises trio.BrokenResourceError.
         """
@@ -115,8 +124,6 @@ class VirtualStream(trio.abc.Stream):
     """One end of a connection.
 
     Args:
-        name: of this end, for the trace.
-        inward, outward: the two pipes.
         sent: called with each write: this stream's name, how many bytes, their sum.
         closed: called once, when it is closed.
     """
@@ -140,7 +147,6 @@ class VirtualStream(trio.abc.Stream):
         self.peer_is_silent = False  # its machine has no power: bytes get no answer
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
         await trio.lowlevel.checkpoint()
         while True:
             self._check(trio.current_time())
@@ -150,7 +156,7 @@ class VirtualStream(trio.abc.Stream):
         self._put(bytes(data))
 
     def write_some(self, data: bytes) -> int:
-        """Send what there is room for now, as a write to a socket; return how many bytes."""
+        """Send as much as there is room for now, as a write to a socket; return how many bytes."""
         if self.is_closed or self.outward.is_full or not data:
             return 0
         self._put(data)
@@ -163,14 +169,12 @@ class VirtualStream(trio.abc.Stream):
             self.inward.reset()
 
     async def wait_send_all_might_not_block(self) -> None:
-        """As in trio."""
         await trio.lowlevel.checkpoint()
         while self.outward.is_full:
             self._check(trio.current_time())
             await self._park(self.outward)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
         await trio.lowlevel.checkpoint()
         while True:
             if self.is_closed:
@@ -181,7 +185,6 @@ class VirtualStream(trio.abc.Stream):
             await self._park(self.inward)
 
     async def aclose(self) -> None:
-        """As in trio."""
         self.close()
         await trio.lowlevel.checkpoint()
 

@@ -19,7 +19,7 @@ LOOK_EVERY_S = 0.25
 # each time for twice as long.
 MOST_DIALS = 40
 
-# When the network has had no fault for so long, a closed member has said so and its leader knows.
+# Once the network had no fault for so long, the leader must know of a closed member.
 HEARD_OF_S = 3.0
 
 
@@ -29,8 +29,6 @@ class _Led(NamedTuple):
 
 
 class Watch:
-    """The checks of one run."""
-
     def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
         self._around = around
         self._hosts = hosts
@@ -38,7 +36,6 @@ class Watch:
         self._led: dict[tuple[str, int], _Led] = {}
 
     async def run(self) -> None:
-        """Check, until cancelled."""
         while True:
             await trio.sleep(LOOK_EVERY_S)
             self._look_at_dials()
@@ -103,7 +100,7 @@ class Watch:
                 )
 
     def _long_closed(self, group: str, member: str) -> bool:
-        """Whether that member is closed for so long that all members must know."""
+        """Return whether that member has been closed for so long that all members must know."""
         now = trio.current_time()
         for host in self._hosts:
             for seat in host.seats:

@@ -16,7 +16,7 @@ from jepsen_like.simulation.service.schedule import ADAPTIVE_BODY_BYTES
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.witness import InvariantViolated
 
-# Clients that take turns. What a further one is numbered differs by this, as in histories.
+# Clients that take turns. The client after one has its number plus this, as in histories.
 ADAPTIVE_CLIENTS = 5
 
 
@@ -49,12 +49,8 @@ class _Client:
 class AdaptiveClients:
     """All adaptive clients of a run.
 
-    Each place is that of one client at a time. When its generator ends, a new client comes; after
-    a call of which nobody knows whether it was done, it goes on under another number.
-
-    Args:
-        service: what is simulated.
-        seed: of the run.
+    Each place has one client at a time. When its generator ends, a new client takes the place.
+    After a call with an unknown outcome, the client goes on under another number.
     """
 
     def __init__(self, service: Service, seed: int) -> None:
@@ -64,7 +60,7 @@ class AdaptiveClients:
         self._clients: dict[int, _Client] = {}
 
     def next_call(self, place: int) -> tuple[Call, int] | None:
-        """The call that a client makes now, and its number; None if it waits for an answer.
+        """Return a client's next call, and its number; None while the client waits for an answer.
 
         Raises InvariantViolated if the user's generator raises, or yields no Call.
         """
@@ -95,7 +91,7 @@ class AdaptiveClients:
 
     def _new_client(self, process: int) -> _Client:
         assert self._service.described is not None
-        if self._described is None:  # of its own: what it keeps begins anew with each run
+        if self._described is None:  # an object of its own: its state begins anew with each run
             made = called("machine", type(self._service.described.service))
             self._described = Described(made, self._service.described.name)
         caller = Caller(Chance(self._seed, f"client {process}"), process, process)

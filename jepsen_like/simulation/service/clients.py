@@ -30,16 +30,9 @@ class MemberDown(Rejected):
 
 
 class ServiceClients:
-    """All requests of a run.
+    """All requests of a run, in the order in which they began.
 
-    Args:
-        service: what is simulated.
-        loop: of the run.
-        machine: returns the state machine of a member.
-        journal: told of requests, if there is one.
-
-    Attributes:
-        requests: all requests, in the order in which they began.
+    `machine` returns the state machine of a member; `journal` is told of requests.
     """
 
     def __init__(
@@ -56,13 +49,12 @@ class ServiceClients:
         self._journal = journal
         self._open: dict[int, Request] = {}
         self._gone: set[int] = set()  # clients whose last call has an unknown outcome
-        # Calls and answers in one order: what a history has as its lines.
+        # Calls and answers in one order: the lines of a history.
         self._lines: dict[int, tuple[int, int | None]] = {}
         self._line = 0
 
     @property
     def open_requests(self) -> Sequence[Request]:
-        """The requests without an answer."""
         return list(self._open.values())
 
     def append(
@@ -91,7 +83,7 @@ class ServiceClients:
         return request
 
     def waits(self, client: int) -> bool:
-        """Whether a client that makes one call at a time waits for an answer, maybe in vain."""
+        """Return whether a client with one call at a time waits for an answer, maybe in vain."""
         return client in self._gone or any(
             each.call is not None and each.client == client for each in self._open.values()
         )
@@ -104,7 +96,7 @@ class ServiceClients:
         call: Call | None = None,
         client: int = 0,
     ) -> Request:
-        """Read on a member: after the group has confirmed the read, or what is there now.
+        """Read on a member: after the group has confirmed the read, or at once if `locally`.
 
         `call` and `client` as in Request.
         """
@@ -138,7 +130,7 @@ class ServiceClients:
         return self._service.answer(self._machine(node.name), request.call)
 
     def member_ended(self, name: str) -> None:
-        """The process of a member has ended: nobody answers."""
+        """Fail the requests to a member whose process has ended."""
         for request in self.open_requests:
             if request.member == name:
                 self._failed(request, Unanswered(f"{name} ended before it answered"))
@@ -204,7 +196,7 @@ class ServiceClients:
                 )
 
     def check_history(self) -> None:
-        """Check what clients saw by the service's model or checker."""
+        """Check the clients' history by the service's model or checker."""
         history = clients_history(self._service, self.requests, self._lines)
         try:
             report = check_of(self._service)(history)

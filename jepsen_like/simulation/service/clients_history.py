@@ -1,4 +1,4 @@
-"""The requests of a run as a history, and what a history must keep."""
+"""The requests of a run as a history, and the check of that history."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from jepsen_like.simulation.service.request import Request, Told
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.witness import InvariantViolated
 
-# What a search for an order may remember: histories of runs are short.
+# The memory of a search for an order: histories of runs are short.
 SEARCH_MEMORY_BYTES = 50_000_000
-# Of each request: the line of its call, and of its answer.
+# By request: the line of its call, and that of its answer.
 Lines = Mapping[int, tuple[int, int | None]]
 
 
 def check_of(service: Service) -> Callable[[History], Report]:
-    """What clients' histories are checked by. Raises ValueError if its name is unknown."""
+    """Return the check of clients' histories. Raises ValueError if a model's name is unknown."""
     request = CheckRequest(Bounds(memory_bytes_max=SEARCH_MEMORY_BYTES))
     model: object = service.model
     if model is None and service.described is not None:
@@ -42,7 +42,7 @@ def check_of(service: Service) -> Callable[[History], Report]:
 
 
 def clients_history(service: Service, requests: Sequence[Request], lines: Lines) -> History:
-    """The requests as operations, in the order of their calls."""
+    """Return the requests as operations, in the order of their calls."""
     header = Header()
     if service.described is not None:
         header = Header(settings=Map({k: frozen(v) for k, v in service.described.settings.items()}))
@@ -83,9 +83,9 @@ def _value(request: Request) -> Value:
 
 
 def outcome_of(service: Service, request: Request) -> tuple[EventType, Value, Value]:
-    """How a request ended, its result, and why it failed.
+    """Return how a request ended, its result, and why it failed.
 
-    Raises InvariantViolated if the user's code that tells raises.
+    Raises InvariantViolated if the service's `answered` raises, or a value is not plain.
     """
     if request.told in (Told.NOTHING, Told.UNKNOWN):
         return EventType.INFO, None, None

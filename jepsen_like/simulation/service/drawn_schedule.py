@@ -6,6 +6,7 @@ are strong reaches more states than a run in which every fault is mild.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dledger.state_machine import SnapshottingMachine
@@ -28,20 +29,20 @@ from jepsen_like.simulation.swarm import (
 )
 from jepsen_like.simulation.witness import InvariantViolated
 
-DEFAULT_SECONDS = 10.0
-# Bodies of appends may be so long where nobody says more.
+DEFAULT_S = 10.0
+# The longest body of an append, unless the caller says otherwise.
 LARGEST_BODY_BYTES = 1024
-# A segment holds the longest body and what lies around it: so logs are cut behind snapshots.
+# A segment holds the longest body and a little more, so logs are cut behind snapshots.
 AROUND_BODIES_BYTES = 256
 # Share of the syncs that take longer than an election, at most.
 MOST_SLOW_SYNCS = 0.02
 # Snapshots are sent in pieces of this size at least: a user's state is larger than the library's.
 LEAST_PIECE_BYTES = 512
-# More steps say nothing that so many do not, and take time to shrink.
+# More steps show nothing new, and take time to shrink.
 MOST_STEPS = 2_000
 # A fault lasts at most this multiple of its mean.
 LONGEST_FACTOR = 2.5
-# Kinds of faults in one run, at most: a group under all of them answers nobody.
+# Kinds of faults in one run, at most: a group under all of them answers no client.
 MOST_KINDS = 3
 # Share of the reads that go to any member.
 READS_ANYWHERE = 0.7
@@ -58,13 +59,13 @@ _EVERY_S = (1.0, 2.5, 6.0)
 def service_swarm(
     seed: int,
     nodes: int | None,
-    seconds: float,
+    fault_s: float,
     *,
     snapshots: bool,
     largest_body_bytes: int = LARGEST_BODY_BYTES,
 ) -> Swarm:
-    """The surroundings of a seed: network, disks, timeouts. Faults come from the schedule alone."""
-    swarm = swarm_of(seed, nodes, seconds)
+    """Return the swarm of a seed: network, disks, timeouts. Faults come from the schedule alone."""
+    swarm = swarm_of(seed, nodes, fault_s)
     crash = swarm.faults.crash
     # As the library's own links are: a sender learns when its connection breaks.
     network = replace(swarm.network, connections=True, ordered=True)
@@ -92,18 +93,18 @@ def service_swarm(
 
 
 def has_snapshots(service: Service) -> bool:
-    """Whether the machine of a service can be saved."""
+    """Return whether the machine of a service has snapshots."""
     return isinstance(service.new_machine(), SnapshottingMachine)
 
 
 def drawn_schedule(
-    service: Service, seed: int, nodes: int | None = None, seconds: float | None = None
+    service: Service, seed: int, nodes: int | None = None, fault_s: float | None = None
 ) -> Schedule:
-    """The schedule of a seed; `nodes` and `seconds` replace what it would choose.
+    """Return the schedule of a seed; `nodes` and `fault_s` replace the choices of the seed.
 
-    Raises Failure if the user's code that says what clients do raises.
+    Raises Failure if the user's code that draws clients' calls raises.
     """
-    length_s = DEFAULT_SECONDS if seconds is None else seconds
+    length_s = DEFAULT_S if fault_s is None else fault_s
     swarm = service_swarm(seed, nodes, length_s, snapshots=False)
     names = [f"n{number}" for number in range(swarm.nodes)]
     try:
@@ -115,11 +116,11 @@ def drawn_schedule(
     return Schedule(seed, swarm.nodes, length_s, tuple(steps[:MOST_STEPS]))
 
 
-def faults_of(seed: int, nodes: int, seconds: float) -> list[Step]:
-    """The faults of a seed alone."""
+def faults_of(seed: int, nodes: int, fault_s: float) -> list[Step]:
+    """Return the faults of a seed alone."""
     names = [f"n{number}" for number in range(nodes)]
-    swarm = service_swarm(seed, nodes, seconds, snapshots=False)
-    steps = _faults(seed, names, seconds, swarm.election_timeout_s)
+    swarm = service_swarm(seed, nodes, fault_s, snapshots=False)
+    steps = _faults(seed, names, fault_s, swarm.election_timeout_s)
     return sorted(steps, key=lambda step: step.at_s)
 
 
@@ -133,13 +134,11 @@ def _faults(seed: int, names: list[str], length_s: float, timeout_s: float) -> l
         every_s = weights.choice(_EVERY_S)
         lasts_s = timeout_s * weights.choice((0.5, 1.0, 3.0))
         chance = Chance(seed, f"fault {do}")
-        at_s = chance.wait_s(every_s)
-        while at_s < length_s:
+        for at_s in _times(chance, every_s, length_s):
             for_s = min(chance.wait_s(lasts_s), LONGEST_FACTOR * lasts_s)
             if do is Do.TRANSFER:
                 for_s = 0.0
             steps.append(Step(at_s, do.value, _victim(chance, do, names), for_s))
-            at_s += chance.wait_s(every_s)
     return steps
 
 
@@ -162,35 +161,36 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
         return _calls(service, service.described, seed, names, times, every_s, length_s)
     steps: list[Step] = []
     bodies = Chance(seed, "bodies")
-    at_s = times.wait_s(every_s)
-    while at_s < length_s:
+    for at_s in _times(times, every_s, length_s):
         member = times.choice(names) if times.happens(elsewhere) else LEADER
         steps.append(Step(at_s, Do.APPEND.value, member, body=service.next_body(bodies)))
-        at_s += times.wait_s(every_s)
     if service.query is None:
         return steps
     reads = Chance(seed, "times of reads")
     read_every_s = style.choice((0.02, 0.05, 0.2))
-    at_s = reads.wait_s(read_every_s)
-    while at_s < length_s:
+    for at_s in _times(reads, read_every_s, length_s):
         member = reads.choice(names) if reads.happens(READS_ANYWHERE) else LEADER
         steps.append(Step(at_s, Do.READ.value, member))
-        at_s += reads.wait_s(read_every_s)
     return steps
+
+
+def _times(chance: Chance, every_s: float, length_s: float) -> Iterator[float]:
+    at_s = chance.wait_s(every_s)
+    while at_s < length_s:
+        yield at_s
+        at_s += chance.wait_s(every_s)
 
 
 def _turns(
     seed: int, names: list[str], times: Chance, every_s: float, length_s: float
 ) -> list[Step]:
-    """When clients make their next calls: one that has no turn for long is as one that is slow."""
+    """Return the turns of clients. A client without a turn for long is like a slow one."""
     places = Chance(seed, "turns")
     steps: list[Step] = []
-    at_s = times.wait_s(every_s)
-    while at_s < length_s:
+    for at_s in _times(times, every_s, length_s):
         member = places.choice(names) if places.happens(READS_ANYWHERE) else LEADER
         place = places.randrange(ADAPTIVE_CLIENTS)
         steps.append(Step(at_s, Do.TURN.value, member, client=place))
-        at_s += times.wait_s(every_s)
     return steps
 
 
@@ -203,13 +203,12 @@ def _calls(
     every_s: float,
     length_s: float,
 ) -> list[Step]:
-    """The calls of a service that is written for real processes, in turn by each client."""
-    # Of its own: what it keeps from call to call begins anew with each seed.
+    """Return the calls of a service that is written for real processes, client by client."""
+    # An object of its own: its state begins anew with each seed.
     made = Described(called("machine", type(described.service)), described.name)
     chances: dict[int, Chance] = {}
     steps: list[Step] = []
-    at_s = times.wait_s(every_s)
-    while at_s < length_s:
+    for at_s in _times(times, every_s, length_s):
         turn, place = divmod(len(steps), CLIENTS)
         client = place + CLIENTS * (turn // CALLS_A_CLIENT)
         chance = chances.setdefault(client, Chance(seed, f"client {client}"))
@@ -218,5 +217,4 @@ def _calls(
         if call.is_read:
             do, member = Do.READ, times.choice(names) if times.happens(READS_ANYWHERE) else LEADER
         steps.append(Step(at_s, do.value, member, call=call, client=client))
-        at_s += times.wait_s(every_s)
     return steps

@@ -1,4 +1,4 @@
-"""What happened in a run, for a picture and for comparing two runs."""
+"""The events of a run, for a picture and for comparing two runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT_EVENTS = 50_000
 
 
 class _Seen:
-    """What was last seen of one member."""
+    """The state of a member as it was noted last."""
 
     __slots__ = ("applied", "committed", "role", "state", "synced")
 
@@ -51,7 +51,7 @@ class Journal:
     def note(
         self, kind: str, who: str, what: str = "", number: int = 0, to: str = "", more: str = ""
     ) -> None:
-        """Note an event that happens now; `more` of it counts for the sum alone."""
+        """Note an event that happens now; `more` goes into the sum alone."""
         event = Happened(self._loop.now, kind, who, what, number, to)
         self.events.append(event)
         self.count += 1
@@ -60,21 +60,18 @@ class Journal:
     # --- messages -----------------------------------------------------------------------------
 
     def sent(self, number: int, sender: str, receiver: str, message: Message) -> None:
-        """As in NetworkWatch."""
         self.note("sent", sender, spoken(message), number, receiver, describe(message))
 
     def arrived(self, number: int) -> None:
-        """As in NetworkWatch."""
         self.note("arrived", "", number=number)
 
     def lost(self, number: int) -> None:
-        """As in NetworkWatch."""
         self.note("lost", "", number=number)
 
     # --- members ------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Note what has changed on members; to be called after every step."""
+        """Note the changes of members; to be called after every step."""
         for node in self._nodes:
             seen, process = self._seen[node.name], node.process
             state = "down" if process is None else "frozen" if node.is_paused else "up"

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def called(name: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a method that the user gave; one that raises breaks a promise.
+    """Call a method of the user's. If it raises, it breaks a promise.
 
     Raises InvariantViolated, and Failure if the method does.
     """

@@ -1,7 +1,7 @@
-"""Runs logs again in a process with other hashes and other clocks: machines must not depend on it.
+"""Runs logs again in a process with other hashes and clocks: machines must not depend on them.
 
-The order of a set of strings, for one, is another one in each process of Python. The members of a
-simulated group are all in one process, so they would agree about it.
+The order of a set of strings, for example, differs between processes of Python. The members of a
+simulated group are all in one process, so they would agree on it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook
 from jepsen_like.simulation.witness import InvariantViolated
 
-# What the other process runs.
+# The program of the other process.
 _PROGRAM = "from jepsen_like.simulation.service.replaying import main; main()"
 # Requests and answers begin with their length, in so many bytes.
 LENGTH_BYTES = 8
 EQUAL_ELSEWHERE = "equal logs give equal states in every process"
-# A replay that takes longer hangs, in seconds.
+# How long a replay may take, in seconds.
 ANSWER_TIMEOUT_S = 120.0
-# What two texts have in common right before they differ is shown up to this, in characters.
+# Common characters that are shown before the first difference, at most.
 KEPT_IN_COMMON = 40
-# The hashes of the other process; those of this one are mostly drawn anew by each process.
+# Hash seeds for the other process: it gets one that this process does not have.
 HASH_SEEDS = ("4242", "1717")
 
 
@@ -41,7 +41,7 @@ class NotElsewhere(DeclaredError):
 
 
 class OtherProcess:
-    """The other process for one service; close it.
+    """The other process of one service; close it.
 
     Raises NotElsewhere.
     """
@@ -73,7 +73,6 @@ class OtherProcess:
             raise NotElsewhere(str(problem))
 
     def close(self) -> None:
-        """End the process."""
         self._requests.close()
         self._answers.close()
         self._process.wait()
@@ -118,7 +117,7 @@ class OtherProcess:
 
 
 def _beside(one: str, other: str) -> tuple[str, str]:
-    """Two texts that differ, without most of what they have in common at their beginnings."""
+    """Return two texts that differ, without most of their common beginning."""
     pairs = zip(one, other, strict=False)
     common = next((at for at, (left, right) in enumerate(pairs) if left != right), 0)
     skipped = max(0, common - KEPT_IN_COMMON)

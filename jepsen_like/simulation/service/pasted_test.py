@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 
-# The lines of a docstring are cut to this.
+# Lines of the comment are cut to this.
 LINE_CHARACTERS = 90
 
 
 def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
-    """A test that fails as the schedule does.
-
-    Args:
-        name: of the service, as `module:Machine`.
-        schedule: fails.
-        failure: how.
-    """
+    """Return a test that fails as the schedule of a service does; it is named `module:Machine`."""
     module, _, path = name.partition(":")
     top = path.partition(".")[0]
     words = re.sub(r"[^a-z0-9]+", "_", failure.promise.lower()).strip("_")
     calls = any(step.call is not None for step in schedule.steps)
+    how = " ".join(failure.how.split())
+    wrapped = textwrap.wrap(how, LINE_CHARACTERS, break_long_words=False, break_on_hyphens=False)
     lines = [
         "import jepsen_like",
         f"from jepsen_like import {'Call, ' if calls else ''}Schedule, Step",
@@ -31,11 +28,11 @@ def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
         "",
         "",
         f"def test_{words}() -> None:",
-        *(f"    # {line}" for line in _wrapped(failure.how)),
+        *(f"    # {line}" for line in wrapped),
         "    schedule = Schedule(",
         f"        seed={schedule.seed},",
         f"        nodes={schedule.nodes},",
-        f"        seconds={schedule.seconds!r},",
+        f"        length_s={schedule.length_s!r},",
         "        steps=[",
         *(f"            {_written(step)}," for step in schedule.steps),
         "        ],",
@@ -72,16 +69,6 @@ def _written_call(call: Call) -> str:
 
 
 def _bytes(body: bytes) -> str:
-    """Bytes in double quotes where this is possible, as formatters like them."""
+    """Return bytes in double quotes if possible, as formatters write them."""
     text = repr(body)
     return f'b"{text[2:-1]}"' if text.startswith("b'") and '"' not in text else text
-
-
-def _wrapped(text: str) -> list[str]:
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + len(word) >= LINE_CHARACTERS:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return [*lines, line]

@@ -1,7 +1,7 @@
 """A process that applies logs to a service's machine, with other hashes and at another time.
 
 It reads requests from its standard input and answers each on its standard output; see OtherProcess.
-Before it loads the user's module it puts its clocks ahead, so that a machine that looks at a clock
+Before it loads the user's module it puts its clocks ahead, so that a machine that reads a clock
 gets another state than in the simulation.
 """
 
@@ -24,14 +24,14 @@ from jepsen_like.simulation.service.other_process import LENGTH_BYTES
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.users_code import raised_in
 
-# The clocks of this process are so much ahead: another day, another second.
+# How far the clocks of this process are ahead: another day, another second.
 AHEAD_S = 400 * 86_400 + 12_345
-# Calls of clocks that are told, at most.
+# Calls of clocks that are reported, at most.
 MOST_CLOCK_CALLS = 5
 
 
 class _Clocks:
-    """Clocks that are ahead, and the lines that looked at them."""
+    """Clocks that are ahead, and the lines of code that read them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -43,7 +43,7 @@ class _Clocks:
             self.lines.append(line)
 
     def put_ahead(self) -> None:
-        """Replace the clocks of this process. Comes before the user's module is loaded."""
+        """Replace the clocks of this process, before the user's module is loaded."""
         for name in ("time", "monotonic", "perf_counter"):
             setattr(time, name, self._ahead(name, getattr(time, name), AHEAD_S))
             ns = f"{name}_ns"
@@ -90,7 +90,7 @@ class _Clocks:
 
 
 def replay(service: Service, rows: Sequence[Any], clocks: _Clocks) -> dict[str, object]:
-    """Apply entries one by one; say where the first differs. Rows: an entry and two digests."""
+    """Apply entries one by one; return where the first differs. Rows: an entry and two digests."""
     machine = service.new_machine()
     for at, (fields, result_sum, state_sum) in enumerate(rows):
         clocks.lines.clear()
@@ -105,7 +105,6 @@ def replay(service: Service, rows: Sequence[Any], clocks: _Clocks) -> dict[str, 
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the user's code prints must not get among the answers
     requests = sys.stdin.buffer

@@ -1,4 +1,4 @@
-"""One request of a simulated client, and what became of it."""
+"""One request of a simulated client, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unanswered(OutcomeUnknown):
 
 
 class Told(StrEnum):
-    """What the client knows."""
+    """What a client knows about its request."""
 
     NOTHING = "no answer yet"
     DONE = "done"
@@ -30,14 +30,14 @@ class Request:
     Attributes:
         number: counts the requests of a run.
         what: "append" or "read".
-        member: to which member it went; empty if there was none to ask.
+        member: the member that was asked; empty if there was none to ask.
         body: of an append.
         call: the same in the words of a service for `jepsen-like run`, if it was made for one.
         client: the number of the client, then.
         began_s, ended_s: in virtual seconds; `ended_s` is None until there is an answer.
         told: what the client knows.
         appended: the answer to an append that is done: index, term and the machine's result.
-        answer: what a read returned.
+        answer: the answer to a read.
         error: why it is not done, or may not be.
     """
 
@@ -71,7 +71,7 @@ class Request:
 
     @property
     def result(self) -> object:
-        """The machine's result for an append that is done. Raises the error of one that is not."""
+        """The machine's result of an append that is done. Raises the error of one that is not."""
         if self.appended is None:
             raise self.error or Unanswered("there is no answer yet")
         return self.appended.result

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from dledger.renamed import renamed_fields
 from jepsen_like.chaos.service import Call
 
-# A member that is named so is the leader of the moment; if none leads, nothing happens.
+# The name of whichever member leads; if none leads, nothing happens.
 LEADER = "leader"
 
 
@@ -59,7 +60,7 @@ class Step(NamedTuple):
 
     @property
     def entry(self) -> bytes:
-        """The body of the entry that is appended."""
+        """The body of the appended entry."""
         return self.body if self.call is None else self.call.entry
 
     @property
@@ -86,19 +87,20 @@ class Step(NamedTuple):
         return " ".join(words)
 
 
+@renamed_fields(seconds="length_s")
 class Schedule(NamedTuple):
     """A run of a service. Equal schedules give equal runs.
 
     Attributes:
         seed: decides on the speed of network and disks, and on election timeouts.
         nodes: how many members.
-        seconds: of virtual time; then everything is put right, and the end is checked.
+        length_s: of virtual time; then everything is put right, and the end is checked.
         steps: what happens meanwhile, in the order of their times.
     """
 
     seed: int
     nodes: int
-    seconds: float
+    length_s: float
     steps: Sequence[Step]
 
     @property

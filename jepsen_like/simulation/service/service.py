@@ -1,4 +1,4 @@
-"""What a user gives to be simulated: a state machine, and what is known about it."""
+"""What a user simulates: a state machine, and what is known about it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jepsen_like.history.value import Value
 from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.witness import InvariantViolated
 
-# Bodies that are drawn for a machine about which nothing else is known.
+# The longest body that is drawn for a machine about which nothing else is known.
 LONGEST_RANDOM_BODY_BYTES = 32
 
 
 def random_body(random: Random) -> bytes:
-    """Some random bytes, as the body of an append."""
+    """Return some random bytes, as the body of an append."""
     return random.randbytes(1 + random.randrange(LONGEST_RANDOM_BODY_BYTES))
 
 
@@ -50,9 +50,9 @@ class Service:
 
     machine: Callable[[], StateMachine]
     operations: Callable[[Random], bytes] = random_body
-    # Of a World, which knows services.
+    # Takes a World, which imports this file.
     invariant: Callable[[Any], None] | None = None
-    # The machine is the user's own class, which nobody else can name.
+    # Takes the user's own class, which has no name here.
     state: Callable[[Any], object] | None = None
     query: Callable[[Any], Value] | None = None
     reads_locally: bool = False
@@ -61,22 +61,17 @@ class Service:
 
     @property
     def checked(self) -> bool:
-        """Whether there is something that clients' histories must keep."""
+        """Whether clients' histories are checked."""
         return self.model is not None or (
             self.described is not None and self.described.model is not None
         )
 
-    @property
-    def reads(self) -> bool:
-        """Whether clients read at all, besides what `described` has them do."""
-        return self.query is not None
-
     def final(self) -> Sequence[Call]:
-        """The reads that are made of each member in the end."""
+        """Return the reads that are made of each member in the end."""
         return () if self.described is None else called("final", self.described.final)
 
     def new_machine(self) -> StateMachine:
-        """A machine for a process that starts. Raises MachineUnusable."""
+        """Make a machine for a process that starts. Raises MachineUnusable."""
         machine = called("machine", self.machine)
         check_machine(machine)
         return machine
@@ -90,22 +85,22 @@ class Service:
             raise MachineUnusable(type(first).__name__, problem)
 
     def state_of(self, machine: StateMachine) -> object:
-        """What has to be the same on all members."""
+        """Return the state that must be the same on all members."""
         return machine if self.state is None else called("state", self.state, machine)
 
     def next_body(self, random: Random) -> bytes:
-        """The body of the next append. Raises InvariantViolated if `operations` raises."""
+        """Draw the body of the next append. Raises InvariantViolated if `operations` raises."""
         return called("operations", lambda: bytes(memoryview(self.operations(random))))
 
     def next_call(self, described: Described, caller: Caller) -> Call:
-        """The next call of a client. Raises InvariantViolated if `generate` raises."""
+        """Draw the next call of a client. Raises InvariantViolated if `generate` raises."""
         call = called("generate", described.service.generate, caller)
         if not isinstance(call, Call):
             raise InvariantViolated("generate() returns a Call", f"it returned {call!r:.100}")
         return call
 
     def answer(self, machine: StateMachine | None, call: Call | None) -> object:
-        """What a read returns. Raises InvariantViolated if `query` raises."""
+        """Return the answer to a read. Raises InvariantViolated if `query` raises."""
         if self.described is not None and call is not None:
             return called("query", self.described.query, machine, call)
         if self.query is None or machine is None:
@@ -119,7 +114,7 @@ Simulated = Service | Callable[[], StateMachine] | ServiceUnderTest | type
 
 
 def service_of(simulated: Simulated) -> Service:
-    """The service of what a user named.
+    """Return the service of a class, a function or an object that a user named.
 
     A class (or an object of one) that is written for `jepsen-like run --service` has its calls,
     queries, invariant and model used here as well. One with `client` may do without `generate`.

@@ -1,7 +1,7 @@
-"""What the log makes of a service's state: every member is compared with it.
+"""The state that the log gives a service: every member is compared with it.
 
-A machine of its own gets each entry by itself, as soon as any member has applied it. Members get
-runs of entries, restart, and restore snapshots; so a state that depends on any of this differs.
+A separate machine gets each entry by itself, as soon as any member has applied it. Members get runs
+of entries, restart, and restore snapshots; a state that depends on any of this differs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,7 @@ SNAPSHOTS_TRIED = 3
 
 
 class ServiceBook:
-    """The entries of a service, and the state and the result after each of them.
-
-    Args:
-        service: what is simulated.
-
-    Attributes:
-        entries: all that any member applied; those of the log itself are not among them.
-        results: what the machine returned for each.
-    """
+    """The entries of a service, and the state and the result after each of them."""
 
     def __init__(self, service: Service) -> None:
         self.entries: list[Entry] = []
@@ -57,7 +49,7 @@ class ServiceBook:
     def applied(
         self, name: str, entries: Sequence[Entry], results: Sequence[object], machine: StateMachine
     ) -> None:
-        """A member applied a run of entries. Raises InvariantViolated."""
+        """Check a member that applied a run of entries. Raises InvariantViolated."""
         if not entries:
             return
         for entry in entries:
@@ -85,7 +77,7 @@ class ServiceBook:
         self._states.append(digest(self._service.state_of(self._machine)))
 
     def restored(self, name: str, index: int, machine: StateMachine) -> None:
-        """A member restored the snapshot of `index`. Raises InvariantViolated."""
+        """Check a member that restored the snapshot of `index`. Raises InvariantViolated."""
         self._compare(name, index, machine, SNAPSHOT_HAS_ALL, RESTORED)
 
     def _state_after(self, index: int) -> bytes:
@@ -107,7 +99,7 @@ class ServiceBook:
         )
 
     def replayed(self, count: int) -> StateMachine:
-        """A new machine that has applied the first `count` entries, in one run."""
+        """Return a new machine that has applied the first `count` entries, in one run."""
         machine = self._service.new_machine()
         if count:
             machine.apply(self.entries[:count])
@@ -116,7 +108,7 @@ class ServiceBook:
     # --- at the end ---------------------------------------------------------------------------
 
     def check_replay(self) -> None:
-        """Check that the whole log at once gives the same. Raises InvariantViolated."""
+        """Check that the whole log applied at once gives the same. Raises InvariantViolated."""
         machine = self._service.new_machine()
         if self.entries:
             results = machine.apply(self.entries)
@@ -168,17 +160,13 @@ class ServiceBook:
                 )
             yield bytes(chunk)
 
-    def entry_number(self, at: int) -> int:
-        """The index in the log of the entry at a place of `entries`."""
-        return self._indexes[at]
-
     def digests(self) -> list[tuple[bytes, bytes]]:
-        """Of each entry: its result and the state after it."""
+        """Return the digests of each entry's result and of the state after it."""
         return list(zip(self._told_results, self._states, strict=True))
 
 
 def check_end(book: ServiceBook) -> None:
-    """All checks at the end of a run that need no other process. Raises InvariantViolated."""
+    """Do all checks at the end of a run that need no other process. Raises InvariantViolated."""
     try:
         book.check_replay()
         book.check_snapshots()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import time
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -23,13 +24,7 @@ EXPECTED_OF_SERVICES = ("appends done",)
 
 
 class LoadedService(NamedTuple):
-    """A service in this process.
-
-    Attributes:
-        service: what the name leads to.
-        elsewhere: the process that runs its logs again; None if it cannot be loaded there.
-        why_not: why not, then.
-    """
+    """A service in this process, and the process that runs its logs again, or `why_not`."""
 
     service: Service
     elsewhere: OtherProcess | None
@@ -49,36 +44,32 @@ def loaded(name: str) -> LoadedService:
 
 
 class ServiceRun:
-    """One seed of a service. Implements SeededRun."""
-
     def __init__(
-        self, name: str, seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+        self, name: str, seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None
     ) -> None:
         there = loaded(name)
         self._elsewhere = there.elsewhere
-        self._schedule = drawn_schedule(there.service, seed, nodes, seconds)
+        self._schedule = drawn_schedule(there.service, seed, nodes, fault_s)
         self._world = world_of(there.service, self._schedule, records=False, trace=trace)
         self.coverage = self._world.coverage
 
     @property
-    def virtual_seconds(self) -> float:
-        """The virtual seconds since the run began."""
+    def virtual_s(self) -> float:
         return self._world.now
 
     def run(self) -> None:
-        """Run to the end. Raises Failure."""
         run_to_the_end(self._world, self._schedule, self._elsewhere)
 
 
 def shrunk(
-    name: str, seed: int, nodes: int | None, seconds: float | None, budget_s: float
+    name: str, seed: int, nodes: int | None, fault_s: float | None, budget_s: float
 ) -> Shrunk | None:
-    """The shortest failing schedule that is found in so many seconds; None if none fails.
+    """Return the shortest failing schedule that is found in so many seconds; None if none fails.
 
     Raises Failure if the seed has no schedule.
     """
     there = loaded(name)
-    schedule = drawn_schedule(there.service, seed, nodes, seconds)
+    schedule = drawn_schedule(there.service, seed, nodes, fault_s)
 
     def fails(shorter: Schedule) -> Failure | None:
         return failure_of(there.service, shorter, there.elsewhere)
@@ -99,11 +90,9 @@ def shrunk(
 
 
 def recorded(name: str, schedule: Schedule) -> World:
-    """The world of a schedule after it has run, failed or not, with all that happened noted."""
+    """Run a schedule with its events noted, whether it fails or not; return its world."""
     there = loaded(name)
     world = world_of(there.service, schedule)
-    try:
+    with suppress(Failure):
         run_to_the_end(world, schedule, there.elsewhere)
-    except Failure:
-        return world
     return world

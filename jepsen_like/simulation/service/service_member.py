@@ -21,24 +21,15 @@ from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.witness import InvariantViolated
 from jepsen_like.users_code import raised_in
 
-# What a chunk of a snapshot is of: the user's machine, or the sums that the simulation adds.
+# Whether a chunk of a snapshot is of the user's machine, or of the sums of the simulation.
 _OF_USER, _OF_SUMS = b"U", b"S"
 
 
 class ServiceMember:
-    """Implements MemberMachine: a user's machine beside the sums of the simulation.
+    """A user's machine beside the sums of the simulation. Implements MemberMachine.
 
-    Args:
-        name: of the member.
-        watched: the sums.
-        machine: the user's.
-        book: what the log makes of the state.
-        changed: called when the machine has changed.
-        failed: told of errors of the user's code that the member would only log.
-
-    Attributes:
-        machine: the user's.
-        is_restoring: whether the machine was restored, and the member does not know of it yet.
+    `failed` is told of errors of the user's code that the member would only log. `is_restoring` is
+    whether the machine was restored, and the member does not know of it yet.
     """
 
     def __init__(
@@ -61,28 +52,25 @@ class ServiceMember:
 
     @property
     def snapshot_format(self) -> str:
-        """As in `dledger.SnapshottingMachine`."""
         if isinstance(self.machine, SnapshottingMachine):
             return f"simulated+{snapshot_format(self.machine)}"
         return "simulated"
 
     @property
     def state(self) -> MachineState:
-        """As in MemberMachine."""
         return self._watched.state
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Apply entries in log order; return the answers to clients."""
         self._watched.apply(entries)
         results = self.machine.apply(entries)
-        # What is no list of results, the member itself refuses.
+        # The member itself refuses a result that is not a list.
         if _is_list(results) and len(results) == len(entries):
             self._book.applied(self._name, entries, results, self.machine)
         self._changed()
         return results
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state in chunks, each of the user's machine or of the rest."""
+        """Return the state in chunks, each of the user's machine or of the sums."""
         assert isinstance(self.machine, SnapshottingMachine)
         sums = [_OF_SUMS + chunk for chunk in self._watched.snapshot()]
         with _Telling(self._failed):
@@ -99,7 +87,6 @@ class ServiceMember:
             yield marked
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot."""
         assert isinstance(self.machine, SnapshottingMachine)
         found = list(chunks)
         with _Telling(self._failed):
@@ -108,18 +95,15 @@ class ServiceMember:
         self.is_restoring = True
 
     def begin(self, store: SegmentStore, replica: Replica) -> None:
-        """As in MemberMachine."""
         self._replica = replica
         self._watched.begin(store, replica)
         self._look_at_restored()
 
     def moved(self) -> None:
-        """As in MemberMachine."""
         self._watched.moved()
         self._look_at_restored()
 
     def follow(self) -> None:
-        """As in MemberMachine."""
         self._watched.follow()
 
     def _look_at_restored(self) -> None:
@@ -133,7 +117,6 @@ class _RetainingMember(ServiceMember):
     """A member whose machine decides how much of the log is kept."""
 
     def log_kept_from(self) -> int:
-        """As in `dledger.RetainingMachine`."""
         assert isinstance(self.machine, RetainingMachine)
         return called("log_kept_from", self.machine.log_kept_from)
 
@@ -146,7 +129,7 @@ def service_member(
     changed: Callable[[], None],
     failed: Callable[[InvariantViolated], None],
 ) -> ServiceMember:
-    """The member for a machine, with the methods that the machine has."""
+    """Return the member for a machine, with the optional methods that the machine has."""
     kind = _RetainingMember if isinstance(machine, RetainingMachine) else ServiceMember
     return kind(name, watched, machine, book, changed, failed)
 
@@ -156,7 +139,7 @@ def _is_list(results: object) -> bool:
 
 
 class _Telling:
-    """Tells of every error in the block, and lets it pass."""
+    """Reports every error in the block, which goes on to the caller."""
 
     def __init__(self, failed: Callable[[InvariantViolated], None]) -> None:
         self._failed = failed

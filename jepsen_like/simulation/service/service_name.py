@@ -17,7 +17,7 @@ class ServiceUnusable(DeclaredError):
 
 
 def service_named(name: str) -> Service:
-    """The service of a name such as `counter:Counter`: a state machine's class, or a Service.
+    """Return the service of a name such as `counter:Counter`, a class or a Service.
 
     Raises ServiceUnusable.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.other_process import NotElsewhere, OtherProcess
@@ -15,45 +15,33 @@ from jepsen_like.simulation.trace import Trace
 
 
 def run_schedule(simulated: Simulated, schedule: Schedule) -> World:
-    """Run a schedule from its beginning to its end; return the world as it is then.
+    """Run a schedule to its end; return the world as it is then.
 
-    A service that can be imported is checked in another process as well: see `jepsen-like
-    simulate --service`. Raises Failure.
+    A service that can be imported is checked in another process as well: see `jepsen-like simulate
+    --service`. Raises Failure.
     """
     service = service_of(simulated)
+    world = world_of(service, schedule)
     try:
         elsewhere = OtherProcess(service)
     except NotElsewhere:
-        return checked(service, schedule)
-    try:
-        return checked(service, schedule, elsewhere)
-    finally:
-        elsewhere.close()
-
-
-def checked(
-    service: Service,
-    schedule: Schedule,
-    elsewhere: OtherProcess | None = None,
-    trace: Trace | None = None,
-) -> World:
-    """As `run_schedule`, with the other process given. Raises Failure."""
-    world = world_of(service, schedule, trace=trace)
-    run_to_the_end(world, schedule, elsewhere)
+        run_to_the_end(world, schedule, None)
+    else:
+        with closing(elsewhere):
+            run_to_the_end(world, schedule, elsewhere)
     return world
 
 
 def world_of(
     service: Service, schedule: Schedule, *, records: bool = True, trace: Trace | None = None
 ) -> World:
-    """The world of a schedule, before its beginning."""
     return World(
         service,
         schedule.nodes,
         schedule.seed,
         records=records,
         trace=trace,
-        seconds=schedule.seconds,
+        faults_s=schedule.length_s,
         largest_body_bytes=schedule.largest_body_bytes,
     )
 
@@ -63,7 +51,7 @@ def run_to_the_end(world: World, schedule: Schedule, elsewhere: OtherProcess | N
     with _same_random_numbers(schedule.seed):
         world.plan(schedule.steps)
         with world:
-            world.run_for(schedule.seconds)
+            world.run_for(schedule.length_s)
         if elsewhere is not None:
             world.check(lambda: elsewhere.check(world.book))
 
@@ -71,7 +59,6 @@ def run_to_the_end(world: World, schedule: Schedule, elsewhere: OtherProcess | N
 def failure_of(
     service: Service, schedule: Schedule, elsewhere: OtherProcess | None
 ) -> Failure | None:
-    """The failure of a schedule; None if it has none."""
     try:
         world = world_of(service, schedule, records=False)
         run_to_the_end(world, schedule, elsewhere)
@@ -82,7 +69,7 @@ def failure_of(
 
 @contextmanager
 def _same_random_numbers(seed: int) -> Iterator[None]:
-    """A machine that draws from `random` is wrong; all the same its run can be repeated."""
+    """Give a machine that draws from `random`, which it must not, the same numbers in each run."""
     before = random.getstate()
     random.seed(seed)
     try:

@@ -1,4 +1,4 @@
-"""Makes a failing schedule short: what is left is what the failure needs.
+"""Shortens a failing schedule to what the failure needs.
 
 Steps are taken out by halves, quarters and so on (delta debugging, Zeller and Hildebrandt 2002);
 then members, time and digits. A shorter schedule counts if it breaks the same promise.
@@ -23,20 +23,10 @@ DIGITS = (1, 2, 3)
 
 
 class Shrunk:
-    """The shortest schedule found so far.
+    """The shortest schedule found so far, after so many `runs`.
 
-    Args:
-        schedule: fails.
-        failure: its failure.
-        fails: runs a schedule.
-        cuts_bodies: whether a part of a body is a body as good.
-        is_over: whether the time for shrinking is over.
-
-    Attributes:
-        schedule: the shortest one that fails.
-        failure: its failure.
-        runs: how many schedules were run.
-        gave_up: whether the time was over before nothing shorter was found.
+    `cuts_bodies` is whether a part of a body is a valid body. It `gave_up` if the time was over
+    before nothing shorter was found.
     """
 
     def __init__(
@@ -71,7 +61,7 @@ class Shrunk:
         self._round()
 
     def _try(self, schedule: Schedule) -> bool:
-        """Whether a schedule fails alike; then it is the one that counts."""
+        """Run a schedule, and keep it if it breaks the same promise; return whether it does."""
         if schedule == self.schedule:
             return False
         if self._is_over():
@@ -85,11 +75,10 @@ class Shrunk:
         return True
 
     def _end_early(self) -> None:
-        """Drop what comes after the failure."""
         at_s, now = self.failure.at_s, self.schedule
         kept = tuple(step for step in now.steps if step.at_s <= at_s)
-        if at_s < now.seconds:
-            self._try(now._replace(steps=kept, seconds=at_s))
+        if at_s < now.length_s:
+            self._try(now._replace(steps=kept, length_s=at_s))
 
     def _drop_steps(self) -> None:
         parts = 2
@@ -109,7 +98,7 @@ class Shrunk:
             parts = parts if dropped and size > 1 else min(parts * 2, max(2, len(steps)))
 
     def _drop_members(self) -> None:
-        """Take members away; what was done to them is done to others."""
+        """Take members away; their steps go to others."""
         for nodes in SIZES:
             if nodes >= self.schedule.nodes:
                 return
@@ -126,8 +115,8 @@ class Shrunk:
         for at in range(len(self.schedule.steps)):
             self._close_gap(at)
         last_s = max((step.ends_s for step in self.schedule.steps), default=0.0)
-        if last_s + AFTER_LAST_STEP_S < self.schedule.seconds:
-            self._try(self.schedule._replace(seconds=last_s + AFTER_LAST_STEP_S))
+        if last_s + AFTER_LAST_STEP_S < self.schedule.length_s:
+            self._try(self.schedule._replace(length_s=last_s + AFTER_LAST_STEP_S))
 
     def _close_gap(self, at: int) -> None:
         """Have a step and all later ones come sooner after the one before."""
@@ -140,7 +129,7 @@ class Shrunk:
                 return
             later = (step._replace(at_s=step.at_s - sooner_s) for step in steps[at:])
             shorter = self.schedule._replace(
-                seconds=self.schedule.seconds - sooner_s, steps=(*steps[:at], *later)
+                length_s=self.schedule.length_s - sooner_s, steps=(*steps[:at], *later)
             )
             if self._try(shorter):
                 return
@@ -150,7 +139,7 @@ class Shrunk:
             step._replace(at_s=step.at_s * factor, for_s=step.for_s * factor)
             for step in self.schedule.steps
         ]
-        return self.schedule._replace(seconds=self.schedule.seconds * factor, steps=tuple(steps))
+        return self.schedule._replace(length_s=self.schedule.length_s * factor, steps=tuple(steps))
 
     def _cut_bodies(self) -> None:
         """Keep one byte of each body, or two."""
@@ -165,7 +154,7 @@ class Shrunk:
         """Write times with few digits, if it still fails."""
         for digits in DIGITS:
             rounded = self.schedule._replace(
-                seconds=round(self.schedule.seconds + 10**-digits, digits),
+                length_s=round(self.schedule.length_s + 10**-digits, digits),
                 steps=_rounded(self.schedule.steps, digits),
             )
             if self._try(rounded):
@@ -173,7 +162,7 @@ class Shrunk:
 
 
 def _among(members: str, nodes: int) -> str:
-    """The members of a step in a smaller group."""
+    """Return the members of a step in a smaller group."""
     names = (
         name if name == LEADER else f"n{int(name.removeprefix('n')) % nodes}"
         for name in members.split()

@@ -1,4 +1,4 @@
-"""A member of a simulated group, as a test looks at it."""
+"""A member of a simulated group, for tests to look at."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 
 
 class SimulatedMember:
-    """One member, as it is now.
-
-    Args:
-        node: the member.
-        machine: returns its state machine.
-    """
+    """One member, as it is now; `machine` returns its state machine."""
 
     def __init__(self, node: VirtualNode, machine: Callable[[str], StateMachine | None]) -> None:
         self._node = node

@@ -24,7 +24,7 @@ IDLE = ("heartbeat", "alive", "what do you have?", "what I have")
 
 
 def spoken(message: Message) -> str:
-    """What a message says."""
+    """Return the meaning of a message in a few words."""
     match message:
         case VoteRequest():
             return f"{'pre-vote' if message.pre else 'vote'}? term {message.term}"

@@ -1,4 +1,4 @@
-"""A simulated group that runs a user's state machine: what a test holds in its hands."""
+"""A simulated group that runs a user's state machine, for tests to steer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from dledger.core.member_state import Role
 from dledger.errors import DLedgerError
+from dledger.renamed import renamed_arguments
 from dledger.waits.pending_appends import Appended
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -32,12 +33,12 @@ from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBoo
 from jepsen_like.simulation.service.simulated_member import SimulatedMember
 from jepsen_like.simulation.simulation import (
     LOOK_EVERY,
-    MOST_SECONDS_TO_CATCH_UP,
+    MOST_CATCH_UP_S,
     MOST_TIMEOUTS_TO_ELECT,
 )
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_node import VirtualNode
-from jepsen_like.simulation.witness import InvariantViolated
+from jepsen_like.simulation.witness import InvariantViolated, broken_promise
 from jepsen_like.users_code import raised_in
 
 # How long a call of a test waits for its answer, in virtual seconds.
@@ -63,6 +64,7 @@ class World:
         seed: of the run.
     """
 
+    @renamed_arguments(seconds="faults_s")
     def __init__(
         self,
         service: Service,
@@ -71,7 +73,7 @@ class World:
         *,
         records: bool = True,
         trace: Trace | None = None,
-        seconds: float = 0.0,
+        faults_s: float = 0.0,
         largest_body_bytes: int = LARGEST_BODY_BYTES,
     ) -> None:
         self.service = service
@@ -79,7 +81,7 @@ class World:
         swarm = service_swarm(
             seed,
             nodes,
-            seconds,
+            faults_s,
             snapshots=has_snapshots(service),
             largest_body_bytes=largest_body_bytes,
         )
@@ -162,14 +164,14 @@ class World:
 
     @property
     def journal(self) -> Journal | None:
-        """What happened; None if the world was told not to note it."""
+        """The events of the run; None unless they are noted."""
         return self._journal
 
     @property
     def digest(self) -> str:
-        """A sum of everything that happened: equal runs have equal sums, in any process.
+        """A sum of all events: equal runs have equal sums, in any process.
 
-        Empty if the world was told not to note it.
+        Empty unless events are noted.
         """
         return self._journal.digest if self._journal is not None else ""
 
@@ -324,7 +326,7 @@ class World:
     def _take(self, step: Step) -> None:
         node = self._node(step.member.split()[0])
         if step.call is not None and self._clients.waits(step.client):
-            return  # as a program does that awaits each call
+            return  # the client awaits each call
         if step.is_fault:
             self.coverage.count(f"faults: {step.do}")
             self._note(f"{step.do} {step.member if node is None else node.name}")
@@ -386,9 +388,10 @@ class World:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def run_for(self, seconds: float) -> None:
+    @renamed_arguments(seconds="for_s")
+    def run_for(self, for_s: float) -> None:
         """Let virtual time pass. Raises Failure."""
-        self._pass_time(self.now + seconds)
+        self._pass_time(self.now + for_s)
 
     def run_until(self, condition: Callable[[], bool], within_s: float = WAIT_S) -> bool:
         """Let time pass until the condition is true; return whether it is. Raises Failure."""
@@ -416,7 +419,7 @@ class World:
         return self._guarded(run)
 
     def _after_step(self) -> None:
-        """Look at what a step did."""
+        """Check the results of a step."""
         runs = self._runs
         if self._journal is not None:
             self._journal.look()
@@ -466,7 +469,6 @@ class World:
         self._check_invariant()
 
     def _count(self) -> None:
-        """Count what the run reached."""
         self.coverage.count("events", self._loop.count)
         self.coverage.count("messages", self._around.network.sent)
         for request in self.requests:
@@ -477,15 +479,11 @@ class World:
         self._around.network.calm()
         self._around.network.heal()
         for node in self._nodes.values():
-            node.disk.spare()
-            if node.is_paused:
-                node.resume()
-            if not node.is_up:
-                node.start()
+            node.put_right()
 
     def _wait_for_agreement(self) -> None:
         timeout_s = self._swarm.election_timeout_s
-        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
+        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_CATCH_UP_S
         give_up_s = self.now + bound_s
         while self.now < give_up_s:
             end_s = self.now + timeout_s * LOOK_EVERY
@@ -534,7 +532,7 @@ class World:
 
     @property
     def book(self) -> ServiceBook:
-        """The entries of the run, and what they make of the state."""
+        """The entries of the run, and the states that they make."""
         return self._runs.book
 
     def check(self, do: Callable[[], None]) -> None:
@@ -546,20 +544,17 @@ class World:
             raise self._failure
 
     def _guarded(self, do: Callable[[], T]) -> T:
-        """Do something; say what is wrong if it breaks a promise."""
+        """Do something; raise Failure if it breaks a promise."""
         self._check_alive()
         try:
             result = do()
             self._after_step()
-        except InvariantViolated as violation:
-            raise self._fail(violation.promise, violation.how) from violation
-        except DLedgerError as error:
+        except (InvariantViolated, DLedgerError) as error:
             cause = error.__cause__
-            if isinstance(cause, InvariantViolated):  # seen by a state machine
-                raise self._fail(cause.promise, cause.how) from cause
-            if cause is not None and not isinstance(cause, DLedgerError):
+            is_users = cause and not isinstance(cause, DLedgerError | InvariantViolated)
+            if isinstance(error, DLedgerError) and cause and is_users:
                 raise self._fail(NEVER_RAISES, raised_in(cause)) from error
-            raise self._fail(f"no {type(error).__name__}", str(error)) from error
+            raise self._fail(*broken_promise(error)) from error
         return result
 
     def _fail(self, promise: str, how: str) -> Failure:
@@ -578,7 +573,7 @@ def simulate(
     records: bool = True,
     largest_body_bytes: int = LARGEST_BODY_BYTES,
 ) -> World:
-    """A group that runs a state machine, in this process and in virtual time.
+    """Return a group that runs a state machine, in this process and in virtual time.
 
         with jepsen_like.simulate(Counter, nodes=5, seed=7) as world:
             world.append(b"add 3")
@@ -586,11 +581,11 @@ def simulate(
             world.run_for(2.0)
             assert world.read().value == 3
 
-    Core, store and the whole synchronous turn of the members are those that ship; time, network
-    and disks are virtual. While time passes, the states and results of all members are compared,
-    and the promises of the library itself are checked; `Service.invariant` is called after every
-    step that changed a member. At the end of the block everything is put right, all members have
-    to agree, and the end is checked: see `World.finish`.
+    Core, store and the whole synchronous turn of the members are those that ship; time, network and
+    disks are virtual. While time passes, the states and results of all members are compared, and
+    the promises of the library itself are checked; `Service.invariant` is called after every step
+    that changed a member. At the end of the block everything is put right, all members have to
+    agree, and the end is checked: see `World.finish`.
 
     Args:
         simulated: the class of the state machine, or anything else that makes one; or a Service,
@@ -599,7 +594,7 @@ def simulate(
         seed: decides on the speed of network and disks, on election timeouts, on the order of what
             happens at once.
         faults_s: so many virtual seconds long, the faults of the seed happen by themselves.
-        records: whether to note what happens, for `World.digest` and for pictures. Takes a third
+        records: whether to note events, for `World.digest` and for pictures. Takes a third
             of the speed.
         largest_body_bytes: the length of the longest body that will be appended. Logs have
             segments of about this size, so the smaller, the sooner they are cut.
@@ -610,7 +605,7 @@ def simulate(
         nodes,
         seed,
         records=records,
-        seconds=faults_s,
+        faults_s=faults_s,
         largest_body_bytes=largest_body_bytes,
     )
     if faults_s > 0:

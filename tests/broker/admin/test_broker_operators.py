@@ -328,7 +328,7 @@ async def test_the_units_of_a_queue_are_shown_and_whether_a_group_wants_them(
 async def test_the_members_of_a_group_tell_how_far_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_status, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(consumer_status, "ASK_S", 0.2)
     async with running_broker(tmp_path) as (broker, nursery):
         address = str(broker.config.address)
         operator, java, silent = (Client(nursery, address) for _ in range(3))

@@ -12,7 +12,7 @@ import pytest
 from broker.consumers.members import Consumers, Member
 from broker.limits import BrokerLimits
 from broker.producers.members import Producer, Producers
-from broker.serving.memberships import MEMBER_EXPIRY_SECONDS
+from broker.serving.memberships import MEMBER_EXPIRY_S
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
 from remoting.wire.codes import RequestCode, ResponseCode, language_named
 from tests.broker.one_broker import served
@@ -177,5 +177,5 @@ def test_a_member_that_was_heard_of_again_keeps_no_silent_one() -> None:
     consumers, first, second = Consumers(), cast(Any, Connection()), cast(Any, Connection())
     for connection, group, now in ((first, "g", 0.0), (second, "h", 1.0), (first, "g", 100.0)):
         consumers.register(connection, replace(consumer("c", group, "T"), last_heartbeat=now))
-    assert consumers.expire(1.0 + MEMBER_EXPIRY_SECONDS) == ["h"]
-    assert consumers.expire(100.0 + MEMBER_EXPIRY_SECONDS) == ["g"]
+    assert consumers.expire(1.0 + MEMBER_EXPIRY_S) == ["h"]
+    assert consumers.expire(100.0 + MEMBER_EXPIRY_S) == ["g"]

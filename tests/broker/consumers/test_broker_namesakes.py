@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.consumers.members import Consumers, Member
-from broker.consumers.namesakes import TELL_SECONDS, Namesakes
+from broker.consumers.namesakes import TELL_S, Namesakes
 from remoting.bodies.heartbeat import ConsumerData, MessageModel
 
 WARNING = (
@@ -51,7 +51,7 @@ def test_two_connections_in_use_with_one_id_are_told_of_now_and_then(
     heartbeat(one, 41)
     assert lines(caplog, namesakes, 50) == [WARNING]
     assert lines(caplog, namesakes, 60) == []
-    assert lines(caplog, namesakes, 50 + TELL_SECONDS) == [WARNING]
+    assert lines(caplog, namesakes, 50 + TELL_S) == [WARNING]
     for origin in (one, two):
         heartbeat(origin, 400, MessageModel.BROADCASTING)
     assert lines(caplog, namesakes, 1000) == [], "each of them reads all queues anyway"

@@ -42,7 +42,7 @@ class Told(Untimed):
     def when_taken(self, then: object) -> None:
         raise AssertionError("a notice is no reply")
 
-    def request(self, command: Command, settle: object, timeout_seconds: float) -> None:
+    def request(self, command: Command, settle: object, timeout_s: float) -> None:
         raise AssertionError("a notice wants no reply")
 
     def send_oneway(self, command: Command) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers.differences import TELL_SECONDS, Differences
+from broker.consumers.differences import TELL_S, Differences
 from broker.consumers.kinds import kind_of, words_of
 from broker.consumers.members import Consumers, Member
 from remoting.bodies.heartbeat import (
@@ -110,7 +110,7 @@ def test_the_log_tells_once_of_each_change_and_not_too_often(
     assert lines(20) == []
     consumers.register(origins[2], Member("c2", 0, data("T=c")))
     assert lines(30) == [], "too soon"
-    (line,) = lines(10 + TELL_SECONDS)
+    (line,) = lines(10 + TELL_S)
     assert "T=c" in line
     consumers.register(origins[2], Member("c2", 0, data("T=a")))
     assert lines(200) == []

@@ -25,9 +25,9 @@ class Delayed:
     async def send(self, properties: str, body: bytes = b"x", topic: str = "T") -> Command:
         return await self.client.send(topic, body, i=properties)
 
-    def at(self, milliseconds: int) -> None:
+    def at(self, at_ms: int) -> None:
         """Let it be so late, and what is due be delivered."""
-        self.clock.now_ms = START_MS + milliseconds
+        self.clock.now_ms = START_MS + at_ms
         while self.broker.parts[DELIVERIES].deliver() == 0.0:
             pass
 

@@ -612,3 +612,12 @@ async def test_the_format_of_the_log_is_raised_once_and_before_the_first_delayed
         behind = [at for at, entry in enumerate(entries) if b"DLB" in entry.body[8:]]
         assert (len(found), len(behind)) == (1, 7)
         assert found[0] < min(behind)
+
+
+def test_equal_waiting_tables_look_equal() -> None:
+    tables = [WaitingTable(), WaitingTable()]
+    for table in tables:
+        table.add([Waiting(7, 1000, 64), Waiting(3, 2000, 64)])
+    assert tables[0] == tables[1]
+    assert repr(tables[0]) == repr(tables[1])
+    assert "due_ms=1000" in repr(tables[0])

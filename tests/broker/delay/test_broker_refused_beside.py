@@ -165,7 +165,7 @@ def test_a_delivery_that_is_refused_is_tried_again_after_the_pause_for_that(way:
         script.leap(6)
         refusing.refuse_next()
         there.parts[DELIVERIES].deliver()
-        assert there.parts[DELIVERIES].deliver() > deliveries._RETRY_SECONDS
+        assert there.parts[DELIVERIES].deliver() > deliveries._RETRY_S
         script._woken, script._deliver_at = False, script.now_s + 1
         script.settle()
-        assert script._deliver_at <= script.now_s + deliveries._RETRY_SECONDS
+        assert script._deliver_at <= script.now_s + deliveries._RETRY_S

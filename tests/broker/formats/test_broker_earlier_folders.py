@@ -128,9 +128,9 @@ class Opened:
         self.left: dict[str, Any] = told["left"]
         self.pops = PopClient(client, group.clock)
 
-    def at(self, milliseconds: int) -> None:
+    def at(self, at_ms: int) -> None:
         """Let it be so late, and what is due be delivered."""
-        self.group.clock.now_ms = self.written_ms + milliseconds
+        self.group.clock.now_ms = self.written_ms + at_ms
         while self.broker.parts[DELIVERIES].deliver() == 0.0:
             pass
 

@@ -77,7 +77,7 @@ async def test_a_consumer_or_a_message_that_is_not_here_is_refused(
 async def test_a_consumer_that_does_not_answer_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "FORWARD_SECONDS", 0.1)
+    monkeypatch.setattr(forwarding, "FORWARD_S", 0.1)
     async with running_broker(tmp_path) as (broker, nursery):
         operator, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
         await consumer.heartbeat("c1", "g", "T")

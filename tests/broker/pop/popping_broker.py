@@ -32,9 +32,9 @@ class PopClient:
         self.client = client
         self.clock = clock
 
-    def at(self, seconds: float) -> None:
+    def at(self, at_s: float) -> None:
         """Let it be so late."""
-        self.clock.now_ms = START_MS + int(seconds * 1000)
+        self.clock.now_ms = START_MS + int(at_s * 1000)
 
     async def send(self, *bodies: bytes, queue_id: int = 0, **more: Any) -> None:
         for body in bodies:

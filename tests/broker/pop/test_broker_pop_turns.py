@@ -107,9 +107,9 @@ async def test_a_pop_wakes_for_one_message_after_the_other(tmp_path: Path) -> No
                 got.extend(await pop.bodies(pollTime=15_000, queueId=0))
 
         nursery.start_soon(wait)
-        for seconds, expected in ((5.1, []), (7.1, [b"1"]), (9.1, [b"1", b"2"])):
+        for at_s, expected in ((5.1, []), (7.1, [b"1"]), (9.1, [b"1", b"2"])):
             await until_waiting(pop, 1)
-            pop.at(seconds)
+            pop.at(at_s)
             await until(lambda expected=expected: _is(got == expected))  # type: ignore[misc]
 
 

@@ -471,11 +471,11 @@ async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_pa
 async def test_offsets_by_time_are_the_first_message_at_or_after_it(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:
-        for seconds in (0, 10, 10, 20):
-            clock.now_ms = START_MS + seconds * 1000
+        for after_s in (0, 10, 10, 20):
+            clock.now_ms = START_MS + after_s * 1000
             await client.send("T", b"x")
-        for seconds, lower, upper in ((-1, 0, 0), (0, 0, 0), (5, 1, 0), (10, 1, 2), (21, 4, 3)):
-            at = START_MS + seconds * 1000
+        for after_s, lower, upper in ((-1, 0, 0), (0, 0, 0), (5, 1, 0), (10, 1, 2), (21, 4, 3)):
+            at = START_MS + after_s * 1000
             reply = await client.ask(29, topic="T", queueId=0, timestamp=at)
             assert reply.fields == {"offset": str(lower)}
             reply = await client.ask(29, topic="T", queueId=0, timestamp=at, boundaryType="UPPER")

@@ -93,11 +93,11 @@ async def test_messages_of_a_deleted_topic_are_not_found_and_those_of_a_new_one_
 
 
 @pytest.mark.parametrize("lost", ["nothing", "index", "queues"])
-@pytest.mark.parametrize("sync_seconds", [0.0, 60.0])
+@pytest.mark.parametrize("sync_s", [0.0, 60.0])
 async def test_messages_are_found_after_a_restart(
-    tmp_path: Path, lost: str, sync_seconds: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lost: str, sync_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.query.tasks.SYNC_SECONDS", sync_seconds)
+    monkeypatch.setattr("broker.query.tasks.SYNC_S", sync_s)
     async with served(tmp_path) as client:
         for number in range(300):
             await send(client, b"%d" % number, f"k{number}", e=number % 4)
@@ -110,7 +110,7 @@ async def test_messages_are_found_after_a_restart(
         await send(client, b"300", "k300")
         for number in (0, 7, 299, 300):
             assert await found(client, f"k{number}") == [b"%d" % number]
-    assert (tmp_path / "index" / ".synced").exists() == (sync_seconds == 0)
+    assert (tmp_path / "index" / ".synced").exists() == (sync_s == 0)
 
 
 async def test_an_index_is_made_in_the_order_of_the_log(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_an_answer_ends_before_a_frame_does(
 async def test_a_search_that_the_index_does_not_come_up_to_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.query.processor.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("broker.query.processor.WAIT_S", 0.0)
     monkeypatch.setattr("broker.query.indexing.KeyIndexing.step", lambda *_: False)
     async with running_broker(tmp_path) as (one, nursery):
         client = Client(nursery, str(one.config.address))

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.query.tasks import LOOK_SECONDS, IndexTasks
+from broker.query.tasks import LOOK_S, IndexTasks
 
 
 class Index:
@@ -65,10 +65,10 @@ async def test_an_index_at_rest_goes_on_at_once_for_the_first_search_and_for_eac
             nursery.start_soon(run)
             await trio.testing.wait_all_tasks_blocked()
         for number in range(1, 4):
-            await trio.sleep(LOOK_SECONDS * 0.1)
+            await trio.sleep(LOOK_S * 0.1)
             index.log_end = number
             searches.add(number)
             asked_at = trio.current_time()
-            await trio.sleep(LOOK_SECONDS * 10)
-            assert searches.answered_at[-1] - asked_at < LOOK_SECONDS / 10
+            await trio.sleep(LOOK_S * 10)
+            assert searches.answered_at[-1] - asked_at < LOOK_S / 10
         nursery.cancel_scope.cancel()

@@ -123,7 +123,7 @@ async def test_a_leader_with_an_address_of_its_own_serves_there_and_others_pass_
 async def test_a_client_is_let_go_when_no_member_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_door, "LEADER_SECONDS", 0.2)
+    monkeypatch.setattr(group_door, "LEADER_S", 0.2)
     settings = shared_port()
     async with group_of_three(tmp_path, **settings) as group:
         leader, _direct = await group.leader()
@@ -154,7 +154,7 @@ async def until_let_go(port: int) -> None:
 async def test_a_relay_lasts_longer_than_a_client_waits_for_a_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_door, "LEADER_SECONDS", 0.2)
+    monkeypatch.setattr(group_door, "LEADER_S", 0.2)
     settings = shared_port()
     async with group_of_three(tmp_path, **settings) as group:
         await group.leader()

@@ -104,8 +104,8 @@ async def test_a_request_that_comes_too_late_is_sent_elsewhere(tmp_path: Path) -
 async def test_a_leader_whose_group_is_gone_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "TRANSFER_SECONDS", 0.3)
-    monkeypatch.setattr(ending, "APPEND_SECONDS", 0.3)
+    monkeypatch.setattr(ending, "TRANSFER_S", 0.3)
+    monkeypatch.setattr(ending, "APPEND_S", 0.3)
     async with group_of_three(tmp_path) as group:
         leader, client = await group.leader()
         assert (await client.send("T", b"x")).code == 0

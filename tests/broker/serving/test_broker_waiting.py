@@ -36,7 +36,7 @@ from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.entry_packing import PACKED_BYTES
 from broker.sends.pending_messages import MadeMessages, PendingSend
 from broker.sends.sends import SENDS, Sends
-from broker.serving.memberships import MEMBER_EXPIRY_SECONDS
+from broker.serving.memberships import MEMBER_EXPIRY_S
 from broker.topics.state import TOPICS
 from dledger.entry import (
     HEADER_BYTES,
@@ -92,7 +92,7 @@ class Origin(Untimed):
     def when_taken(self, then: Callable[[], None]) -> None:
         then()
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> None:
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> None:
         raise AssertionError("asked")
 
 
@@ -234,8 +234,8 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
     silent, alive = Origin(), Origin()
     for origin, at in ((silent, 0.0), (alive, 50.0)):
         consumers.register(origin, Member(f"c{at}", at, ConsumerData("g")))
-    assert consumers.expire(MEMBER_EXPIRY_SECONDS - 1) == []
-    assert consumers.expire(MEMBER_EXPIRY_SECONDS) == ["g"]
+    assert consumers.expire(MEMBER_EXPIRY_S - 1) == []
+    assert consumers.expire(MEMBER_EXPIRY_S) == ["g"]
     assert consumers.client_ids("g") == ["c50.0"]
     assert len(consumers) == 1
     assert consumers.drop(alive) == ["g"]

@@ -103,7 +103,7 @@ def test_a_value_that_a_setting_cannot_have_is_not_read(name: str, text: str) ->
 
 def test_times_in_milliseconds_are_exact() -> None:
     config = judged_config(a_config(), {"transactionTimeOut": "1500"})
-    assert config.checks.after_seconds == 1.5
+    assert config.checks.after_s == 1.5
     assert CHANGEABLE["transactionTimeOut"].value_in(config) == "1500"
     assert config.checks.immunity_ms("") == 1500
 
@@ -317,7 +317,7 @@ async def test_sizes_delays_and_transactions_follow_their_settings(tmp_path: Pat
 
 
 async def test_producers_are_asked_by_the_settings_of_now(tmp_path: Path) -> None:
-    async with transacting(tmp_path, checks=CheckPolicy(after_seconds=3600)) as one:
+    async with transacting(tmp_path, checks=CheckPolicy(after_s=3600)) as one:
         producer = one.another()
         await one.register(producer, "P")
         await changed(one.client, "transactionTimeOut=2000", "transactionCheckInterval=1500")

@@ -131,7 +131,7 @@ def test_a_counter_has_what_was_counted_in_its_window(
             begin = (now // bucket - buckets + 1) * bucket
             within = [amount for at, amount in events if at >= begin]
             assert (total.sum, total.times) == (sum(within), len(within))
-            assert total.seconds == max(1, now - begin)
+            assert total.over_s == max(1, now - begin)
     assert counter.sum == sum(amount for _, amount in events)
 
 
@@ -398,8 +398,8 @@ def test_percentiles_are_those_of_the_last_minute() -> None:
     times = PutTimes()
     assert times.percentile_ms(0.99) == 0.0
     times.look(100.0)
-    for milliseconds in range(1, 101):
-        times.add(milliseconds / 1000, 10)
+    for put_ms in range(1, 101):
+        times.add(put_ms / 1000, 10)
     assert times.percentile_ms(0.5) == pytest.approx(50, rel=0.06)
     assert times.percentile_ms(0.99) == pytest.approx(99, rel=0.06)
     times.look(161.0)
@@ -448,8 +448,8 @@ async def test_messages_given_up_are_counted_by_group(tmp_path: Path) -> None:
 
 def test_times_are_counted_in_the_classes_of_rocketmq() -> None:
     times = PutTimes()
-    for milliseconds, messages in ((0, 1), (1, 2), (10, 4), (11, 8), (999, 16), (99_999, 32)):
-        times.add(milliseconds / 1000 + 0.0001, messages)
+    for put_ms, messages in ((0, 1), (1, 2), (10, 4), (11, 8), (999, 16), (99_999, 32)):
+        times.add(put_ms / 1000 + 0.0001, messages)
     counted = dict(part.rsplit(":", 1) for part in str(times).split())
     assert {name: int(count) for name, count in counted.items() if count != "0"} == {
         **{"[<=0ms]": 1, "[0~10ms]": 6, "[10~50ms]": 8, "[500ms~1s]": 16, "[10s~]": 32}

@@ -471,8 +471,8 @@ async def test_a_message_may_ask_for_more_time(tmp_path: Path) -> None:
     async with transacting(tmp_path) as one:
         await one.register(one.client, "P")
         immune = "CHECK_IMMUNITY_TIME_IN_SECONDS\x01{}\x02"
-        for seconds in ("60", "x", "-5", "0", "9" * 5000, "9" * 15):
-            await one.half(properties=HALF + immune.format(seconds))
+        for immune_s in ("60", "x", "-5", "0", "9" * 5000, "9" * 15):
+            await one.half(properties=HALF + immune.format(immune_s))
         dues = sorted(half.due_ms - START_MS for half in one.transactions.halves.values())
         assert dues == [6000, 6000, 6000, 6000, 60_000, 72 * 3600 * 1000]
 
@@ -597,9 +597,7 @@ async def test_operators_see_the_producers(tmp_path: Path) -> None:
         assert nobody.code == ResponseCode.SYSTEM_ERROR
 
 
-@pytest.mark.parametrize(
-    "setting", ["after_seconds", "every_seconds", "max_checks", "give_up_hours"]
-)
+@pytest.mark.parametrize("setting", ["after_s", "every_s", "max_checks", "give_up_hours"])
 def test_settings_of_checks_are_judged(setting: str) -> None:
     with pytest.raises(SettingInvalid, match="give 1 or more"):
         CheckPolicy(**{setting: 0})

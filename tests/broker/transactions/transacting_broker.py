@@ -69,9 +69,9 @@ class Transacting:
         reply = await client.ask(34, encode_heartbeat(Heartbeat("c", list(groups))))
         assert reply.code == 0
 
-    async def look(self, milliseconds: int) -> None:
+    async def look(self, at_ms: int) -> None:
         """Let it be so late, and what is due be asked or given up."""
-        self.clock.now_ms = START_MS + milliseconds
+        self.clock.now_ms = START_MS + at_ms
         checks, ends = self.broker.parts[CHECKS], self.broker.parts[ENDS]
         checks.look()
 

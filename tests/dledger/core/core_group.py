@@ -240,9 +240,9 @@ class Group:
         assert self[name].role is Role.LEADER, self[name].role
         return self[name]
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, for_s: float) -> None:
         """Let time pass in small steps, everything being delivered."""
-        end = self.now + seconds
+        end = self.now + for_s
         while self.now < end:
             self.now += HEARTBEAT_S / 4
             for name, member in self.members.items():
@@ -250,11 +250,11 @@ class Group:
                     member.replica.tick(self.now)
             self.run()
 
-    def pause(self, *names: str, seconds: float) -> None:
+    def pause(self, *names: str, for_s: float) -> None:
         """Let time pass in which these members, on time so far, do nothing; they go on then."""
         for name in names:
             self.members[name].replica.patience._looked_at = self.now
-        self.now += seconds
+        self.now += for_s
         for name in names:
             self.members[name].replica.patience.look(self.now)
 

@@ -220,8 +220,8 @@ def test_a_learner_that_may_vote_has_all_that_was_there_when_its_round_began(
     match, last, now = -1, FAR, 0.0
     began_with = last
     learner = CatchUp(last, TIMEOUT_S, now)
-    for taken, appended, seconds in steps:
-        now += seconds
+    for taken, appended, passed_s in steps:
+        now += passed_s
         last += appended
         match = min(match + taken, last)
         rounds = learner.round

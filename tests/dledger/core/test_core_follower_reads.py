@@ -32,9 +32,9 @@ class Reads:
         self.sent: list[tuple[str, Message]] = []
         self.dropped: Callable[[str, str, Message], bool] = lambda sender, receiver, message: False
 
-    def move(self, seconds: float = 0.0) -> None:
+    def move(self, for_s: float = 0.0) -> None:
         """Let time pass in small steps; everything is synced, delivered and applied."""
-        group, end = self.group, self.group.now + seconds
+        group, end = self.group, self.group.now + for_s
         while True:
             for name in group.names:
                 if name not in group.silent:

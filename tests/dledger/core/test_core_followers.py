@@ -47,7 +47,7 @@ def stalled() -> Group:
 def test_a_learner_that_was_given_up_gets_its_whole_time_again_when_it_is_watched_anew() -> None:
     group = stalled()
     began_at = group.now
-    followers(group).watch("n3", began_at)
+    followers(group).restart_catch_up("n3", began_at)
     assert verdict(group) is Verdict.CATCHING_UP
     group.pass_time(STALL_S - 2 * HEARTBEAT_S)
     assert verdict(group) is Verdict.CATCHING_UP
@@ -59,7 +59,7 @@ def test_a_learner_watched_anew_has_caught_up_once_it_has_what_the_log_held_then
     group = stalled()
     group.propose("n0", 5)
     group.run()
-    followers(group).watch("n3", group.now)
+    followers(group).restart_catch_up("n3", group.now)
     group.silent = set()
     group.pass_time(TIMEOUT_S)
     assert group["n3"].log == group["n0"].log
@@ -72,16 +72,16 @@ def test_a_learner_that_once_caught_up_must_do_so_again_before_it_may_vote() -> 
     group.silent = {"n3"}
     group.propose("n0", 1)
     group.run()
-    followers(group).watch("n3", group.now)
+    followers(group).restart_catch_up("n3", group.now)
     group.pass_time(HEARTBEAT_S)
     assert verdict(group) is Verdict.CATCHING_UP
 
 
 def test_a_learner_that_is_catching_up_is_not_given_more_time_by_another_call() -> None:
     group = stalled()
-    followers(group).watch("n3", group.now)
+    followers(group).restart_catch_up("n3", group.now)
     for _ in range(2 * STALLED_AFTER_TIMEOUTS):
-        followers(group).watch("n3", group.now)
+        followers(group).restart_catch_up("n3", group.now)
         group.pass_time(TIMEOUT_S)
         if verdict(group) is Verdict.STALLED:
             break
@@ -92,5 +92,5 @@ def test_a_learner_that_is_catching_up_is_not_given_more_time_by_another_call() 
 @pytest.mark.parametrize("member", ["n0", "n1", "n9"])
 def test_only_learners_are_watched(member: str) -> None:
     group = with_learner()
-    followers(group).watch(member, group.now)
+    followers(group).restart_catch_up(member, group.now)
     assert followers(group).catch_ups.keys() == {"n3"}

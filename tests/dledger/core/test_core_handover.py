@@ -299,7 +299,7 @@ def test_a_state_grows_old_while_its_member_is_paused() -> None:
     group.pass_time(3 * HEARTBEAT_S)
     assert all(replica.fresh_as_of > group.now - 3 * HEARTBEAT_S for replica in members)
     paused_at = group.now
-    group.pause("n0", "n1", seconds=30.0)
+    group.pause("n0", "n1", for_s=30.0)
     for replica in members:
         replica.tick(group.now)
     assert all(replica.fresh_as_of <= paused_at for replica in members)

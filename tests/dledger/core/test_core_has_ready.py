@@ -298,8 +298,8 @@ def test_a_member_that_lost_its_leader_says_so_once() -> None:
 def test_aligned_heartbeats_meet_at_multiples_of_the_interval(now: float) -> None:
     config = at_rest()["n0"].replica.config._replace(aligned_heartbeats=True)
     due = config.next_heartbeat_at(now)
-    interval = config.heartbeat_interval_s
-    assert LEAST_HEARTBEAT_GAP * interval <= due - now <= (1 + LEAST_HEARTBEAT_GAP) * interval
-    assert abs(due / interval - round(due / interval)) < 1e-6
-    assert config.next_heartbeat_at(due) - due > interval / 2
-    assert config._replace(aligned_heartbeats=False).next_heartbeat_at(now) == now + interval
+    interval_s = config.heartbeat_interval_s
+    assert LEAST_HEARTBEAT_GAP * interval_s <= due - now <= (1 + LEAST_HEARTBEAT_GAP) * interval_s
+    assert abs(due / interval_s - round(due / interval_s)) < 1e-6
+    assert config.next_heartbeat_at(due) - due > interval_s / 2
+    assert config._replace(aligned_heartbeats=False).next_heartbeat_at(now) == now + interval_s

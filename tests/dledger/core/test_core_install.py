@@ -458,8 +458,8 @@ class InstallingGroup(Group):
         self.silent.clear()
         self.dropped_answers = 0
 
-    def pass_time_with_files(self, seconds: float) -> None:
-        end = self.now + seconds
+    def pass_time_with_files(self, for_s: float) -> None:
+        end = self.now + for_s
         while self.now < end:
             self.pass_time(HEARTBEAT_S)
             receiver = self["n2"].replica.receiver

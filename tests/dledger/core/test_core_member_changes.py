@@ -385,7 +385,7 @@ def test_a_removed_leader_stays_until_the_others_know_that_it_was_removed() -> N
     assert group["n0"].committed == index
     group["n0"].replica.tick(group.now + HEARTBEAT_S / 2)
     assert role(group["n0"]) is Role.LEADER
-    assert not group["n0"].replica.change_is_known
+    assert not group["n0"].replica.leadership.change_is_known
     group.pass_time(2 * HEARTBEAT_S)
     assert in_force(group["n1"]) == configuration(["n1"])
     assert group["n1"].role is Role.LEADER
@@ -435,13 +435,13 @@ def test_a_change_is_known_only_when_no_crash_makes_them_forget_it() -> None:
     index = propose(group, Remove("n1"))
     group.run(until=lambda: leader.committed == index)
     assert in_force(leader) == configuration(["n0"])
-    assert not leader.replica.change_is_durable
-    assert not leader.replica.change_is_known
+    assert not leader.replica.record.change_is_durable
+    assert not leader.replica.leadership.change_is_known
     _, _, record = leader.begin_sync()
     assert record is not None
     assert record.committed == index
     leader.replica.persisted(index, leader.replica.handler.epoch, record, group.now)
-    assert leader.replica.change_is_durable
+    assert leader.replica.record.change_is_durable
 
 
 def test_a_leader_looks_at_every_answer_until_a_quorum_knows_of_a_change() -> None:
@@ -452,11 +452,11 @@ def test_a_leader_looks_at_every_answer_until_a_quorum_knows_of_a_change() -> No
     index = propose(group, UpdateAddress("n1", "10.0.0.9:1"))
     group.run(dropped=lambda _, __, message: isinstance(message, Heartbeat))
     assert leader.committed == index
-    assert leader.replica.change_is_durable
-    assert not leader.replica.change_is_known
+    assert leader.replica.record.change_is_durable
+    assert not leader.replica.leadership.change_is_known
     assert leader.replica.has_work
     group.pass_time(2 * HEARTBEAT_S)
-    assert leader.replica.change_is_known
+    assert leader.replica.leadership.change_is_known
     assert not leader.replica.has_work
 
 

@@ -70,7 +70,7 @@ def late_group(*late: str, by_s: float) -> Group:
     group = Group([[], [], []])
     group.elect("n0")
     group.pass_time(0.2)
-    group.pause(*late, seconds=by_s)
+    group.pause(*late, for_s=by_s)
     return group
 
 
@@ -99,6 +99,6 @@ def test_a_member_that_is_late_again_and_again_still_notices_a_dead_leader() -> 
     group = late_group("n1", by_s=0.0)
     replica = group["n1"].replica
     for _ in range(20):
-        group.pause("n1", seconds=0.4)
+        group.pause("n1", for_s=0.4)
         replica.tick(group.now)
     assert replica.state.role is Role.PRE_CANDIDATE

@@ -116,9 +116,9 @@ class GroupMachine(RuleBasedStateMachine):
             self.play(f"timeout {chosen}")
         self.play(f"settle {' '.join(names)}")
 
-    @rule(milliseconds=st.sampled_from([5, 25, 100, 250, 600]))
-    def wait(self, milliseconds: int) -> None:
-        self.play(f"wait {milliseconds}")
+    @rule(for_ms=st.sampled_from([5, 25, 100, 250, 600]))
+    def wait(self, for_ms: int) -> None:
+        self.play(f"wait {for_ms}")
 
     @precondition(lambda self: self.running)
     @rule()

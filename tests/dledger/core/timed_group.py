@@ -111,9 +111,9 @@ class TimedGroup:
             assert self._events[0][0] <= end, f"not within {limit_s} s"
             self._next()
 
-    def run_for(self, seconds: float) -> None:
+    def run_for(self, for_s: float) -> None:
         """Let so much time pass."""
-        end = self.now + seconds
+        end = self.now + for_s
         while self._events[0][0] <= end:
             self._next()
         self.now = end

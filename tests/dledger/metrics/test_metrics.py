@@ -82,8 +82,8 @@ def test_the_text_says_what_the_status_says() -> None:
 def test_counts_and_sync_times_add_up() -> None:
     tally = Tally()
     tally.appended_entries = 5
-    for seconds in (0.000_05, SYNC_CLASSES_S[0], 0.002, 60.0):
-        tally.synced(seconds)
+    for sync_s in (0.000_05, SYNC_CLASSES_S[0], 0.002, 60.0):
+        tally.synced(sync_s)
     found = samples(render([(a_status(), tally)]))
     assert found["dledger_appended_entries_total", NODE] == 5
     assert found["dledger_sync_seconds_count", NODE] == 4

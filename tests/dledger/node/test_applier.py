@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 from dledger.entry import HEADER_BYTES, Entry, Magic
 from dledger.entry_run import EntryRun
-from dledger.node.applier import PART_BYTES, PART_ENTRIES, TURN_SECONDS, Applier
+from dledger.node.applier import PART_BYTES, PART_ENTRIES, TURN_S, Applier
 
 
 class Fixture:
-    """An applier of a log of entries of the given sizes; `seconds` pass with each part."""
+    """An applier of a log of entries of the given sizes; `apply_s` pass with each part."""
 
-    def __init__(self, sizes: Sequence[int], seconds: float = 0.0) -> None:
+    def __init__(self, sizes: Sequence[int], apply_s: float = 0.0) -> None:
         self.sizes = sizes
-        self.seconds = seconds
+        self.apply_s = apply_s
         self.now = 0.0
         self.parts: list[list[int]] = []
         self.answered: list[int] = []
@@ -45,7 +45,7 @@ class Fixture:
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[None]:
         self.parts.append([entry.index for entry in entries])
-        self.now += self.seconds
+        self.now += self.apply_s
         return [None] * len(entries)
 
     def applied(self, run: EntryRun, _results: Sequence[object]) -> None:
@@ -72,7 +72,7 @@ def test_the_machine_is_given_a_bounded_number_of_bytes_at_once() -> None:
 
 
 def test_a_turn_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
-    one = Fixture([1] * (3 * PART_ENTRIES), seconds=TURN_SECONDS)
+    one = Fixture([1] * (3 * PART_ENTRIES), apply_s=TURN_S)
     for turn in range(1, 4):
         assert one.applier.apply_some()
         assert one.answered == list(range(turn * PART_ENTRIES))

@@ -72,7 +72,7 @@ async def process(folder: Path, *names: str) -> AsyncIterator[Process]:
 
 async def quick(node: dledger.Node) -> dledger.Node:
     """Have the loop wait for the node's syncs."""
-    while not node._member.turn.syncs.here:
+    while not node._member.turn.syncs.loop_waits:
         await node.append(b"x")
     return node
 

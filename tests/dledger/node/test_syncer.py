@@ -27,14 +27,14 @@ class Work:
     hard_state: HardState | None = None
     now = 0.0
 
-    def __init__(self, seconds: float, error: Exception | None = None) -> None:
-        self._seconds = seconds
+    def __init__(self, sync_s: float, error: Exception | None = None) -> None:
+        self._sync_s = sync_s
         self._error = error
         self.thread = ""
 
     def run(self) -> None:
         """Let the time pass."""
-        Work.now += self._seconds
+        Work.now += self._sync_s
         self.thread = threading.current_thread().name
         if self._error is not None:
             raise self._error

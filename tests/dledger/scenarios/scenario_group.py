@@ -311,9 +311,9 @@ class ScenarioGroup:
         self.now_ms = max(self.now_ms, deadline_ms)
         self.tick([member])
 
-    def run(self, milliseconds: int) -> None:
+    def run(self, for_ms: int) -> None:
         """Let time pass, and all that is possible happen meanwhile."""
-        end_ms = self.now_ms + milliseconds
+        end_ms = self.now_ms + for_ms
         while self.now_ms < end_ms:
             self.now_ms = min(end_ms, self.now_ms + STEP_MS)
             self.tick(self.running)

@@ -183,10 +183,10 @@ class Scenario:
     # --- time, the network, disks -------------------------------------------------------------
 
     def _wait(self, rest: str) -> None:
-        milliseconds, _, names = rest.partition(" ")
+        held_ms, _, names = rest.partition(" ")
         group = self.group
         members = self._several(names)
-        group.now_ms += parse_number(milliseconds)
+        group.now_ms += parse_number(held_ms)
         group.tick(members)
 
     def _run(self, rest: str) -> None:

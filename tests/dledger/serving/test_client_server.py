@@ -22,7 +22,7 @@ from dledger.free_ports import free_ports
 from dledger.network.conversation import Conversation
 from dledger.serving import client_server, client_turns
 from dledger.serving.client_server import ClientServer, ServedNode
-from dledger.serving.client_turns import TURN_SECONDS
+from dledger.serving.client_turns import TURN_S
 from dledger.waits.pending_appends import Appended, Done
 from dledger.wire.client_protocol import (
     MAX_BODIES,
@@ -276,10 +276,10 @@ class SlowNode(HoldingNode, trio.abc.Instrument):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        self.seconds = 0.0
+        self.now_s = 0.0
         self.done_in: dict[int, list[str]] = {}  # by round of the loop
         self.round = 0
-        monkeypatch.setattr(client_turns, "now", lambda: self.seconds)
+        monkeypatch.setattr(client_turns, "now", lambda: self.now_s)
 
     def submit(self, bodies: Sequence[Body], done: Done) -> None:
         self._work("append")
@@ -293,7 +293,7 @@ class SlowNode(HoldingNode, trio.abc.Instrument):
         await trio.lowlevel.checkpoint()
 
     def _work(self, what: str) -> None:
-        self.seconds += TURN_SECONDS / 4
+        self.now_s += TURN_S / 4
         self.done_in.setdefault(self.round, []).append(what)
 
     def before_io_wait(self, timeout: float) -> None:

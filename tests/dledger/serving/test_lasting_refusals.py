@@ -17,16 +17,16 @@ from tests.dledger.serving.test_peer_conversation import HERE, Member
 FIRST, SECOND = GroupIdentity(process=1), GroupIdentity(process=2)
 
 
-async def after(seconds: float) -> None:
+async def after(for_s: float) -> None:
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, MockClock)
-    clock.jump(seconds)
+    clock.jump(for_s)
 
 
-async def ask_for(port: GroupPort, identity: GroupIdentity, seconds: float) -> list[str | None]:
+async def ask_for(port: GroupPort, identity: GroupIdentity, for_s: float) -> list[str | None]:
     """Ask once a second for a channel from n1, as a refused member does."""
     answers = []
-    for _ in range(int(seconds) + 1):
+    for _ in range(int(for_s) + 1):
         answers.append(port.refusal("n1", "n0", identity))
         await after(1.0)
     return answers

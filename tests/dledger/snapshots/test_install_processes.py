@@ -117,8 +117,8 @@ class Running:
         self.until(leads)
         return found[0]
 
-    def until(self, condition: Callable[[], bool], seconds: float = 90.0) -> None:
-        give_up = time.monotonic() + seconds
+    def until(self, condition: Callable[[], bool], within_s: float = 90.0) -> None:
+        give_up = time.monotonic() + within_s
         while not condition():
             dead = [m.errors for m in self.members.values() if m.running.poll() is not None]
             assert not dead, dead

@@ -57,7 +57,7 @@ def leaders_snapshot() -> tuple[SnapshotFolder, Snapshot]:
 
 
 LEADER, SENT = leaders_snapshot()
-OFFER = SnapshotOffer(100, 2, 1234, SENT.size, LogBegin(90, 2, 99, 40960))
+OFFER = SnapshotOffer(100, 2, 1234, SENT.size_bytes, LogBegin(90, 2, 99, 40960))
 
 
 class Life:

@@ -28,11 +28,6 @@ class MemorySyncWork:
         self.done = False
         self._store = store
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether `run` needs no thread: never does here."""
-        return True
-
     def run(self) -> None:
         """Take the hard state over; runs once."""
         if self.done:

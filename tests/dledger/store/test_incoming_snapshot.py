@@ -29,7 +29,7 @@ def made(folder: SnapshotFolder, index: int = 10, machine: str = "m/1") -> Snaps
 
 def offer_of(snapshot: Snapshot) -> SnapshotOffer:
     header = snapshot.header
-    return SnapshotOffer(header.index, header.term, header.chain_crc, snapshot.size, BEGIN)
+    return SnapshotOffer(header.index, header.term, header.chain_crc, snapshot.size_bytes, BEGIN)
 
 
 class Pair:

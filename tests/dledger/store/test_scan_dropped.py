@@ -200,7 +200,7 @@ def test_a_log_that_is_dropped_faster_than_it_is_read_is_given_up(
         running.drop()
         raise BeginningDropped(scan.folder, running.store.first_index)
 
-    monkeypatch.setattr(scan, "_look_for_problems", overtaken)
+    monkeypatch.setattr(scan, "_find_problems", overtaken)
     with pytest.raises(BeginningDropped):
         scan.verify()
     assert running.store.first_index == 2 * A_SEGMENT

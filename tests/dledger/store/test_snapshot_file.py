@@ -53,9 +53,9 @@ def fits(header: SnapshotHeader) -> None:
 def test_chunks_come_back_as_they_were_given(tmp_path: Path) -> None:
     snapshot = folder_in(tmp_path).write(HEADER, CHUNKS, never)
     assert snapshot is not None
-    assert snapshot.size == os.stat(snapshot.path).st_size
+    assert snapshot.size_bytes == os.stat(snapshot.path).st_size
     reader = SnapshotReader(OsDisk(), snapshot.path)
-    assert (reader.header, reader.size) == (HEADER, snapshot.size)
+    assert (reader.header, reader.size) == (HEADER, snapshot.size_bytes)
     assert list(reader.chunks()) == CHUNKS
     assert list(reader.chunks()) == CHUNKS
     assert [path.name for path in (tmp_path / "snapshots").iterdir()] == [

@@ -286,7 +286,7 @@ def test_places_before_the_logs_beginning_are_dropped() -> None:
     begins = WalkBegins(1000, 300, [WalkBegin(0, 0)])
     begins.note(units(0, 310, 1000, 1310), 0, 4, 1360)
     begins.drop_before(1000)
-    assert begins.first == WalkBegin(1000, 2)
+    assert begins.settle(-1) == WalkBegin(1000, 2)
     begins.restart(WalkBegin(5000, 70))
     begins.note(units(5000, 5310), 70, 2, 5360)
     assert begins.settle(71) == WalkBegin(5310, 71)

@@ -44,7 +44,7 @@ from dledger_mq.connection.running_info import (
 from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.consuming.listener_calls import ListenerCalls
-from dledger_mq.listener import SLOW_CALL_SECONDS
+from dledger_mq.listener import SLOW_CALL_S
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.message_queue import decode_queue_keyed
 from remoting.message.record import MessageRecord, encode_record
@@ -202,7 +202,7 @@ async def test_an_operator_sees_the_members_of_a_group_and_what_they_do(tmp_path
         status = await billing.consume_status("T")
         assert status == {member.client_id: {QUEUE: 5, OTHER: 1}}
         spans = await billing.time_spans("T")
-        assert [span.waiting_milliseconds for span in spans] == [0, 0]
+        assert [span.waiting_ms for span in spans] == [0, 0]
         assert spans[0].first_timestamp == START_MS
 
 
@@ -255,7 +255,7 @@ async def test_calls_for_operators_are_bounded() -> None:
 
     asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
     async with trio.open_nursery() as nursery:
-        calls = ListenerCalls("g", listener, ListenerWatch(), SLOW_CALL_SECONDS)
+        calls = ListenerCalls("g", listener, ListenerWatch(), SLOW_CALL_S)
         direct = DirectCalls(calls, is_ordered=False)
         direct.begin(nursery)
         for _ in range(MAX_CALLS + 1):
@@ -445,11 +445,11 @@ def test_calls_are_counted_over_the_last_minute_and_hour(
         begin = (now // step - 6) * step
         return sum(count for at, count, good in events if at >= begin and good is is_consumed)
 
-    seconds = 60 + now % 10
-    assert status.consumed_per_second == pytest.approx(counted(10, True) / seconds)
-    assert status.failed_per_second == pytest.approx(counted(10, False) / seconds)
+    window_s = 60 + now % 10
+    assert status.consumed_per_second == pytest.approx(counted(10, True) / window_s)
+    assert status.failed_per_second == pytest.approx(counted(10, False) / window_s)
     assert status.failed_in_hour == counted(600, False)
-    assert status.milliseconds == pytest.approx(500)
+    assert status.call_ms == pytest.approx(500)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ from dledger_mq.testing import Cluster, cluster
 
 pytestmark = pytest.mark.slow
 
-ENOUGH_SECONDS = 120
+ENOUGH_S = 120
 MESSAGES = 120
 LOST_AT = 40  # the leader
-SEND_SECONDS = 30
+SEND_S = 30
 
 
 class Losing:
@@ -60,7 +60,7 @@ async def send_all(losing: Losing, topic: str) -> list[bytes]:
         for number in range(MESSAGES):
             body = b"%d" % number
             message = Message(topic, body, keys=(f"key{number}",))
-            await producer.send(message, timeout_seconds=SEND_SECONDS)
+            await producer.send(message, timeout_s=SEND_S)
             acknowledged.append(body)
             if number == LOST_AT:
                 await losing.lose_leader()
@@ -126,7 +126,7 @@ async def what_was_popped_and_acknowledged_never_comes_again(losing: Losing) -> 
             work,
             nameservers=losing.group.nameservers,
             from_first=True,
-            options=PopOptions(invisible_seconds=2),
+            options=PopOptions(invisible_s=2),
         )
 
     async with consumer():
@@ -152,7 +152,7 @@ async def questions_are_answered_rightly_or_not_at_all(losing: Losing) -> None:
             body = b"%d " % number
             try:
                 question = Message("Questions", body)
-                answers[body] = (await producer.ask(question, timeout_seconds=10)).body
+                answers[body] = (await producer.ask(question, timeout_s=10)).body
             except NoReply:
                 answers[body] = b""  # it is not known whether anybody dealt with it
 
@@ -196,7 +196,7 @@ FEATURES = (
 @pytest.mark.feature("F39", "F44", "F46")
 @pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_each_feature_keeps_its_promise_through_the_loss_of_a_leader(fault: str) -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group, trio.open_nursery() as nursery:
             losing = Losing(group, fault, len(FEATURES))
             for feature in FEATURES:

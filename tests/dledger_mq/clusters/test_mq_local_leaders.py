@@ -17,7 +17,7 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import Peer, ScriptedNames, start
 
-ENOUGH_SECONDS = 60
+ENOUGH_S = 60
 
 
 def telling(figures: dict[str, str]) -> Peer:
@@ -59,12 +59,12 @@ async def test_a_cluster_that_begins_can_lose_any_member_though_one_had_lost_its
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "cluster"
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with (
             cluster(directory=place) as group,
             Producer("w", nameservers=group.nameservers) as producer,
         ):
-            await producer.send(Message("T", b"one"), timeout_seconds=20)
+            await producer.send(Message("T", b"one"), timeout_s=20)
         shutil.rmtree(place / "n2")
         async with (
             cluster(directory=place) as group,
@@ -72,4 +72,4 @@ async def test_a_cluster_that_begins_can_lose_any_member_though_one_had_lost_its
         ):
             assert "unproven" not in os.listdir(place / "n2" / "dledger-n2")
             await group.kill()
-            await producer.send(Message("T", b"two"), timeout_seconds=20)
+            await producer.send(Message("T", b"two"), timeout_s=20)

@@ -44,7 +44,7 @@ async def listening(answer: bytes) -> AsyncIterator[str]:
 
 async def sent(address: str) -> None:
     async with Producer("p", nameservers=[address]) as producer:
-        await producer.send(Message("T", b"x"), timeout_seconds=60.0)
+        await producer.send(Message("T", b"x"), timeout_s=60.0)
 
 
 async def pulled(address: str) -> None:

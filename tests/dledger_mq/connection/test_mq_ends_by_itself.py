@@ -33,11 +33,12 @@ from remoting.net.client import RemotingClient
 from remoting.net.errors import ConnectFailed
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from tests.bare_call import bare
 from tests.dledger_mq.test_mq_bridges import Cluster, cluster
 
 __all__ = ["cluster"]
 
-ENOUGH_SECONDS = 30
+ENOUGH_S = 30
 
 
 async def listen(_messages: list[ReceivedMessage]) -> None:
@@ -45,7 +46,7 @@ async def listen(_messages: list[ReceivedMessage]) -> None:
 
 
 def producer(cluster: Cluster) -> Producer:
-    return Producer("g", nameservers=cluster.names.address, timeout_seconds=ENOUGH_SECONDS)
+    return Producer("g", nameservers=cluster.names.address, timeout_s=ENOUGH_S)
 
 
 def push(cluster: Cluster) -> PushConsumer:
@@ -168,7 +169,7 @@ def test_by_plain_calls(
             with suppress(TimeoutError):
                 outcome.result(0.1)
             opened._loop.soon(lambda: backgrounds.all[which].start_soon(break_down))
-            first = outcome.result(ENOUGH_SECONDS)
+            first = outcome.result(ENOUGH_S)
             lines[:] = told(caplog)
             later = error_of(lambda: use(opened))
 
@@ -201,7 +202,7 @@ def test_in_asyncio(
             else:
                 await call(opened)
 
-    error = error_of(lambda: asyncio.run(asyncio.wait_for(run(), ENOUGH_SECONDS)))
+    error = error_of(lambda: asyncio.run(asyncio.wait_for(run(), ENOUGH_S)))
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
     assert isinstance(error, DiskGone)
@@ -218,7 +219,7 @@ def test_in_trio(
     call: Callable[[Any], Any],
 ) -> None:
     async def run() -> None:
-        with trio.fail_after(ENOUGH_SECONDS):
+        with trio.fail_after(ENOUGH_S):
             async with make(silent) as opened:
                 backgrounds.all[-1].start_soon(break_down)
                 if call is iter:
@@ -246,7 +247,7 @@ def test_a_wait_in_another_task_ends_with_the_block(silent: Cluster) -> None:
                     await call(consumer)
                 errors.append(caught.value)  # noqa: B023
 
-            with trio.fail_after(ENOUGH_SECONDS):
+            with trio.fail_after(ENOUGH_S):
                 async with trio.open_nursery() as nursery, make(silent) as consumer:
                     nursery.start_soon(wait, consumer)
                     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -264,7 +265,7 @@ def test_every_call_that_waits_ends_with_its_object() -> None:
     unguarded = [
         f"{owner.__name__}.{name}"
         for owner in (Producer, PushConsumer, PopConsumer, PullConsumer, Admin, ConsumerGroup)
-        for name, method in vars(owner).items()
+        for name, method in ((name, bare(member)) for name, member in vars(owner).items())
         if inspect.iscoroutinefunction(method)
         and not name.startswith("_")
         and name not in SENDS
@@ -290,7 +291,7 @@ async def test_a_failure_ends_waits_before_the_block_has_ended() -> None:
             await trio.sleep_forever()
 
     for failing in (user, client):
-        with trio.fail_after(ENOUGH_SECONDS), pytest.raises(ClientClosed) as caught:
+        with trio.fail_after(ENOUGH_S), pytest.raises(ClientClosed) as caught:
             await Waiting(user).wait(failing)
         assert isinstance(caught.value.__cause__, DiskGone)
         user = Lifetime("consumer", "PushConsumer", "open_push_consumer", client=client)

@@ -28,7 +28,7 @@ from dledger_mq import (
     for_asyncio,
 )
 from dledger_mq.connection.lifetime import Background
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import MessageRecord, encode_record
 from remoting.net.connection import Connection
@@ -38,7 +38,7 @@ from tests.dledger_mq.test_mq_bridges import GROUP, Cluster, cluster
 
 __all__ = ["cluster"]
 
-ENOUGH_SECONDS = 30
+ENOUGH_S = 30
 Consumer: TypeAlias = PushConsumer | PopConsumer
 
 
@@ -50,7 +50,7 @@ def push(cluster: Cluster, listener: Listener, *, ordered: bool = False) -> Push
         nameservers=[cluster.names.address],
         consume_from=ConsumeFrom.FIRST,
         ordered=ordered,
-        options=PushOptions(close_timeout_seconds=0),
+        options=PushOptions(close_timeout_s=0),
     )
 
 
@@ -59,7 +59,7 @@ def in_order(cluster: Cluster, listener: Listener) -> PushConsumer:
 
 
 def pop(cluster: Cluster, listener: Listener) -> PopConsumer:
-    options = PopOptions(close_timeout_seconds=0)
+    options = PopOptions(close_timeout_s=0)
     return PopConsumer(GROUP, "T", listener, nameservers=[cluster.names.address], options=options)
 
 
@@ -88,7 +88,7 @@ class Work:
 
     def in_thread(self, _messages: list[ReceivedMessage]) -> ConsumeResult:
         self.began.set()
-        assert self._may_end.wait(ENOUGH_SECONDS)
+        assert self._may_end.wait(ENOUGH_S)
         return ConsumeResult.SUCCESS
 
     async def in_trio(self, _messages: list[ReceivedMessage]) -> None:
@@ -100,7 +100,7 @@ class Work:
     async def in_asyncio(self, _messages: list[ReceivedMessage]) -> None:
         self.began.set()
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(ENOUGH_SECONDS)
+            await asyncio.sleep(ENOUGH_S)
         await asyncio.sleep(0.001)  # it tidies up, and has done its work
 
 
@@ -115,7 +115,7 @@ def put_one(cluster: Cluster) -> None:
             return None
         given.append(command)
         fields = {
-            "popTime": str(now_milliseconds()),
+            "popTime": str(now_ms()),
             "invisibleTime": "60000",
             "restNum": "0",
             "startOffsetInfo": "0 0 0",
@@ -160,7 +160,7 @@ def test_in_trio(
     async def run() -> None:
         with trio.CancelScope() as scope:
             async with consumer:
-                await trio.to_thread.run_sync(work.began.wait, ENOUGH_SECONDS)
+                await trio.to_thread.run_sync(work.began.wait, ENOUGH_S)
                 if is_cancelled:
                     scope.cancel()
 
@@ -183,7 +183,7 @@ def test_by_plain_calls(
         else blocking.open_push_consumer(consumer)
     )
     with opened:
-        assert work.began.wait(ENOUGH_SECONDS)
+        assert work.began.wait(ENOUGH_S)
     assert_acknowledged(cluster, consumer)
 
 
@@ -208,7 +208,7 @@ def test_in_asyncio(
             else for_asyncio.open_push_consumer(consumer)
         )
         async with opened:
-            await asyncio.to_thread(work.began.wait, ENOUGH_SECONDS)
+            await asyncio.to_thread(work.began.wait, ENOUGH_S)
             if is_cancelled:
                 raise asyncio.CancelledError  # as by a signal
 
@@ -222,7 +222,7 @@ def test_the_answer_of_a_check(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
 ) -> None:
     work = Work(monkeypatch)
-    monkeypatch.setattr("dledger_mq.producing.producer.LAST_CHECKS_SECONDS", 0)
+    monkeypatch.setattr("dledger_mq.producing.producer.LAST_CHECKS_S", 0)
 
     def check(message: ReceivedMessage) -> TransactionState:
         work.in_thread([message])
@@ -250,7 +250,7 @@ def test_the_answer_of_a_check(
             async with producer:
                 await producer.send(Message("T", b"first"))
                 await trio.to_thread.run_sync(cluster.do, ask)
-                await trio.to_thread.run_sync(work.began.wait, ENOUGH_SECONDS)
+                await trio.to_thread.run_sync(work.began.wait, ENOUGH_S)
                 if is_cancelled:
                     scope.cancel()
 

@@ -22,7 +22,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
-ENOUGH_SECONDS = 60
+ENOUGH_S = 60
 
 
 def question(**properties: str) -> ReceivedMessage:
@@ -75,7 +75,7 @@ def test_a_reply_is_told_once_and_only_to_its_question() -> None:
 @pytest.mark.slow
 async def test_questions_are_answered_also_after_a_leader_is_killed() -> None:
     late: list[ReceivedMessage] = []
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group:
             names = group.nameservers
             async with (
@@ -90,14 +90,14 @@ async def test_questions_are_answered_also_after_a_leader_is_killed() -> None:
                         elif message.body != b"first":
                             await replier.reply(message, b"re: " + message.body)
 
-                await asker.send(Message("T", b"first"), timeout_seconds=20)
+                await asker.send(Message("T", b"first"), timeout_s=20)
                 async with PushConsumer("g", "T", listener, nameservers=names) as consumer:
                     await consumer.ready()
                     answers: dict[int, bytes] = {}
 
                     async def ask(number: int) -> None:
                         body = b"%d" % number
-                        reply = await asker.ask(Message("T", body), timeout_seconds=20)
+                        reply = await asker.ask(Message("T", body), timeout_s=20)
                         answers[number] = reply.body
 
                     async with trio.open_nursery() as nursery:
@@ -105,7 +105,7 @@ async def test_questions_are_answered_also_after_a_leader_is_killed() -> None:
                             nursery.start_soon(ask, number)
                     assert answers == {number: b"re: %d" % number for number in range(50)}
                     with pytest.raises(NoReply, match="within 1 s"):
-                        await asker.ask(Message("T", b"nobody"), timeout_seconds=1)
+                        await asker.ask(Message("T", b"nobody"), timeout_s=1)
                     await replier.reply(late[0], b"too late")  # the client still takes it
                     await group.kill()
                     await ask(51)

@@ -19,11 +19,11 @@ from dledger_mq import (
     RouteNotFound,
 )
 from dledger_mq.connection.calls import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    RESTART_PAUSE_SECONDS,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    RESTART_PAUSE_S,
     call_master,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.requests import max_offset
 from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, client_route
@@ -86,7 +86,7 @@ async def test_a_send_to_a_fixed_queue_of_a_broker_that_is_away_is_refused() -> 
         names.routes["T"].order_topic_conf = "gone:1"
         async with Producer("p", nameservers=names.address) as producer:
             with pytest.raises(Rejected, match="gone"):
-                await producer.send(Message("T", b"x"), timeout_seconds=0.5)
+                await producer.send(Message("T", b"x"), timeout_s=0.5)
             with pytest.raises(Rejected, match="gone"):
                 await producer.send_oneway(Message("T", b"x"))
 
@@ -99,10 +99,10 @@ def test_a_slave_is_no_leader() -> None:
 
 
 def test_pauses_are_short_for_ten_seconds_and_then_a_second() -> None:
-    pauses = [pause_seconds(failures) for failures in range(1, 40)]
-    assert pauses[0] == FIRST_PAUSE_SECONDS
-    assert pauses[-1] == LONGEST_PAUSE_SECONDS
-    at_first = [pause for pause in pauses if pause <= RESTART_PAUSE_SECONDS]
+    pauses = [pause_s(failures) for failures in range(1, 40)]
+    assert pauses[0] == FIRST_PAUSE_S
+    assert pauses[-1] == LONGEST_PAUSE_S
+    at_first = [pause for pause in pauses if pause <= RESTART_PAUSE_S]
     assert 9 < sum(at_first) < 12
     assert pauses == sorted(pauses)
 
@@ -218,7 +218,7 @@ async def test_a_call_waits_for_a_leader_and_gives_up_when_its_time_is_over() ->
     async with running() as (names, broker), Client([names.address]) as client:
         names.set_route("T", None)
         with pytest.raises(NoMaster):
-            await call_master(client, QUEUE, max_offset(QUEUE), "ask", timeout_seconds=0.3)
+            await call_master(client, QUEUE, max_offset(QUEUE), "ask", timeout_s=0.3)
         async with trio.open_nursery() as nursery:
 
             async def elect() -> None:
@@ -286,7 +286,7 @@ async def test_a_held_pull_ends_when_a_message_comes() -> None:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(write)
-                result = await consumer.pull(QUEUE, 0, hold_seconds=5)
+                result = await consumer.pull(QUEUE, 0, hold_s=5)
         assert [message.body for message in result.messages] == [b"late"]
 
 
@@ -327,5 +327,5 @@ async def test_a_topic_that_was_there_is_not_made_anew_while_its_group_has_no_le
         names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)  # of another group
         with pytest.raises(RouteNotFound):
             await client.routes.refresh("T", may_create=True)
-        monkeypatch.setattr("dledger_mq.connection.routes.GONE_SECONDS", 0.0)
+        monkeypatch.setattr("dledger_mq.connection.routes.GONE_S", 0.0)
         assert (await client.routes.refresh("T", may_create=True)).provisional

@@ -29,9 +29,9 @@ from tests.broker.one_broker import Client as BesideProxy
 from tests.broker.one_broker import running_broker
 from tests.remoting.net.swallowing_proxy import SwallowingProxy
 
-CUT_SECONDS = 1.0
+CUT_S = 1.0
 # Documented are 5; the rest is for a busy machine.
-SERVED_SECONDS = 10.0
+SERVED_S = 10.0
 
 Listen = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult]]
 
@@ -147,14 +147,14 @@ async def test_every_kind_of_client_is_served_soon_after_its_connections_were_fo
             await trio.sleep(0.5)
             for proxy in (to_broker, to_names):
                 proxy.cut()
-            await trio.sleep(CUT_SECONDS)
+            await trio.sleep(CUT_S)
             for proxy in (to_broker, to_names):
                 proxy.heal()
             served.begin()
             await BesideProxy(nursery, to_broker.target).send("new", b"x")
             nursery.start_soon(served.repeat, "registration", know_new_topic)
-            with trio.move_on_after(2 * SERVED_SECONDS):
+            with trio.move_on_after(2 * SERVED_S):
                 await served.all.wait()
             nursery.cancel_scope.cancel()
-    late = {kind: seconds for kind, seconds in served.after.items() if seconds > SERVED_SECONDS}
+    late = {kind: after_s for kind, after_s in served.after.items() if after_s > SERVED_S}
     assert (served.kinds - served.after.keys(), late) == (set(), {})

@@ -1,5 +1,5 @@
 from dledger_mq.consuming.agenda import Agenda
-from dledger_mq.consuming.back_off import FAILURES_BEFORE_PAUSE, LONGEST_PAUSE_SECONDS, BackOff
+from dledger_mq.consuming.back_off import FAILURES_BEFORE_PAUSE, LONGEST_PAUSE_S, BackOff
 
 
 def closed_at(now: float) -> BackOff:
@@ -28,7 +28,7 @@ def test_pauses_double_up_to_a_limit_with_one_call_after_each() -> None:
         assert not back_off.allows(now, running=1)
         pauses.append(back_off.failed(now, now + 0.01, "m"))
         now += 0.01
-    assert pauses == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE_SECONDS] + [LONGEST_PAUSE_SECONDS] * 2
+    assert pauses == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE_S] + [LONGEST_PAUSE_S] * 2
 
 
 def test_a_success_ends_the_pauses_and_the_next_ones_begin_small() -> None:

@@ -21,7 +21,7 @@ from dledger_mq.consuming.subscription import group_subscriptions, matches
 from dledger_mq.testing import cluster
 from remoting.bodies.message_queue import MessageQueue
 
-ENOUGH_SECONDS = 60
+ENOUGH_S = 60
 
 
 def test_a_condition_is_a_subscription_of_its_own_kind() -> None:
@@ -41,10 +41,10 @@ async def test_only_what_meets_the_condition_comes_also_from_the_next_leader() -
 
     async def send(producer: Producer, numbers: range) -> None:
         await producer.send_many(
-            [Message("T", b"%d" % n, properties={"n": str(n)}) for n in numbers], timeout_seconds=20
+            [Message("T", b"%d" % n, properties={"n": str(n)}) for n in numbers], timeout_s=20
         )
 
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group:
             names = group.nameservers
             async with Producer("p", nameservers=names) as producer:

@@ -107,7 +107,7 @@ async def test_a_break_leaves_its_message_to_the_next_member() -> None:
                     break
         assert cluster.committed() == 1
         # The end of the block does not wait for a message that no loop will settle.
-        assert trio.current_time() - began < PushOptions().close_timeout_seconds
+        assert trio.current_time() - began < PushOptions().close_timeout_s
         async with cluster.consumer() as consumer:
             assert await next_of(aiter(consumer)) == b"1"
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
-from dledger_mq.consuming.back_off import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
+from dledger_mq.consuming.back_off import LONGEST_DELAY_S, redelivery_delay_s
 from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.message_queue import MessageQueue
@@ -124,9 +124,9 @@ def returned(times: int, properties: dict[str, str] | None = None) -> ReceivedMe
 
 
 def test_a_message_that_was_sent_back_waits_longer_each_time() -> None:
-    delays = [redelivery_delay_seconds(returned(times)) for times in range(1, 17)]
-    assert delays == [1, 2, 4, 8, 16] + [LONGEST_DELAY_SECONDS] * 11
+    delays = [redelivery_delay_s(returned(times)) for times in range(1, 17)]
+    assert delays == [1, 2, 4, 8, 16] + [LONGEST_DELAY_S] * 11
 
 
 def test_a_message_that_the_broker_delayed_does_not_wait_again() -> None:
-    assert redelivery_delay_seconds(returned(5, {"REAL_TOPIC": "%RETRY%g"})) == 0.0
+    assert redelivery_delay_s(returned(5, {"REAL_TOPIC": "%RETRY%g"})) == 0.0

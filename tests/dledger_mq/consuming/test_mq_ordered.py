@@ -19,8 +19,8 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
-from dledger_mq.consuming.ordered_queues import LEAVE_SECONDS
-from dledger_mq.consuming.own_locks import FRESH_SECONDS, LOST_SECONDS, RENEW_SECONDS
+from dledger_mq.consuming.ordered_queues import LEAVE_S
+from dledger_mq.consuming.own_locks import FRESH_S, LOST_S, RENEW_S
 from remoting.bodies.consumer_group import decode_queue_lock, encode_consumer_list
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.feature("F40")
 
 GROUP = "readers"
 KEY = (GROUP, "T", 0)
-EPSILON_SECONDS = 5  # how late a task may notice something by the clock that jumps
+EPSILON_S = 5  # how late a task may notice something by the clock that jumps
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ async def running(queues: int = 1) -> AsyncIterator[Cluster]:
 class Inbox:
     """A listener that remembers, and says how many of its calls with one queue ran at once."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, call_s: float = 0.0) -> None:
         self.bodies: dict[int, list[int]] = {}
-        self.seconds = seconds
+        self.call_s = call_s
         self.most_at_once = 0
         self.cut_off = 0
         self._at_once: dict[int, int] = {}
@@ -98,7 +98,7 @@ class Inbox:
         self._at_once[queue_id] = self._at_once.get(queue_id, 0) + 1
         self.most_at_once = max(self.most_at_once, self._at_once[queue_id])
         try:
-            await trio.sleep(self.seconds)
+            await trio.sleep(self.call_s)
         except trio.Cancelled:
             self.cut_off += 1
             raise
@@ -167,7 +167,7 @@ async def test_a_message_that_failed_is_the_next_one_again_after_the_pause(
 
     async with running() as cluster:
         cluster.put(3)
-        async with cluster.consumer(listener, PushOptions(suspend_milliseconds=2500)):
+        async with cluster.consumer(listener, PushOptions(suspend_ms=2500)):
             await eventually(lambda: len(calls) == 2)
             cluster.put(1)  # what comes meanwhile does not overtake
             await eventually(lambda: len(calls) == 6)
@@ -247,7 +247,7 @@ async def test_locks_are_renewed_and_given_back_at_the_end(clock: MockClock) -> 
         async with cluster.consumer(Inbox()) as consumer:
             await consumer.ready()
             asked = len(locked(cluster, RequestCode.LOCK_BATCH_MQ))
-            await trio.sleep(2 * RENEW_SECONDS + EPSILON_SECONDS)
+            await trio.sleep(2 * RENEW_S + EPSILON_S)
             assert len(locked(cluster, RequestCode.LOCK_BATCH_MQ)) - asked == 2
             assert not cluster.unlocked(0)
         assert cluster.unlocked(0)
@@ -291,11 +291,11 @@ async def test_without_an_answer_calls_stop_after_30_seconds_and_one_that_runs_i
             )
             began = trio.current_time()
             await eventually(lambda: inbox.cut_off > 0)
-            assert trio.current_time() - began <= LOST_SECONDS + EPSILON_SECONDS
+            assert trio.current_time() - began <= LOST_S + EPSILON_S
             assert inbox.bodies == {}
             # It is asked for again, and what was cut off comes again.
             cluster.broker.answers[RequestCode.LOCK_BATCH_MQ] = cluster.broker.lock
-            inbox.seconds = 0
+            inbox.call_s = 0
             await inbox.wait(3)
         assert inbox.bodies == {0: [0, 1, 2]}
         assert inbox.cut_off == 1
@@ -309,9 +309,9 @@ async def test_a_lock_that_is_too_old_begins_no_call_until_it_is_renewed(clock: 
             cluster.broker.answers[RequestCode.LOCK_BATCH_MQ] = lambda _, command: command.reply(
                 ResponseCode.SERVICE_NOT_AVAILABLE
             )
-            await trio.sleep(FRESH_SECONDS + EPSILON_SECONDS)
+            await trio.sleep(FRESH_S + EPSILON_S)
             cluster.put(3)
-            await trio.sleep(EPSILON_SECONDS)
+            await trio.sleep(EPSILON_S)
             assert inbox.bodies == {}
             cluster.broker.answers[RequestCode.LOCK_BATCH_MQ] = cluster.broker.lock
             await inbox.wait(3)
@@ -331,7 +331,7 @@ async def test_a_lock_that_became_anothers_ends_the_call_and_nothing_of_it_is_co
             await consumer.ready()
             cluster.broker.store.locks[KEY] = "another"
             await eventually(lambda: inbox.cut_off > 0)
-            await trio.sleep(EPSILON_SECONDS)
+            await trio.sleep(EPSILON_S)
             assert consumer.queues() == [q for q in consumer.queues() if q.topic != "T"]
         assert cluster.broker.store.offsets.get(KEY, 0) == 0
         assert "may be another's" in caplog.text
@@ -344,7 +344,7 @@ async def test_a_call_that_cannot_be_cut_off_keeps_its_queue_from_being_asked_fo
 
     async def listener(_messages: Sequence[ReceivedMessage]) -> None:
         with trio.CancelScope(shield=True):  # as a call in a thread
-            await trio.sleep(RENEW_SECONDS + 15)
+            await trio.sleep(RENEW_S + 15)
         ended_at.append(trio.current_time())
 
     async with running() as cluster:
@@ -352,9 +352,9 @@ async def test_a_call_that_cannot_be_cut_off_keeps_its_queue_from_being_asked_fo
         async with cluster.consumer(listener) as consumer:
             await consumer.ready()
             cluster.broker.store.locks[KEY] = "another"
-            await trio.sleep(RENEW_SECONDS + EPSILON_SECONDS)
+            await trio.sleep(RENEW_S + EPSILON_S)
             asked = len(locked(cluster, RequestCode.LOCK_BATCH_MQ))
-            await trio.sleep(EPSILON_SECONDS)
+            await trio.sleep(EPSILON_S)
             assert len(locked(cluster, RequestCode.LOCK_BATCH_MQ)) == asked
             assert ended_at == []
             await eventually(lambda: bool(ended_at))
@@ -381,7 +381,7 @@ async def test_at_the_end_a_call_that_runs_ends_before_the_lock_does(clock: Mock
 
         cluster.broker.answers[RequestCode.UNLOCK_BATCH_MQ] = noted
         cluster.put(1)
-        async with cluster.consumer(listener, PushOptions(close_timeout_seconds=1)) as consumer:
+        async with cluster.consumer(listener, PushOptions(close_timeout_s=1)) as consumer:
             await consumer.ready()
             await trio.sleep(1)
         assert order[:2] == ["call ended", "unlocked"]
@@ -491,7 +491,7 @@ async def test_a_consumer_leaves_in_seconds_though_no_broker_ever_takes_its_lock
         async with cluster.consumer(Inbox()) as consumer:
             await consumer.ready()
             leaving_at = trio.current_time()
-        assert trio.current_time() < leaving_at + LEAVE_SECONDS + EPSILON_SECONDS
+        assert trio.current_time() < leaving_at + LEAVE_S + EPSILON_S
         assert not cluster.unlocked()
 
 
@@ -508,5 +508,5 @@ async def test_a_broadcasting_consumer_keeps_the_order_without_locks(clock: Mock
 
 @pytest.mark.parametrize("wrong", [9, 30_001])
 def test_a_pause_out_of_range_is_told_in_one_line(wrong: int) -> None:
-    with pytest.raises(InvalidOptions, match=f"suspend_milliseconds is {wrong}: give 10 to 30000"):
-        PushOptions(suspend_milliseconds=wrong)
+    with pytest.raises(InvalidOptions, match=f"suspend_ms is {wrong}: give 10 to 30000"):
+        PushOptions(suspend_ms=wrong)

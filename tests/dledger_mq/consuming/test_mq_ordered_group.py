@@ -29,8 +29,8 @@ from dledger_mq.testing import Cluster, cluster
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F40")]
 
 TOPIC, GROUP, QUEUES, KEYS = "Accounts", "bookkeepers", 6, 12
-PATIENCE_SECONDS = 20
-ENOUGH_SECONDS = 240
+PATIENCE_S = 20
+ENOUGH_S = 240
 
 
 class Books:
@@ -73,7 +73,7 @@ class Books:
             nameservers=group.nameservers,
             ordered=True,
             consume_from=ConsumeFrom.FIRST,
-            options=PushOptions(suspend_milliseconds=10),
+            options=PushOptions(suspend_ms=10),
         )
 
     def check_order(self) -> None:
@@ -89,14 +89,14 @@ class Books:
             await trio.sleep(0.05)
 
 
-async def produce(producer: Producer, numbers: range, pause_seconds: float) -> None:
+async def produce(producer: Producer, numbers: range, pause_s: float) -> None:
     """Send numbers of each key, each after the one before it is acknowledged."""
 
     async def send(key: str) -> None:
         for number in numbers:
             message = Message(TOPIC, b"%d" % number, keys=key)
-            await producer.send(message, timeout_seconds=PATIENCE_SECONDS, selector=by_key(key))
-            await trio.sleep(pause_seconds)
+            await producer.send(message, timeout_s=PATIENCE_S, selector=by_key(key))
+            await trio.sleep(pause_s)
 
     async with trio.open_nursery() as nursery:
         for key in range(KEYS):
@@ -144,7 +144,7 @@ async def run(story: Callable[[Cluster, Books], Awaitable[None]], count: int) ->
 
 
 async def test_order_of_each_key_is_kept_and_one_consumer_has_a_queue_through_faults() -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         books = await run(faults, 120)
     books.check_order()
 
@@ -197,6 +197,6 @@ async def test_the_queues_of_a_killed_process_stand_still_for_a_minute_and_go_on
             await group.kill()  # the new leader knows the lock of the dead consumer
             await books.wait_for(99)
 
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         books = await run(story, 100)
     books.check_order()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from broker.locks.state import QueueLocks
 from dledger import SessionClock
 from dledger_mq.consuming.own_locks import (
-    FRESH_SECONDS,
-    HELD_ELSEWHERE_SECONDS,
-    LOST_SECONDS,
-    RENEW_SECONDS,
+    FRESH_S,
+    HELD_ELSEWHERE_S,
+    LOST_S,
+    RENEW_S,
     OwnLocks,
 )
 from remoting.bodies.message_queue import MessageQueue
@@ -39,21 +39,21 @@ def test_a_lock_counts_from_its_request_and_is_renewed_before_it_is_too_old_to_b
     assert not locks.want(A)
     assert (locks.to_lock(0), locks.missing) == ([A], [A])
     assert locks.answered([A], [A], 1.0, 4.0).gained == [A]
-    assert (locks.to_lock(1 + RENEW_SECONDS - 0.1), locks.missing) == ([], [])
-    assert locks.next_request() == 1 + RENEW_SECONDS
-    assert locks.is_fresh(A, 1 + FRESH_SECONDS - 0.1)
-    assert not locks.is_fresh(A, 1 + FRESH_SECONDS)
+    assert (locks.to_lock(1 + RENEW_S - 0.1), locks.missing) == ([], [])
+    assert locks.next_request() == 1 + RENEW_S
+    assert locks.is_fresh(A, 1 + FRESH_S - 0.1)
+    assert not locks.is_fresh(A, 1 + FRESH_S)
     assert not locks.is_fresh(B, 1)
     assert locks.answered(locks.to_lock(21), [A], 21, 22).renewed == [A]
-    assert locks.is_fresh(A, 21 + FRESH_SECONDS - 0.1)
+    assert locks.is_fresh(A, 21 + FRESH_S - 0.1)
 
 
 def test_a_lock_that_nobody_renews_is_lost_before_the_broker_gives_it_to_another() -> None:
     locks = held()
-    assert locks.next_loss() == LOST_SECONDS
-    assert locks.take_lost(LOST_SECONDS - 0.1) == []
-    assert locks.take_lost(LOST_SECONDS) == [A]
-    assert locks.take_lost(LOST_SECONDS) == []
+    assert locks.next_loss() == LOST_S
+    assert locks.take_lost(LOST_S - 0.1) == []
+    assert locks.take_lost(LOST_S) == [A]
+    assert locks.take_lost(LOST_S) == []
     # What was begun with it has to end first; until then it is neither asked for nor given back.
     assert (locks.to_lock(100), locks.to_unlock(100)) == ([], [])
     assert locks.answered([A], [A], 50, 56).gained == []
@@ -66,7 +66,7 @@ def test_a_lock_that_nobody_renews_is_lost_before_the_broker_gives_it_to_another
 
 
 def test_an_answer_that_comes_when_the_lock_may_have_been_anothers_renews_nothing() -> None:
-    answered = held().answered([A], [A], 50, LOST_SECONDS)
+    answered = held().answered([A], [A], 50, LOST_S)
     assert (answered.lost, answered.renewed, answered.gained) == ([A], [], [])
 
 
@@ -74,7 +74,7 @@ def test_a_queue_that_another_holds_is_asked_for_again_soon() -> None:
     locks = OwnLocks()
     locks.want(A)
     locks.answered([A], [], 1, 1)
-    assert locks.next_request() == 1 + HELD_ELSEWHERE_SECONDS
+    assert locks.next_request() == 1 + HELD_ELSEWHERE_S
     assert held().answered([A], [], 1, 1).lost == [A]
 
 
@@ -143,8 +143,8 @@ class Consumer:
     is_queue_wanted: bool = False
     reader: Reader | None = None
     calls: int = 0
-    call_seconds: float = 0.4
-    lag_seconds: float = 0.0  # of a call that is cut off
+    call_s: float = 0.4
+    lag_s: float = 0.0  # of a call that is cut off
     wire: deque[Request] = field(default_factory=deque)
     answer: Answer | None = None  # on its way; meanwhile nothing else is asked
     link: Link = Link.WHOLE
@@ -164,7 +164,7 @@ class Consumer:
             elif reader.call_ends_at is None and self.locks.is_fresh(A, now):
                 # What it read under this lock is still next: no other has consumed since.
                 assert reader.calls_of_others == calls_of_others, f"{self.name} reads old messages"
-                reader.call_ends_at = now + self.call_seconds
+                reader.call_ends_at = now + self.call_s
                 self.calls += 1
         elif self.is_queue_wanted:
             self.locks.want(A)
@@ -175,7 +175,7 @@ class Consumer:
         if self.reader is not None:
             self.reader.is_leaving = True
             if self.reader.call_ends_at is not None:
-                self.reader.call_ends_at = min(self.reader.call_ends_at, now + self.lag_seconds)
+                self.reader.call_ends_at = min(self.reader.call_ends_at, now + self.lag_s)
 
     def hear(self, now: float) -> None:
         """Take the answer that has come."""
@@ -219,8 +219,8 @@ class TwoConsumers:
         self.has_leader = True
         self.consumers = (Consumer("c1"), Consumer("c2"))
 
-    def time_passes(self, seconds: float) -> None:
-        end = self.now + seconds
+    def time_passes(self, for_s: float) -> None:
+        end = self.now + for_s
         while self.now < end:
             self.now += 0.5
             for one, other in (self.consumers, self.consumers[::-1]):
@@ -250,9 +250,9 @@ class TwoConsumers:
     def the_share_changes(self, number: int, is_wanted: bool) -> None:
         self.consumers[number].is_queue_wanted = is_wanted
 
-    def calls_take(self, number: int, seconds: float, lag: float) -> None:
-        self.consumers[number].call_seconds = seconds
-        self.consumers[number].lag_seconds = lag
+    def calls_take(self, number: int, for_s: float, lag: float) -> None:
+        self.consumers[number].call_s = for_s
+        self.consumers[number].lag_s = lag
 
     def a_link_changes(self, number: int, link: Link) -> None:
         self.consumers[number].link = link
@@ -284,7 +284,7 @@ class TwoConsumers:
         self.another_leads()
         for one in self.consumers:
             one.is_queue_wanted = one.is_frozen = False
-            one.link, one.call_seconds = Link.WHOLE, 0.4
+            one.link, one.call_s = Link.WHOLE, 0.4
         self.time_passes(101)  # the longest call ends
         first = self.consumers[0]
         first.is_queue_wanted, before = True, first.calls
@@ -318,7 +318,7 @@ def test_two_consumers_never_work_on_one_queue_whatever_happens_between_them(
     consumers = TwoConsumers()
     for one in consumers.consumers:
         one.is_queue_wanted = True  # as while they disagree about the members
-    for (event, *arguments), seconds in story:
+    for (event, *arguments), for_s in story:
         event(consumers, *arguments)
-        consumers.time_passes(seconds)
+        consumers.time_passes(for_s)
     consumers.settle()

@@ -24,7 +24,7 @@ from dledger_mq import (
     ReceivedMessage,
 )
 from dledger_mq.consuming.offsets import locked_offsets
-from dledger_mq.consuming.queue_reader import LONGEST_DAMAGE_PAUSE_SECONDS
+from dledger_mq.consuming.queue_reader import LONGEST_DAMAGE_PAUSE_S
 from remoting.message.properties import encode_properties
 from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
@@ -346,7 +346,7 @@ async def test_a_listener_that_is_slow_to_end_does_not_hold_up_another_member(
         await trio.sleep_forever()
 
     inbox = Inbox()
-    options = PushOptions(close_timeout_seconds=0)
+    options = PushOptions(close_timeout_s=0)
     async with running() as cluster, cluster.consumer(stuck, options=options) as one:
         for number in range(10):
             cluster.first.put("T", number % 2, str(number).encode())
@@ -543,7 +543,7 @@ async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_ov
             await until(lambda: warnings() == 2)
             before = damaged
             for _ in range(10):
-                clock.jump(LONGEST_DAMAGE_PAUSE_SECONDS)
+                clock.jump(LONGEST_DAMAGE_PAUSE_S)
                 await wait_all_tasks_blocked(0.01)
             assert before < damaged <= before + 11
             # Other queues are pulled from as well, and as many messages as ever.
@@ -555,7 +555,7 @@ async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_ov
             assert pulls[-1].integer("maxMsgNums") == 1
             assert inbox.bodies == [b"first"]
             damages = False
-            clock.jump(LONGEST_DAMAGE_PAUSE_SECONDS)
+            clock.jump(LONGEST_DAMAGE_PAUSE_S)
             await inbox.wait(3)
         assert cluster.store.offsets[(GROUP, "T", 0)] == 3
         assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
@@ -671,7 +671,7 @@ async def test_a_queue_goes_on_when_another_has_made_room_for_it() -> None:
     async with running() as cluster:
         for number in range(12):
             cluster.store.put("T", 1, b"%0100d" % number)
-        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4, close_timeout_seconds=0)
+        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4, close_timeout_s=0)
         async with cluster.consumer(listener, options=options):
 
             def pulls(queue_id: int) -> int:

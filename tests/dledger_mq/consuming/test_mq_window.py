@@ -55,7 +55,7 @@ class SlowBroker(ScriptedBroker):
 
 @asynccontextmanager
 async def sending(
-    max_in_flight: int, timeout_seconds: float = 3.0
+    max_in_flight: int, timeout_s: float = 3.0
 ) -> AsyncIterator[tuple[SlowBroker, Producer]]:
     names, broker = ScriptedNames(), SlowBroker()
     async with trio.open_nursery() as nursery:
@@ -66,7 +66,7 @@ async def sending(
             "g",
             nameservers=names.address,
             max_in_flight=max_in_flight,
-            timeout_seconds=timeout_seconds,
+            timeout_s=timeout_s,
             batching=None,  # one request for each message, so that each is answered by itself
         ) as producer:
             yield broker, producer
@@ -114,12 +114,12 @@ async def test_messages_that_wait_while_no_answer_comes_are_certainly_not_sent(
 async def test_a_send_that_waits_gives_up_when_no_answer_comes(clock: MockClock) -> None:
     errors: list[Rejected] = []
 
-    async def give_up(producer: Producer, timeout_seconds: float) -> None:
+    async def give_up(producer: Producer, timeout_s: float) -> None:
         with pytest.raises(Rejected, match="no broker has answered") as caught:
-            await producer.send(Message("T", b"late"), timeout_seconds=timeout_seconds)
+            await producer.send(Message("T", b"late"), timeout_s=timeout_s)
         errors.append(caught.value)
 
-    async with sending(max_in_flight=1, timeout_seconds=30) as (broker, producer):
+    async with sending(max_in_flight=1, timeout_s=30) as (broker, producer):
         async with trio.open_nursery() as nursery:
             producer.send_nowait(Message("T", b"first"), lambda _outcome: None)
             began = trio.current_time()

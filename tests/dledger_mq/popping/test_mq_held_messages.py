@@ -20,7 +20,7 @@ from remoting.wire.command import Command
 
 
 def with_room_for(most: int) -> PopOptions:
-    return PopOptions(max_held_messages=most, invisible_seconds=2.0, longest_call_seconds=60.0)
+    return PopOptions(max_held_messages=most, invisible_s=2.0, longest_call_s=60.0)
 
 
 async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
@@ -28,9 +28,9 @@ async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
     asked: list[float] = []
 
     class Held(HeldMessages):
-        async def _ask(self, popped: Popped, seconds: float) -> bool:
+        async def _ask(self, popped: Popped, hide_s: float) -> bool:
             asked.append(trio.current_time())
-            popped.deadline = trio.current_time() + seconds
+            popped.deadline = trio.current_time() + hide_s
             return True
 
     async with trio.open_nursery() as nursery:
@@ -43,7 +43,7 @@ async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
         popped = Popped(message, 0, 1, 2000, 0, "0", now + 2, now)
         popped.wants_acknowledgement = is_acknowledged
         held.add(popped)
-        nursery.start_soon(held.renew_for_ever)
+        nursery.start_soon(held.renew_forever)
         await trio.sleep(5)
         nursery.cancel_scope.cancel()
     return len(asked), popped.is_settled
@@ -75,7 +75,7 @@ def a_message(number: int) -> Popped:
     return Popped(message, 0, number, 2000, 0, "0", trio.current_time() + 2, 0.0)
 
 
-@pytest.mark.parametrize("way", ["settled", "promised and not used"])
+@pytest.mark.parametrize("way", ["settled", "reserved and not used"])
 async def test_all_queues_that_wait_for_room_pop_again_when_there_is_some(
     way: str, autojump_clock: MockClock
 ) -> None:
@@ -83,9 +83,9 @@ async def test_all_queues_that_wait_for_room_pop_again_when_there_is_some(
     going_on: list[int] = []
 
     async def pop(held: HeldMessages, queue: int) -> None:
-        promised = await held.promise_room(1)
+        reserved = await held.reserve_room(1)
         going_on.append(queue)
-        held.keep_promise(promised)
+        held.end_reservation(reserved)
 
     async with trio.open_nursery() as nursery:
         held = held_by(nursery, most)
@@ -94,7 +94,7 @@ async def test_all_queues_that_wait_for_room_pop_again_when_there_is_some(
             for message in messages:
                 held.add(message)
         else:
-            assert await held.promise_room(most) == most
+            assert await held.reserve_room(most) == most
         for queue in range(queues):
             nursery.start_soon(pop, held, queue)
         await trio.testing.wait_all_tasks_blocked()
@@ -102,7 +102,7 @@ async def test_all_queues_that_wait_for_room_pop_again_when_there_is_some(
         if way == "settled":
             held.settle(messages[0])
         else:
-            held.keep_promise(most)
+            held.end_reservation(most)
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(going_on) == list(range(queues))
         nursery.cancel_scope.cancel()
@@ -124,10 +124,10 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
     acknowledged: list[tuple[Popped, int]] = []
 
     class Held(HeldMessages):
-        async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+        async def _ask_in_time(self, popped: Popped, hide_s: float) -> bool:
             await trio.sleep(0.5)
             if is_renewed:
-                popped.popped_ms, popped.deadline = new_ms, begun + 1 + seconds
+                popped.popped_ms, popped.deadline = new_ms, begun + 1 + hide_s
             return is_renewed
 
     class Acknowledging(PopAcknowledging):
@@ -152,7 +152,7 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
         messages = [Popped(message, 0, 1, 2000, 0, "0", begun + 2, begun) for _ in range(count)]
         for one in messages:
             held.add(one)
-        nursery.start_soon(held.renew_for_ever)
+        nursery.start_soon(held.renew_forever)
         await trio.sleep_until(begun + consumed_at_s)
         for one in messages:
             acknowledging.add(one)

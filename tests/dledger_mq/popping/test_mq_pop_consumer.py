@@ -28,7 +28,7 @@ from dledger_mq import (
     blocking,
     for_asyncio,
 )
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.popping import pop_requests
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.message_queue import MessageQueue
@@ -47,14 +47,14 @@ from tests.dledger_mq.scripted_cluster import (
 )
 
 GROUP = "poppers"
-QUICK = PopOptions(invisible_seconds=2, retry_seconds=(0.05,), suspend_seconds=0.05)
+QUICK = PopOptions(invisible_s=2, retry_s=(0.05,), suspend_s=0.05)
 
 
 class RealClock(Clock):
     """The wall clock."""
 
     def __call__(self) -> int:
-        return now_milliseconds()
+        return now_ms()
 
 
 class Running:
@@ -88,7 +88,7 @@ class Running:
         async with Producer("senders", client=self.client) as producer:
             for body in bodies:
                 message = Message("T", body, sharding_key=key)
-                await producer.send(message, timeout_seconds=20)
+                await producer.send(message, timeout_s=20)
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def test_what_is_consumed_together_is_acknowledged_by_few_requests(
 
     async with running(tmp_path) as cluster:
         await cluster.send(*numbered(10))
-        options = PopOptions(concurrency=10, invisible_seconds=30)
+        options = PopOptions(concurrency=10, invisible_s=30)
         async with cluster.consumer(end_together, options=options):
             await inbox.wait(10)
         assert await committed(cluster) == 10
@@ -218,7 +218,7 @@ async def test_a_long_call_keeps_its_message_by_renewing_it(tmp_path: Path) -> N
 
     async with running(tmp_path) as cluster:
         await cluster.send(b"0")
-        options = PopOptions(invisible_seconds=1)
+        options = PopOptions(invisible_s=1)
         async with (
             cluster.consumer(slow, options=options),
             cluster.consumer(slow, options=options),
@@ -239,7 +239,7 @@ async def test_a_listener_that_hangs_keeps_a_message_only_for_the_longest_call(
 
     async with running(tmp_path) as cluster:
         await cluster.send(b"0")
-        options = PopOptions(invisible_seconds=1, longest_call_seconds=1, close_timeout_seconds=0.1)
+        options = PopOptions(invisible_s=1, longest_call_s=1, close_timeout_s=0.1)
         async with cluster.consumer(hang, options=options):
             await inbox.wait(2)
         assert inbox.times[:2] == [0, 1]
@@ -255,7 +255,7 @@ async def test_what_waits_is_given_back_when_the_consumer_ends(tmp_path: Path) -
 
     async with running(tmp_path) as cluster:
         await cluster.send(*numbered(20))
-        options = PopOptions(concurrency=1, invisible_seconds=3600)
+        options = PopOptions(concurrency=1, invisible_s=3600)
         async with cluster.consumer(hold, options=options):
             await held.wait()
         async with cluster.consumer(inbox):
@@ -318,7 +318,7 @@ async def test_consumers_go_on_at_the_next_leader_and_their_handles_are_good_the
 
     async with running(tmp_path) as cluster:
         await cluster.send(*numbered(10))
-        options = PopOptions(invisible_seconds=30)
+        options = PopOptions(invisible_s=30)
         async with cluster.consumer(wait_for_the_move, options=options) as consumer:
             await consumer.ready()
             first, client = await cluster.group.leader()
@@ -432,11 +432,11 @@ async def test_a_coroutine_function_of_asyncio_pops_in_its_loop(tmp_path: Path) 
 @pytest.mark.parametrize(
     "options",
     [
-        {"invisible_seconds": 0.5},
+        {"invisible_s": 0.5},
         {"pop_batch": 33},
         {"max_held_messages": 0},
-        {"retry_seconds": ()},
-        {"suspend_seconds": 31},
+        {"retry_s": ()},
+        {"suspend_s": 31},
     ],
 )
 def test_options_out_of_range_are_refused_in_one_line(options: dict[str, float]) -> None:

@@ -107,7 +107,7 @@ async def test_a_lost_connection_marks_the_result_as_possibly_stored_twice() -> 
 
 
 async def test_without_a_leader_a_message_is_rejected_when_its_time_is_over() -> None:
-    async with running() as cluster, cluster.producer(timeout_seconds=0.4) as producer:
+    async with running() as cluster, cluster.producer(timeout_s=0.4) as producer:
         cluster.names.set_route("T", None)
         with pytest.raises(Rejected) as caught:
             await producer.send(Message("T", b"x"))
@@ -116,14 +116,14 @@ async def test_without_a_leader_a_message_is_rejected_when_its_time_is_over() ->
 
 
 async def test_an_unknown_topic_is_rejected_with_the_reason() -> None:
-    async with running() as cluster, cluster.producer(timeout_seconds=0.2) as producer:
+    async with running() as cluster, cluster.producer(timeout_s=0.2) as producer:
         with pytest.raises(Rejected, match="know no topic 'Nowhere'"):
             await producer.send(Message("Nowhere", b"x"))
 
 
 @pytest.mark.feature("F31")
 async def test_a_send_whose_every_answer_is_lost_has_an_unknown_outcome() -> None:
-    async with running() as cluster, cluster.producer(timeout_seconds=0.5) as producer:
+    async with running() as cluster, cluster.producer(timeout_s=0.5) as producer:
         cluster.first.answers[SEND] = lambda connection, _command: connection.close("crash")
         with pytest.raises(OutcomeUnknown) as caught:
             await producer.send(Message("T", b"x"))
@@ -139,7 +139,7 @@ async def test_a_refusal_for_good_is_not_tried_again() -> None:
 
 
 async def test_a_system_error_may_have_stored_the_message() -> None:
-    async with running() as cluster, cluster.producer(timeout_seconds=0.3) as producer:
+    async with running() as cluster, cluster.producer(timeout_s=0.3) as producer:
         cluster.first.answers[SEND] = lambda _, command: command.reply(1, remark="leadership lost")
         with pytest.raises(OutcomeUnknown) as caught:
             await producer.send(Message("T", b"x"))
@@ -346,7 +346,7 @@ async def test_a_client_whose_connection_was_lost_is_known_by_the_next_one() -> 
 
 @pytest.mark.feature("F51")
 async def test_a_silent_leader_is_left_when_another_is_elected() -> None:
-    async with running() as cluster, cluster.producer(timeout_seconds=10) as producer:
+    async with running() as cluster, cluster.producer(timeout_s=10) as producer:
 
         def freeze(_connection: Connection, _command: Command) -> None:
             cluster.names.set_route("T", cluster.second.address)

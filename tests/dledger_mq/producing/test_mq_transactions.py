@@ -21,7 +21,7 @@ from dledger_mq import (
 )
 from dledger_mq.testing import Cluster, cluster
 
-ENOUGH_SECONDS = 60
+ENOUGH_S = 60
 TOPIC = "Paid"
 
 
@@ -55,12 +55,12 @@ def lambda_like(_message: ReceivedMessage) -> TransactionState:
 
 @pytest.mark.slow
 async def test_a_block_commits_its_message_and_an_error_rolls_it_back() -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with (
             cluster(nodes=1) as group,
             Producer("p", nameservers=group.nameservers, check=never_asked) as producer,
         ):
-            async with producer.transaction(Message(TOPIC, b"1"), timeout_seconds=20) as one:
+            async with producer.transaction(Message(TOPIC, b"1"), timeout_s=20) as one:
                 assert await visible(group) == []
                 assert one.id == one.result.message_id
             assert await visible(group) == [b"1"]
@@ -102,15 +102,13 @@ async def test_another_producer_of_the_group_is_asked_for_one_that_died(
         return TransactionState[message.body.decode()]
 
     bodies = [b"COMMIT", b"ROLLBACK", b"UNKNOWN", b"fails", b"odd"]
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster(nodes=1) as group:
             names = group.nameservers
             async with Producer("p", nameservers=names, check=never_asked) as dying:
                 with trio.CancelScope() as scope:
                     for body in bodies[1:]:
-                        one = await dying.begin_transaction(
-                            Message(TOPIC, body), timeout_seconds=20
-                        )
+                        one = await dying.begin_transaction(Message(TOPIC, body), timeout_s=20)
                         one.leave_open()
                     async with dying.transaction(Message(TOPIC, bodies[0])):
                         scope.cancel()
@@ -138,18 +136,18 @@ async def test_each_transaction_ends_as_its_producer_says_though_leaders_are_los
         number = int(message.body)
         return TransactionState.COMMIT if number % 3 != 1 else TransactionState.ROLLBACK
 
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with (
             cluster() as group,
             Producer("p", nameservers=group.nameservers, check=check) as producer,
         ):
-            await producer.send(Message(TOPIC, b"-1"), timeout_seconds=20)
+            await producer.send(Message(TOPIC, b"-1"), timeout_s=20)
 
             async def transact(number: int) -> None:
                 await trio.sleep(number * 0.02)
                 message = Message(TOPIC, b"%d" % number)
                 try:
-                    async with producer.transaction(message, timeout_seconds=20) as one:
+                    async with producer.transaction(message, timeout_s=20) as one:
                         if not one.result.possibly_duplicated:
                             known_once.add(number)
                         await trio.sleep(0.3)

@@ -209,7 +209,7 @@ async def test_a_batch_waits_for_further_messages_as_long_as_it_may_linger(
         for peer in (names, broker):
             await start(nursery, peer)
         names.set_route("T", broker.address)
-        batching = Batching(linger_milliseconds=100, max_messages=5)
+        batching = Batching(linger_ms=100, max_messages=5)
         async with Producer("g", nameservers=names.address, batching=batching) as producer:
             producer.send_nowait(Message("T", b"learns the route"), done.append)
             while not done:
@@ -236,8 +236,8 @@ async def test_a_message_with_little_time_left_does_not_go_with_others() -> None
         broker.answers[ONE] = broker.answers[BATCH] = lambda _, command: None
         got: list[object] = []
         for number in range(4):
-            producer.send_nowait(Message("T", b"%d" % number), got.append, timeout_seconds=1.0)
-            producer.send_nowait(Message("T", b"patient"), got.append, timeout_seconds=60)
+            producer.send_nowait(Message("T", b"%d" % number), got.append, timeout_s=1.0)
+            producer.send_nowait(Message("T", b"patient"), got.append, timeout_s=60)
         # Before they are sent again, as the broker is silent for half a second.
         await until(lambda: sum(sizes(broker)) == 8)
         await until(lambda: len(got) == 4)
@@ -252,7 +252,7 @@ async def test_a_message_with_little_time_left_does_not_go_with_others() -> None
 
 @pytest.mark.parametrize(
     "numbers",
-    [{"linger_milliseconds": -1}, {"max_messages": 0}, {"max_messages": 10_000}, {"max_bytes": 0}],
+    [{"linger_ms": -1}, {"max_messages": 0}, {"max_messages": 10_000}, {"max_bytes": 0}],
 )
 def test_a_bound_that_makes_no_sense_is_told_in_one_line(numbers: dict[str, Any]) -> None:
     with pytest.raises(InvalidBatching, match=f"{next(iter(numbers))} is .*: give"):

@@ -33,10 +33,10 @@ from dledger_mq import (
 )
 from dledger_mq.connection.identity import Identity
 from dledger_mq.connection.side_work import SideWork
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.sending.composer import Composer
 from dledger_mq.sending.compression import STEP_BYTES, TURN_BYTES, Compression
-from dledger_mq.sending.send_pipeline import GIVE_UP_SECONDS
+from dledger_mq.sending.send_pipeline import GIVE_UP_S
 from dledger_mq.sending.sending import Sending
 from remoting.message.record import COMPRESSED_FLAG, MessageRecord, encode_record
 from remoting.net.connection import Connection
@@ -148,7 +148,7 @@ class Turns(trio.abc.Instrument):
 
 async def ask(producer: Producer, message: Message) -> None:
     with pytest.raises(NoReply):
-        await producer.ask(message, timeout_seconds=0.5)
+        await producer.ask(message, timeout_s=0.5)
 
 
 async def send_nowait(producer: Producer, message: Message) -> None:
@@ -196,7 +196,7 @@ async def test_no_call_compresses_more_than_a_little_in_one_turn_of_the_loop(
     ]
     turns = Turns(monkeypatch)
     for call in calls:
-        async with sending(ScriptedBroker(), check=check, timeout_seconds=10) as producer:
+        async with sending(ScriptedBroker(), check=check, timeout_s=10) as producer:
             await producer.send(Message("T", b"first"))
             trio.lowlevel.add_instrument(turns)
             turns.by_turn.clear()
@@ -269,10 +269,8 @@ async def test_the_time_in_which_this_process_was_held_is_not_a_brokers_silence(
         broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
         for body in (b"on its way", b"waits for room"):
             with pytest.raises((OutcomeUnknown, Rejected)):
-                await producer.send(Message("T", body), timeout_seconds=3)
-        assert trio.current_time() - began < 2 * (3 + 3 * GIVE_UP_SECONDS), (
-            "36 s lost count no more"
-        )
+                await producer.send(Message("T", body), timeout_s=3)
+        assert trio.current_time() - began < 2 * (3 + 3 * GIVE_UP_S), "36 s lost count no more"
 
 
 class KeepingBroker(ScriptedBroker):
@@ -298,7 +296,7 @@ class KeepingBroker(ScriptedBroker):
             return None
         self._is_popped = True
         fields = {
-            "popTime": str(now_milliseconds()),
+            "popTime": str(now_ms()),
             "invisibleTime": "60000",
             "reviveQid": "0",
             "restNum": "0",

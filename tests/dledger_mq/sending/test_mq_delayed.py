@@ -10,8 +10,8 @@ from dledger_mq.testing import Cluster, cluster
 
 pytestmark = pytest.mark.slow
 
-ENOUGH_SECONDS = 60
-LATE_MILLISECONDS = 10_000
+ENOUGH_S = 60
+LATE_MS = 10_000
 TOPIC = "Later"
 
 
@@ -34,11 +34,11 @@ async def stored(group: Cluster, wanted: int) -> list[bytes]:
 
 
 async def test_a_message_comes_later_unless_it_is_recalled() -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster(nodes=1) as group, Producer("w", nameservers=group.nameservers) as one:
-            now = await one.send(Message(TOPIC, b"now"), timeout_seconds=20)
-            later = await one.send(Message(TOPIC, b"later", delay_milliseconds=1500))
-            never = await one.send(Message(TOPIC, b"never", delay_milliseconds=1000))
+            now = await one.send(Message(TOPIC, b"now"), timeout_s=20)
+            later = await one.send(Message(TOPIC, b"later", delay_ms=1500))
+            never = await one.send(Message(TOPIC, b"never", delay_ms=1000))
             assert await one.recall(never)
             assert not await one.recall(never)
             assert await stored(group, 1) == [b"now"]
@@ -52,15 +52,15 @@ async def test_a_message_comes_later_unless_it_is_recalled() -> None:
 async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: str) -> None:
     count, recalled = 200, 20
     results: dict[int, SendResult] = {}
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
-            await producer.send(Message(TOPIC, b"first"), timeout_seconds=20)
+            await producer.send(Message(TOPIC, b"first"), timeout_s=20)
 
             async def send(number: int) -> None:
                 # Those to be recalled come later than any election takes.
-                delay = 500 + 15 * number if number < count - recalled else LATE_MILLISECONDS
-                message = Message(TOPIC, b"%d" % number, delay_milliseconds=delay)
-                results[number] = await producer.send(message, timeout_seconds=20)
+                delay = 500 + 15 * number if number < count - recalled else LATE_MS
+                message = Message(TOPIC, b"%d" % number, delay_ms=delay)
+                results[number] = await producer.send(message, timeout_s=20)
 
             async with trio.open_nursery() as nursery:
                 for number in range(count):
@@ -70,7 +70,7 @@ async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: st
             late = range(count - recalled, count)
             for number in late:
                 assert await producer.recall(results[number])
-            await trio.sleep(LATE_MILLISECONDS / 1000)
+            await trio.sleep(LATE_MS / 1000)
             bodies = await stored(group, 1 + count - recalled)
     assert sorted(bodies) == sorted(
         [b"first", *(b"%d" % number for number in range(count) if number not in late)]

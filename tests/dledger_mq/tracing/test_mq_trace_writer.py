@@ -24,8 +24,8 @@ from dledger_mq import (
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.tracing.trace_writer import (
-    GATHER_SECONDS,
-    LAST_STEPS_SECONDS,
+    GATHER_S,
+    LAST_STEPS_S,
     MAX_STEPS,
     MAX_WAITING_STEPS,
     TraceWriter,
@@ -212,7 +212,7 @@ async def test_steps_of_half_a_second_go_together_and_no_message_holds_too_many(
     async with scripted() as traced, TraceWriter(traced.client, "g", TRACE_TOPIC) as writer:
         for number in range(MAX_STEPS + 20):
             writer.call_began([received(number)])
-        await trio.sleep(GATHER_SECONDS + 0.1)
+        await trio.sleep(GATHER_S + 0.1)
         assert [len(records) for records in traced.told] == [MAX_STEPS, 20]
         assert writer.dropped == 0
 
@@ -224,7 +224,7 @@ async def test_steps_that_come_faster_than_they_are_written_are_dropped_and_coun
         for number in range(MAX_WAITING_STEPS + 50):
             writer.call_began([received(number)])
         assert writer.dropped == 50
-        await trio.sleep(GATHER_SECONDS + 1)
+        await trio.sleep(GATHER_S + 1)
         assert sum(map(len, traced.told)) == MAX_WAITING_STEPS
     assert sum("not in the trace" in line for line in caplog.messages) == 1
 
@@ -239,7 +239,7 @@ async def test_a_broker_that_takes_no_trace_delays_the_end_by_a_second(clock: Mo
         async with TraceWriter(traced.client, "g", TRACE_TOPIC) as writer:
             writer.call_began([received(1)])
             ended_at = trio.current_time()
-        assert trio.current_time() == pytest.approx(ended_at + LAST_STEPS_SECONDS, abs=0.2)
+        assert trio.current_time() == pytest.approx(ended_at + LAST_STEPS_S, abs=0.2)
         assert writer.dropped == 1
 
 

@@ -23,7 +23,7 @@ from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 FILE = re.compile(r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL)
-RUN_SECONDS_MAX = 120
+RUN_MAX_S = 120
 HERE = __name__
 
 
@@ -159,7 +159,7 @@ def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Pa
     (tmp_path / "stutter.py").write_text(found["text"])
     words = ("--workload", "register", "--nemesis", "stutter:Stutter", "--time", "4", "--seed", "2")
     quiet = ("--network", "none", "--out", "out")
-    ended = run_in(tmp_path, *words, *quiet, most_s=RUN_SECONDS_MAX)
+    ended = run_in(tmp_path, *words, *quiet, most_s=RUN_MAX_S)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = (tmp_path / "out" / "faults.jsonl").read_text().splitlines()
     begun = [event for event in map(json.loads, lines) if event["event"] == "begin"]

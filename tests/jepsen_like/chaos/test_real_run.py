@@ -28,11 +28,11 @@ from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 # A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
-RUN_SECONDS_MAX = 300
+RUN_MAX_S = 300
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_in(cwd, *arguments, most_s=RUN_SECONDS_MAX)
+    return run_in(cwd, *arguments, most_s=RUN_MAX_S)
 
 
 def has_powered_disks(folder: Path) -> bool:
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
     while not (history.exists() and history.stat().st_size > 20_000) and time.monotonic() < end:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=RUN_SECONDS_MAX)
+    output, _ = process.communicate(timeout=RUN_MAX_S)
     assert process.returncode == 0, output
     assert json.loads((folder / "run.json").read_text())["interrupted"] is True
     assert "valid (set)" in output

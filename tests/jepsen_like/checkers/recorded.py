@@ -24,12 +24,12 @@ def recorded(*events: tuple[object, ...], **settings: object) -> History:
     for number, event in enumerate(events, 1):
         process, type_, function, value, key, at_s = (*event, *(None,) * 6)[:6]
         assert isinstance(process, int)
-        seconds = at_s if isinstance(at_s, (int, float)) else number
+        time_s = at_s if isinstance(at_s, (int, float)) else number
         pairing.add(
             Event(
                 number,
                 process,
-                int(seconds * 1e9),
+                int(time_s * 1e9),
                 EventType(str(type_)),
                 str(function),
                 frozen(key),

@@ -18,7 +18,7 @@ from remoting.message.host import NO_IPV4_HOST, ipv4_host
 from remoting.message.message_id import (
     OffsetMessageId,
     message_id,
-    month_start_milliseconds,
+    month_start_ms,
     parse_message_id,
     unique_message_key,
 )
@@ -396,7 +396,7 @@ def test_a_unique_key_has_the_parts_of_the_java_clients() -> None:
 def test_the_month_begins_where_the_calendar_says(moment: datetime) -> None:
     moment = moment.replace(tzinfo=UTC, microsecond=0)
     began = moment.replace(day=1, hour=0, minute=0, second=0)
-    assert month_start_milliseconds(int(moment.timestamp()) * 1000) == began.timestamp() * 1000
+    assert month_start_ms(int(moment.timestamp()) * 1000) == began.timestamp() * 1000
 
 
 def is_plain(text: str) -> bool:

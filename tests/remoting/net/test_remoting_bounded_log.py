@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from remoting.net import bounded_log
-from remoting.net.bounded_log import LINES_A_PERIOD, PERIOD_SECONDS, BoundedLog, about_client
+from remoting.net.bounded_log import LINES_A_PERIOD, PERIOD_S, BoundedLog, about_client
 
 
 class Clock:
@@ -25,7 +25,7 @@ def test_warnings_of_one_kind_are_left_out_and_counted() -> None:
     passed = [bounded.filter(record("%s refused", number)) for number in range(100)]
     assert passed == [True] * LINES_A_PERIOD + [False] * (100 - LINES_A_PERIOD)
     assert bounded.filter(record("%s closed", 1))
-    clock.now = PERIOD_SECONDS
+    clock.now = PERIOD_S
     last = record("%s refused", "100 %d")
     assert bounded.filter(last)
     assert last.getMessage() == "100 %d refused (80 lines like it were left out)"
@@ -53,7 +53,7 @@ def test_each_client_has_one_warning_a_minute_and_the_next_counts_the_others() -
         True
     ) == 1
     assert bounded.filter(of_client("10.0.0.2", 1)), "another client has a line of its own"
-    clock.now = PERIOD_SECONDS
+    clock.now = PERIOD_S
     last = of_client("10.0.0.1", 1000)
     assert bounded.filter(last)
     assert last.getMessage() == "1000 of 10.0.0.1 refused (999 lines like it were left out)"
@@ -71,7 +71,7 @@ def test_many_clients_have_the_lines_of_one_kind_and_no_more(
     passed = [bounded.filter(of_client(f"10.0.0.{number}", number)) for number in range(100)]
     assert passed.count(True) == LINES_A_PERIOD
     assert len(bounded._clients) == 30
-    clock.now = PERIOD_SECONDS
+    clock.now = PERIOD_S
     last = of_client("10.0.0.200", 200)
     assert bounded.filter(last)
     assert last.getMessage().endswith("(80 lines like it were left out)")

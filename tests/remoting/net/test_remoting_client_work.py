@@ -12,7 +12,7 @@ import trio.testing
 from remoting.net import client_work
 from remoting.net.address import Address
 from remoting.net.answering import Steps, answer_each
-from remoting.net.client_work import SLICE_SECONDS, TURN_SECONDS, ClientWork
+from remoting.net.client_work import SLICE_S, TURN_S, ClientWork
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.wire.command import Command
 from remoting.wire.frame import FrameDecoder, encode_command
@@ -24,10 +24,10 @@ class Clock:
     """A clock of turns that the test moves."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.now_s = 0.0
 
     def __call__(self) -> float:
-        return self.seconds
+        return self.now_s
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ class Burden:
         self.left = parts
 
     def work(self, until: float) -> bool:
-        self.clock.seconds = until
+        self.clock.now_s = until
         self.left -= 1
         return self.left > 0
 
@@ -68,7 +68,7 @@ async def test_the_loop_does_other_things_between_two_slices(
     while burden.left:
         await trio.lowlevel.checkpoint()
         rounds += 1
-    turns_a_slice = round(SLICE_SECONDS / TURN_SECONDS)
+    turns_a_slice = round(SLICE_S / TURN_S)
     assert 1_000 / turns_a_slice <= rounds <= 1_000 / turns_a_slice + 5
 
 
@@ -79,7 +79,7 @@ async def test_what_stands_in_line_takes_turns(work: ClientWork, clock: Clock) -
     while short.left:
         await trio.lowlevel.checkpoint()
     # Both end their turns in one slice; the loop may begin the next before it comes back here.
-    assert long.left >= 100 - 2 * round(SLICE_SECONDS / TURN_SECONDS)
+    assert long.left >= 100 - 2 * round(SLICE_S / TURN_S)
 
 
 async def test_steps_are_taken_in_slices_and_an_error_ends_its_own_steps_alone(
@@ -89,7 +89,7 @@ async def test_steps_are_taken_in_slices_and_an_error_ends_its_own_steps_alone(
 
     def steps(count: int) -> Iterator[None]:
         for number in range(count):
-            clock.seconds += TURN_SECONDS
+            clock.now_s += TURN_S
             taken.append(number)
             yield
         raise ZeroDivisionError
@@ -198,7 +198,7 @@ async def test_requests_that_came_in_one_read_are_answered_in_several_turns(
     handed: list[int] = []
 
     def answer(_connection: Connection, command: Command) -> Command:
-        clock.seconds += 0.4 * TURN_SECONDS
+        clock.now_s += 0.4 * TURN_S
         return command.reply(body=b"%d" % command.opaque)
 
     def receive(connection: Connection, commands: Sequence[Command]) -> int:
@@ -249,7 +249,7 @@ async def test_a_client_that_leaves_ends_the_steps_of_its_answer(
     def endless() -> Steps:
         nonlocal steps
         while True:
-            clock.seconds += TURN_SECONDS
+            clock.now_s += TURN_S
             steps += 1
             yield
 

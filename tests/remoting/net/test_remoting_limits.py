@@ -105,11 +105,11 @@ async def test_a_peer_that_takes_pieces_slowly_is_reading(
     connection.send(Command(1, {}, bytes(1 << 20)))
     await trio.testing.wait_all_tasks_blocked()
     mock_clock.jump(10)
-    assert connection.unread_seconds(trio.current_time()) == 10
+    assert connection.unread_s(trio.current_time()) == 10
     await theirs.receive_some(1 << 20)
     await trio.testing.wait_all_tasks_blocked()
     assert connection.unsent_bytes > 0
-    assert connection.unread_seconds(trio.current_time()) == 0
+    assert connection.unread_s(trio.current_time()) == 0
 
 
 async def test_half_frames_are_bounded_over_all_connections(nursery: trio.Nursery) -> None:

@@ -360,7 +360,7 @@ async def test_a_whole_answer_reaches_the_client_before_its_relay_leaves_the_ser
 async def test_a_server_that_takes_no_client_is_asked_with_pauses_and_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr(relay, "SEARCH_S", 0.3)
 
     class Refusing(Silent):
         def on_open(self, connection: Connection) -> None:
@@ -434,7 +434,7 @@ async def test_a_client_is_let_go_when_no_server_is_found_or_it_has_ended() -> N
 async def test_a_client_of_a_server_that_cannot_be_reached_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(relay, "SEARCH_S", 0.1)
     relays = Relays()
     with socket.socket() as taken:
         taken.bind((HERE, 0))  # nobody listens there
@@ -456,7 +456,7 @@ async def test_a_client_of_a_server_that_cannot_be_reached_is_closed(
 async def test_a_relay_holds_back_what_is_not_taken_and_ends_when_nothing_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(relay, "UNREAD_S", 0.3)
     relays = Relays()
     async with relayed(relays, Echo()) as (nursery, port):
         stream = await trio.open_tcp_stream(HERE, port)
@@ -481,7 +481,7 @@ async def send_for_ever(stream: trio.SocketStream, frame: bytes) -> None:
 async def test_a_relay_that_both_sides_have_forgotten_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(relay, "IDLE_S", 0.2)
     relays = Relays()
     async with relayed(relays, Echo()) as (_nursery, port):
         stream = await trio.open_tcp_stream(HERE, port)

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from remoting.net.client import MOST_SILENT_SECONDS, SWEEP_SECONDS, RemotingClient
+from remoting.net.client import MOST_SILENT_S, SWEEP_S, RemotingClient
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.errors import ConnectionClosed, PeerSilent, RequestTimedOut
 from remoting.wire.command import Command
@@ -27,10 +27,10 @@ async def answer(theirs: trio.abc.Stream, opaque: int) -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def asked(connection: Connection, theirs: trio.abc.Stream, seconds: float) -> Results:
+async def asked(connection: Connection, theirs: trio.abc.Stream, timeout_s: float) -> Results:
     """Send a request, which the other end takes; returns where its outcome will be."""
     results: Results = []
-    connection.request(Command(ECHO), results.append, seconds)
+    connection.request(Command(ECHO), results.append, timeout_s)
     await theirs.receive_some(1 << 20)
     return results
 
@@ -42,10 +42,10 @@ async def test_a_request_without_its_answer_closes_a_silent_connection(
     held = await asked(connection, theirs, 30)
     late = await asked(connection, theirs, 3)
     mock_clock.jump(2.9)
-    connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+    connection.expire(trio.current_time(), MOST_SILENT_S)
     assert not connection.is_closed
     mock_clock.jump(0.2)
-    connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+    connection.expire(trio.current_time(), MOST_SILENT_S)
     assert isinstance(connection.close_error, PeerSilent)
     assert isinstance(late[0], RequestTimedOut)
     # A request that the server holds is lost with it, and is asked again elsewhere.
@@ -61,7 +61,7 @@ async def test_a_connection_is_closed_before_its_requests_are_told(
     connection.request(Command(ECHO), lambda _late: was_closed.append(connection.is_closed), 3)
     await theirs.receive_some(1 << 20)
     mock_clock.jump(3.1)
-    connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+    connection.expire(trio.current_time(), MOST_SILENT_S)
     assert was_closed == [True]
 
 
@@ -73,7 +73,7 @@ async def test_a_peer_that_sends_something_is_only_late_with_an_answer(
     mock_clock.jump(1)
     await answer(theirs, 4711)
     mock_clock.jump(5)
-    connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+    connection.expire(trio.current_time(), MOST_SILENT_S)
     assert isinstance(late[0], RequestTimedOut)
     assert not connection.is_closed
 
@@ -86,7 +86,7 @@ async def test_requests_of_little_time_find_a_silent_peer_together(
     for _ in range(4):
         await asked(connection, theirs, 0.1)
         mock_clock.jump(0.15)
-        connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+        connection.expire(trio.current_time(), MOST_SILENT_S)
         was_closed.append(connection.is_closed)
     assert was_closed == [False, False, False, True]  # after 0.6 s of silence
 
@@ -98,7 +98,7 @@ async def test_an_answer_ends_the_suspicion(
     for _ in range(10):
         await asked(connection, theirs, 0.1)
         mock_clock.jump(0.3)
-        connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
+        connection.expire(trio.current_time(), MOST_SILENT_S)
         await answer(theirs, 4711)
     assert not connection.is_closed
 
@@ -137,7 +137,7 @@ async def test_every_way_to_ask_closes_a_connection_that_stays_silent(
     nursery.start_soon(way, client, address)
     for _ in range(8):  # one jump would be a pause of this process
         await trio.testing.wait_all_tasks_blocked()
-        mock_clock.jump(SWEEP_SECONDS)
+        mock_clock.jump(SWEEP_S)
     await until(lambda: len(handler.closed) == 1)
     await client.request(address, Command(ECHO))
     assert made == [address, address]

@@ -1,8 +1,8 @@
-"""One client of C++ in a process of its own: a crash of it is seen and ends no other client.
+"""One client of C++ in a separate process: its crash is noticed and ends no other client.
 
-`python -m jepsen_like.chaos.brokers.cpp produce|consume NAME_SERVER TOPIC GROUP`. It is told lines
-of JSON on its standard input and tells others on its output; docs/chaos.md says what its outcomes
-mean. It ends at once when its input does.
+`python -m jepsen_like.chaos.brokers.cpp produce|consume NAME_SERVER TOPIC GROUP`. It reads lines of
+JSON on its standard input and writes others on its output; docs/chaos.md explains its outcomes. It
+ends at once when its input does.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rocketmq import exceptions  # type: ignore[import-not-found,unused-ignore]
 
 SEND_TIMEOUT_MS: Final = 3_000
 START_PAUSE_S: Final = 0.5
-# What callbacks of the library answer.
+# The answers of callbacks of the library.
 CONSUMED, AGAIN = 0, 1
 
-# The library shows all that goes wrong with a send by one error, whatever the broker said.
+# The library has one error for all failures of a send, whatever the broker said.
 _BEFORE_SENDING: Final = (exceptions.NullPointerException, exceptions.MallocFailed)
 _NOT_YET: Final = (exceptions.ProducerStartFailed, exceptions.PushConsumerStartFailed)
 
@@ -33,7 +33,7 @@ Outcome = Literal["ok", "fail", "unknown"]
 
 
 def produce(nameserver: str, topic: str, group: str, tell: Tell) -> None:
-    """Send each body that is told, and tell what became of it."""
+    """Send each body that is read, and write its outcome."""
     producer = cpp.Producer(group, timeout=SEND_TIMEOUT_MS)
     producer.set_namesrv_addr(nameserver)
     _start(producer)
@@ -53,12 +53,12 @@ def _send(producer: Any, topic: str, body: str) -> tuple[Outcome, str]:
         return "fail", f"{type(error).__name__}: {error}"
     except exceptions.RocketMQException as error:
         return "unknown", f"{type(error).__name__}: {error}"
-    # The others say that the message is stored, and perhaps on too few disks.
+    # The other statuses say that the message is stored, maybe on too few disks.
     return ("ok", "") if status is cpp.SendStatus.OK else ("unknown", status.name)
 
 
 def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
-    """Tell each message, and have it consumed once it is noted; leave the group when told to."""
+    """Write each message, and have it consumed once it is noted; leave the group when told to."""
     consumer = cpp.PushConsumer(group)
     consumer.set_namesrv_addr(nameserver)
     leaves = threading.Event()
@@ -90,7 +90,7 @@ def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
 
 
 def _start(client: Any) -> None:
-    """Start it, again and again while it cannot be: a name server may be away."""
+    """Start a client, again and again while that fails: a name server may be away."""
     while True:
         try:
             client.start()
@@ -106,9 +106,8 @@ def _told() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run one client."""
     role, nameserver, topic, group = sys.argv[1:]
-    # The library prints to standard output as it likes: that goes to standard error.
+    # The library prints to standard output: that goes to standard error.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 

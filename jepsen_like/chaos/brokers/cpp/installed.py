@@ -1,4 +1,4 @@
-"""Whether the client of C++ is there."""
+"""Checks that the client of C++ is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CppClientMissing(DeclaredError):
 
 
 def find_cpp_client() -> None:
-    """Load it in a process of its own, as it is loaded in a run. Raises CppClientMissing."""
+    """Load the client in a separate process, as a run does. Raises CppClientMissing."""
     command = [sys.executable, "-c", "import rocketmq.client, rocketmq.exceptions"]
     try:
         done = subprocess.run(

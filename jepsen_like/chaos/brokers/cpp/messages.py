@@ -26,14 +26,9 @@ LEAVE_TIMEOUT_S: Final = 10.0
 
 
 class CppMessages(Messages):
-    """Plain messages of producers of C++, and a group of push consumers of C++.
+    """Plain messages of producers and push consumers of C++, which write their logs in `home`."""
 
-    Args:
-        notes, nameservers: see Messages.
-        home: the folder where the clients write their logs.
-    """
-
-    # A consumer that was connected to a leader of before finds the next one when it asks for routes
+    # A consumer that was connected to an earlier leader finds the next one when it asks for routes
     # and when its last pull has timed out, each up to 30 s later.
     longest_wait_s = 75.0
 
@@ -45,12 +40,10 @@ class CppMessages(Messages):
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[CppProcess]:
-        """See Messages."""
         async with self._process("produce", WRITERS) as process:
             yield process
 
     async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
-        """See Messages."""
         number = turn.number
 
         async def make() -> None:
@@ -68,7 +61,7 @@ class CppMessages(Messages):
 
     @asynccontextmanager
     async def consumer(self, process: int) -> AsyncIterator[None]:
-        """See Messages. A noted message counts as consumed, whichever process is killed."""
+        """Run a consumer. A noted message counts as consumed, whichever process is killed."""
         async with self._process("consume", GROUP) as client, trio.open_nursery() as nursery:
             listening = _Listening(
                 client, lambda number: self._notes.receive(process, None, [number])
@@ -86,7 +79,7 @@ class CppMessages(Messages):
             yield process
 
     async def _make_topic(self) -> None:
-        """Have the topic before the consumers look for it: they look again after 30 s."""
+        """Make the topic before the consumers look for it: they look again only after 30 s."""
         async with self._turn, Admin(nameservers=self._nameservers) as admin:
             while not self._has_topic:
                 try:
@@ -97,8 +90,6 @@ class CppMessages(Messages):
 
 
 class _Listening:
-    """Notes what a consumer tells."""
-
     def __init__(self, process: CppProcess, noted: Callable[[int], None]) -> None:
         self._process = process
         self._noted = noted
@@ -118,7 +109,7 @@ class _Listening:
         self._has_left.set()
 
     async def leave(self) -> None:
-        """Have the consumer leave its group; wait for that, but not for ever."""
+        """Have the consumer leave its group, and wait some time for that."""
         self._leaves = True
         await self._process.say(leave=True)
         with trio.move_on_after(LEAVE_TIMEOUT_S):

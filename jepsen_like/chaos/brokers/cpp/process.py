@@ -20,7 +20,7 @@ Role = Literal["produce", "consume"]
 
 MODULE: Final = "jepsen_like.chaos.brokers.cpp"
 READY_TIMEOUT_S: Final = 60.0
-# A process that was killed is gone in milliseconds.
+# A killed process is gone in milliseconds.
 END_TIMEOUT_S: Final = 5.0
 
 
@@ -31,7 +31,7 @@ class CppEnded(DeclaredError):
 
 
 class CppProcess:
-    """A client that is told and tells lines of JSON; `__main__` has them."""
+    """A client that reads and writes lines of JSON: see `__main__`."""
 
     def __init__(self, role: Role, process: trio.Process, lines: AsyncIterator[str]) -> None:
         self._role = role
@@ -49,7 +49,7 @@ class CppProcess:
             raise await self._ended() from None
 
     async def hear(self) -> dict[str, Any]:
-        """The next line. Raises CppEnded."""
+        """Return the next line. Raises CppEnded."""
         try:
             said: dict[str, Any] = json.loads(await anext(self._lines))
         except StopAsyncIteration:
@@ -57,7 +57,7 @@ class CppProcess:
         return said
 
     async def hear_within(self, timeout_s: float) -> dict[str, Any]:
-        """The next line. Raises CppEnded, also when none comes in time."""
+        """Return the next line. Raises CppEnded, also if none comes in time."""
         with trio.move_on_after(timeout_s):
             return await self.hear()
         raise CppEnded(f"a client of C++ ({self._role}) said nothing for {timeout_s:g} s")
@@ -72,15 +72,7 @@ class CppProcess:
 async def cpp_process(
     role: Role, nameserver: str, topic: str, group: str, home: Path
 ) -> AsyncIterator[CppProcess]:
-    """Run a client during a block; kill it in the end. Raises CppEnded if it does not start.
-
-    Args:
-        role: what it does.
-        nameserver: host:port.
-        topic: where it sends to, or what it consumes.
-        group: of producers or consumers, to which it belongs.
-        home: the folder where the library writes its logs.
-    """
+    """Run a client during a block; kill it in the end. Raises CppEnded if it does not start."""
     process = await trio.lowlevel.open_process(
         ["env", f"HOME={home}", sys.executable, "-m", MODULE, role, nameserver, topic, group],
         stdin=subprocess.PIPE,
