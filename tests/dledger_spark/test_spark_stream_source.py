@@ -23,9 +23,6 @@ from pyspark.sql.streaming.datasource import (
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import RUNS_VERSION, encode_log_command
 from dledger.entry import Body
-from dledger.store.disk import OsDisk
-from dledger.store.open_store import open_store
-from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import (
     DataLost,
     DledgerSparkError,
@@ -41,6 +38,7 @@ from dledger_spark.scan import arrow_batches
 from dledger_spark.source import DledgerDataSource
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
+from tests.dledger_spark.test_spark_output_history import cut
 
 LogWriter = Callable[..., Path]
 Offset = dict[str, Any]
@@ -95,18 +93,6 @@ def indexes(found: list[dict[str, Any]], group: str = "g") -> list[int]:
 
 def last_offset(reader: DledgerStreamReader) -> Offset:
     return reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-
-
-def cut(folder: Path, first_index: int) -> int:
-    """Let retention remove what lies before the file of `first_index`; the first entry left."""
-    config = StoreConfig(4096, 1024, max_body_bytes=4040, spare_segments=0)
-    store = open_store(OsDisk(), str(folder.parent), config, "g", "n0")
-    try:
-        store.discard_before(first_index)
-        store.begin_sync(None).run()
-        return store.first_index
-    finally:
-        store.close()
 
 
 def test_batches_follow_one_another_without_a_gap(write_log: LogWriter) -> None:

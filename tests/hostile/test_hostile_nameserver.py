@@ -7,9 +7,8 @@ import trio
 
 from nameserver.processors import Processors
 from nameserver.routes import RouteTable
-from nameserver.server import serve_nameserver
 from nameserver.settings import SettingTable
-from remoting.net.address import Address, parse_address
+from remoting.net.address import parse_address
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
@@ -17,6 +16,7 @@ from tests.hostile.attack import attacks, wire_to
 from tests.hostile.hostile_values import names_in
 from tests.hostile.names_read import NamesRead
 from tests.hostile.nameserver_requests import REQUESTS, register_command
+from tests.nameserver.test_nameserver_server import start
 
 # All that one code's requests may add to the memory of the process; the longest is 3 MB.
 MAX_GROWTH_KIB = 300 * 1024
@@ -25,13 +25,6 @@ MAX_GROWTH_KIB = 300 * 1024
 def test_the_table_names_every_code_that_a_name_server_answers() -> None:
     codes = Processors(RouteTable(), SettingTable()).table.codes()
     assert sorted(REQUESTS) == codes
-
-
-async def start(nursery: trio.Nursery) -> str:
-    async def run(*, task_status: trio.TaskStatus[Address]) -> None:
-        await serve_nameserver("127.0.0.1", 0, task_status=task_status)
-
-    return str(await nursery.start(run))
 
 
 @pytest.mark.parametrize("code", sorted(REQUESTS), ids=lambda code: code.name)

@@ -35,6 +35,7 @@ from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import BodyMalformed, FieldMissing, RemotingError
 from remoting.wire.frame import encode_command
 from remoting.wire.loose_json import compact_json, parse_json
+from tests.remoting.net.recording_server import until
 
 BROKER = "10.0.0.1:10911"
 
@@ -405,15 +406,6 @@ async def start(nursery: trio.Nursery) -> str:
         await serve_nameserver("127.0.0.1", 0, task_status=task_status)
 
     return str(await nursery.start(run))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let sockets and tasks work, without moving a virtual clock."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await trio.lowlevel.checkpoint()
-    raise AssertionError("it did not come about")
 
 
 async def master(client: RemotingClient, address: str, topic: str = "T") -> str | None:

@@ -19,6 +19,7 @@ from remoting.message.tags import tags_code
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import until
 from tests.broker.pop.popping_broker import PopClient, popping, shown
+from tests.broker.pop.test_broker_pop import until_waiting
 
 IN_ORDER: dict[str, Any] = {"order": "true", "queueId": 0, "invisibleTime": 5000}
 
@@ -227,15 +228,6 @@ async def test_the_log_says_why_nothing_is_given_when_too_much_is_out(
 async def commit(pop: PopClient, offset: int) -> None:
     fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": offset}
     assert (await pop.client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0  # type: ignore[arg-type]
-
-
-async def until_waiting(pop: PopClient, count: int) -> None:
-    async def waits() -> bool:
-        asked = {"consumerGroup": "g", "topic": "T", "queueId": 0}
-        reply = await pop.client.ask(RequestCode.POLLING_INFO, **asked)  # type: ignore[arg-type]
-        return reply.integer("pollingNum") == count
-
-    await until(waits)
 
 
 async def _is(value: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -35,6 +34,7 @@ from remoting.wire.codes import ResponseCode
 from tests.broker.log.test_broker_fold import Log, actions, build, with_topic
 from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.store.test_broker_consume_queue import FEW, arrivals, fill, queues, unit
+from tests.dledger.snapshots.test_log_retention import copy_unless_removed
 from tests.examples import examples
 
 applied: list[int] = []
@@ -184,12 +184,6 @@ async def test_images_of_the_folder_at_any_moment_have_all_that_was_acknowledged
         async with running_broker(image) as (broker, nursery):
             client = Client(nursery, str(broker.config.address))
             assert await bodies(client, "T") == list(range(5 * round_ + 5))
-
-
-def copy_unless_removed(source: str, target: str) -> None:
-    """An old snapshot is removed in another thread."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copy2(source, target)
 
 
 # --- what is durable before a snapshot stands for it ----------------------------------------------

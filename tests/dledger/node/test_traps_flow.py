@@ -21,6 +21,7 @@ from dledger.waits.pending_appends import Outcome
 from dledger.wire.channel_protocol import encode_opened
 from dledger.wire.handshake import encode_welcome
 from tests.dledger.core.core_group import EntriesAtOnce, view_of
+from tests.dledger.node.test_keeps_nothing import ready
 
 
 def test_a_refusal_that_arrives_after_the_acknowledgement_causes_no_new_probe() -> None:
@@ -44,13 +45,6 @@ class Counted:
     def apply(self, entries: Sequence[dledger.Entry]) -> list[object]:
         self.count += len(entries)
         return [None] * len(entries)
-
-
-async def ready(node: dledger.Node) -> None:
-    with trio.fail_after(10):
-        async for change in node.role_changes():
-            if change.ready:
-                return
 
 
 async def test_a_leader_takes_only_as_many_appends_as_it_has_room_for(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import dledger
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
 from dledger.sessions.with_sessions import WithSessions
+from tests.dledger.node.test_rotten_reads import ready
 
 
 class Counter:
@@ -34,13 +35,6 @@ class Counter:
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Take it back."""
         self.total = int(b"".join(chunks))
-
-
-async def ready(node: dledger.Node) -> None:
-    """Wait until a group of one has found its leader."""
-    async for change in node.role_changes():
-        if change.ready:
-            return
 
 
 async def test_a_session_goes_on_behind_a_snapshot_and_a_restart(tmp_path: Path) -> None:
