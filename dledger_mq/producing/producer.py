@@ -74,9 +74,8 @@ class Producer:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
-        timeout_s: how long all attempts of one message may take. The time begins with the
-            first attempt: while the window is full, a message waits for its turn, as long as
-                answers come.
+        timeout_s: how long all attempts of one message may take. The time begins with the first
+            attempt: while the window is full, a message waits for its turn as long as answers come.
             If none comes for so long, it is `Rejected`.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
         max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.

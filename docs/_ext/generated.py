@@ -5,6 +5,8 @@ Pictures are SVG inside the page, so they show without a network and on paper.
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar
@@ -71,6 +73,24 @@ def _docstring_of_a_property(
         lines[:] = _properties.pop(name)
 
 
+_RAISES = re.compile(r"^(\s*:raises )(\w+)(?=:)")
+
+
+def _whole_names_of_errors(
+    _app: Sphinx, _what: str, name: str, _member: object, _options: Any, lines: list[str]
+) -> None:
+    """Name each error with its package. The forms have the words of the trio classes, and both
+    packages have a `Rejected`.
+    """
+    package = name.partition(".")[0]
+    exported = vars(importlib.import_module(package))
+
+    def whole(found: re.Match[str]) -> str:
+        return f"{found[1]}{package}.{found[2]}" if found[2] in exported else found[0]
+
+    lines[:] = [_RAISES.sub(whole, line) for line in lines]
+
+
 def _signature(*arguments: Any) -> tuple[str, str] | None:
     """Signatures as people write the call.
 
@@ -114,6 +134,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", _name_every_page)
     app.connect("autodoc-process-docstring", _docstring, priority=100)
     app.connect("autodoc-process-docstring", _docstring_of_a_property, priority=900)
+    app.connect("autodoc-process-docstring", _whole_names_of_errors, priority=900)
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
