@@ -117,7 +117,6 @@ class BlockingProducer:
         self._sent = SentSoon(loop, producer)
 
     @like(Producer.send)
-    @renamed_arguments(timeout_seconds="timeout_s")
     def send(
         self,
         message: Message,
@@ -178,7 +177,6 @@ class BlockingProducer:
     reply = waits(Producer.reply)
 
     @like(Producer.transaction)
-    @renamed_arguments(timeout_seconds="timeout_s")
     @contextmanager
     def transaction(
         self,
@@ -199,7 +197,6 @@ class BlockingProducer:
             transaction.commit()
 
     @like(Producer.begin_transaction)
-    @renamed_arguments(timeout_seconds="timeout_s")
     def begin_transaction(
         self,
         message: Message,

@@ -107,7 +107,6 @@ class AsyncioProducer:
     reply = awaits(Producer.reply)
 
     @like(Producer.transaction)
-    @renamed_arguments(timeout_seconds="timeout_s")
     @asynccontextmanager
     async def transaction(
         self,
@@ -121,7 +120,6 @@ class AsyncioProducer:
             yield transaction
 
     @like(Producer.begin_transaction)
-    @renamed_arguments(timeout_seconds="timeout_s")
     async def begin_transaction(
         self,
         message: Message,

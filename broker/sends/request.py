@@ -121,7 +121,7 @@ def read_send_request(command: Command) -> SendRequest:
     # Properties mark half messages; with the flag they would be invisible to RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
-    reconsume_times = max(0, int32(names.reconsume_times, 0))
+    reconsume_times = _times(command, names.reconsume_times)
     flag, born = int32(names.flag), command.integer(names.born)
     max_reconsume = int32(names.max_reconsume_times, -1)
     record = MessageRecord(
@@ -150,6 +150,11 @@ def read_send_request(command: Command) -> SendRequest:
         records,
         longest,
     )
+
+
+def _times(command: Command, name: str) -> int:
+    """Return how often a message failed before; a negative number counts as 0."""
+    return max(0, command.int32(name, 0))
 
 
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:
