@@ -14,7 +14,7 @@ from jepsen_like.simulation.trace import Trace
 PRINT_DIGEST = """
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
-run = HostSimulation(plan_of(3, hosts=3, seconds=1.5))
+run = HostSimulation(plan_of(3, hosts=3, fault_s=1.5))
 run.run()
 print(run.digest)
 """
