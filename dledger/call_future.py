@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -44,5 +43,10 @@ def wait_for_all(futures: Iterable[Future[Any]], timeout_s: float | None = None)
     until = None if timeout_s is None else monotonic() + timeout_s
     for future in futures:
         left_s = None if until is None else max(0.0, until - monotonic())
-        with suppress(CancelledError, TimeoutError):
+        try:
             future.exception(left_s)
+        except CancelledError:
+            continue
+        except TimeoutError:
+            if until is None or monotonic() < until:
+                raise  # the handler of a signal raised it

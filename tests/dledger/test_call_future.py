@@ -78,3 +78,21 @@ def test_an_interrupt_leaves_the_lock_of_a_future_free(use: Callable[[Future[Non
         except Interrupted:
             interrupted.append(future)
     assert all(is_free(future) for future in interrupted)
+
+
+def test_a_timeout_of_a_signal_handler_ends_a_wait_without_a_limit() -> None:
+    def too_late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(TimeoutError):
+            wait_for_all([CallFuture()])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_wait_with_a_limit_ends_without_an_error() -> None:
+    wait_for_all([CallFuture(), CallFuture()], 0.001)
