@@ -182,7 +182,7 @@ class RedriveProcessor:
     def _target(self, request: RedriveRequest, pairs: dict[str, str]) -> TopicConfig | None:
         """Return the topic for a copy; None if the dead letter does not name it, or it is gone.
 
-        Raises RequestRefused (16): nobody may send there.
+        Raises RequestRefused (16): the target topic is not writable.
         """
         came_from = _origin(pairs)
         if not came_from:

@@ -1,8 +1,8 @@
 """Gathers offsets, and commits them by one entry at a time.
 
-An offset of a request goes into the log at once, because a client waits for the answer. Pulls carry
-offsets for which nobody waits: an entry for each would have every member write and sync for each
-pull. They go with the next entry, and five times a second.
+An offset of a request goes into the log at once, because a client waits for the answer. No client
+waits for the offsets that pulls carry. An entry for each would make every member write and sync for
+each pull, so they go with the next entry, and five times a second.
 """
 
 from collections.abc import Sequence

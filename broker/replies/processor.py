@@ -1,7 +1,7 @@
 """Passes replies on to the clients that asked (324, 325, 326).
 
-A reply is not stored: the client waits for it now. RocketMQ also stores replies, where nobody reads
-them. Source: RocketMQ's ReplyMessageProcessor.
+The broker stores no reply: the client waits for it now. RocketMQ also stores replies, though no
+client reads them. Source: RocketMQ's ReplyMessageProcessor.
 """
 
 from typing import Final

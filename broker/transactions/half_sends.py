@@ -1,4 +1,4 @@
-"""Stores half messages where nobody reads them, until their transactions end.
+"""Stores half messages in a topic that no consumer reads, until their transactions end.
 
 Source: RocketMQ's TransactionalMessageBridge: meanwhile two properties of the message hold its
 topic and its queue.

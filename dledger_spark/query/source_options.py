@@ -35,7 +35,7 @@ _ENDS: Final = ("to", "endingOffsets", "endingTimestamp")
 # Enough for the cores of a laptop, unless the log is tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
-# A broker has some thousand topics; nobody types a list of more.
+# A broker has some thousand topics; so users list no more.
 MAX_TOPICS: Final = 10_000
 # A group has fewer than twenty members.
 MAX_ADDRESSES: Final = 64

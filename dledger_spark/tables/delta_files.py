@@ -4,7 +4,8 @@ A commit adds a file, so a stream with a commit a second would make millions. Sm
 compacted; files that are not part of the table any more are deleted some hours later
 (`TableHome.kept_hours`), so that programs can read a table that they have opened; and Delta's own
 log is cut at a checkpoint of that age. All three keep the transactions of the table, which record
-up to which entry it is complete. The caller holds the lock of the folder: nobody else commits.
+up to which entry it is complete. The caller holds the lock of the folder, so no other process
+commits.
 """
 
 import os

@@ -89,7 +89,7 @@ def _told(model: Model, overlaps: Overlaps, end: int, shortest: bool) -> Failing
 
 
 def _state_after(model: Model, order: list[Operation]) -> Hashable:
-    """Return the state after an order; a search may know it only as one that nobody observes."""
+    """Return the state after an order. A search may keep another state with the same results."""
     state: Hashable = model.initial
     for operation in order:
         after = model.step(state, operation)

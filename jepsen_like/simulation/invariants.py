@@ -75,7 +75,7 @@ class Invariants:
                 return
             self._check_promise(witness, message.term, name, "stands")
         elif isinstance(message, Recall | Recollection):
-            return  # they ask and tell what the asker promised; nobody follows their own term
+            return  # they concern the asker's promises, and no member enters their term
         witness.released_term = max(witness.released_term, message.term)
 
     @staticmethod
