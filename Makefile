@@ -42,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
-	tests-compiled check format lint types docs docs-checked demo \
+	tests-compiled check format lint types docs demo \
 	clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
@@ -108,7 +108,7 @@ test-long-examples: setup-spark ## try all examples of every property, by Hypoth
 # The tests stand last, so that their closing line is the last thing printed. What comes before them
 # uses one processor each.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target types docs-checked format lint tests-compiled
+	@$(MAKE) --jobs=2 --output-sync=target types docs format lint tests-compiled
 	@$(MAKE) test
 
 # Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
@@ -127,10 +127,6 @@ types: setup-spark ## check the types with mypy, Spark and numpy included
 
 docs: setup ## build the documentation into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going --quiet -b html -d build/doctrees docs build/docs
-
-# What may be wrong with the pages shows without the theme, which takes a quarter of the time.
-docs-checked: setup
-	$(BIN)/python -m sphinx -W --keep-going --quiet -b html -D html_theme=basic -d build/doctrees docs build/docs-checked
 
 demo: setup-spark ## start a cluster, send, break, replay: the whole project in one run
 	$(BIN)/python -m jepsen_like.demo
