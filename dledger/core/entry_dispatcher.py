@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
+from dledger.core.agenda import REPLICATE, TELL, Agenda
 from dledger.core.ledger_view import LedgerView
 from dledger.core.messages import (
     InstallOutcome,
@@ -100,6 +101,7 @@ class EntryDispatcher:
     """One peer's progress, as its leader knows it."""
 
     __slots__ = (
+        "_agenda",
         "_batches",
         "_in_flight",
         "_in_flight_weight",
@@ -133,9 +135,12 @@ class EntryDispatcher:
         view: LedgerView,
         batches: BatchSizer,
         now: float,
+        agenda: Agenda,
         snapshots: SnapshotSource = NO_SNAPSHOTS,
     ) -> None:
         self.peer = peer
+        self._agenda = agenda
+        agenda.due |= REPLICATE
         self.phase = Phase.COMPARE
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
@@ -281,9 +286,11 @@ class EntryDispatcher:
             raise PeerFault(self.peer, fault)
         self.heard(now)
         self.answered = True
-        self.proven = response.proven
         if response.proven:
             self.promised_index = max(self.promised_index, response.match)
+        if response.proven is not self.proven:
+            self.proven = response.proven
+            self._agenda.due |= TELL
         if response.match > self.match_index:
             self.match_index = response.match
             self._measure(now)
@@ -292,17 +299,17 @@ class EntryDispatcher:
             self._accepted(response, now)
         else:
             self._refused(response, now)
+        # A peer that has been sent everything, and nothing in vain, is left alone.
+        if self.phase is not _COMMIT or self.next_index <= end:
+            self._agenda.due |= REPLICATE
 
-    def heard(self, now: float) -> bool:
-        """Note that the peer answered; if it was silent before, probe it at once, and return True
-        if a probe is due for that.
-        """
+    def heard(self, now: float) -> None:
+        """Note that the peer answered; if it was silent before, probe it at once."""
         silent = now - self.last_answer_at >= LEAST_WAIT_S
         self.last_answer_at = now
         if silent and self.phase in (_COMPARE, _TRUNCATE):
             self._probe_deadline = min(self._probe_deadline, now)
-            return True
-        return False
+            self._agenda.due |= REPLICATE
 
     def _measure(self, now: float) -> None:
         """Remove acknowledged batches from the window, and measure the one that waited longest."""
@@ -319,12 +326,14 @@ class EntryDispatcher:
         """Compare the logs again: the connection broke, so pushes may have been lost."""
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now + self._round_trip.wait_s
+        self._agenda.wake_by(self._probe_deadline)
 
     def reachable(self, now: float) -> None:
         """Probe at once: the connection is open again."""
         self._round_trip.begin_anew()
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now
+        self._agenda.due |= REPLICATE
 
     def start_over(self, now: float) -> None:
         """Forget what the peer acknowledged: it may have lost some or all of its log."""
@@ -333,6 +342,7 @@ class EntryDispatcher:
         self.match_index = -1
         self.proven = self.regressed = False
         self._probe_deadline = now
+        self._agenda.due |= REPLICATE | TELL
 
     def take_regression(self) -> bool:
         """Return True once if the peer refused an entry that it had acknowledged."""
@@ -409,6 +419,7 @@ class EntryDispatcher:
     def receive_install(self, response: InstallSnapshotResponse, now: float) -> None:
         """Handle one answer about a snapshot, which may be late or repeated."""
         self.heard(now)
+        self._agenda.due |= REPLICATE
         sender = self.sender
         if sender is None or response.identity != sender.offer.identity:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dledger.core.agenda import TELL, WRITE
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
 from dledger.core.membership.configuration_codec import NumberedConfiguration
@@ -102,6 +103,11 @@ class EntryHandler:
             self.verified = self._view.last_index
         self.ack_due = False
 
+    def write(self, write: Write) -> None:
+        """Have the next turn carry out a write."""
+        self.writes.append(write)
+        self._state.agenda.due |= WRITE
+
     def handle(self, push: PushRequest) -> PushResponse | None:
         """Handle one push of the present leader; return the answer that may be given now, if any.
 
@@ -142,7 +148,8 @@ class EntryHandler:
         self.verified = before
         self.ack_due = False
         self.epoch += 1
-        self.writes.append(Restart(begin))
+        self.write(Restart(begin))
+        self._state.agenda.due |= TELL  # another configuration may be in force
         self.commit(before)
 
     def learn_committed(self, index: int) -> None:
@@ -175,8 +182,17 @@ class EntryHandler:
     def orphaned_at(self, index: int) -> None:
         """Note that the leader has another entry at `index`, though it is committed here."""
         first = index if self.orphans is None else min(index, self.orphans.first)
-        self.orphans = Orphans(first, self._state.committed)
+        self._keep(Orphans(first, self._state.committed))
         self.ack_due = False
+
+    def has_all(self) -> None:
+        """Note that the group has all entries that are committed here."""
+        if self.orphans is not None:
+            self._keep(None)
+
+    def _keep(self, orphans: Orphans | None) -> None:
+        self.orphans = orphans
+        self._state.agenda.due |= WRITE | TELL
 
     def _diverged(self, index: int) -> None:
         """Note that the leader has another entry of the same term at `index`. Both were made by
@@ -193,7 +209,7 @@ class EntryHandler:
         the group has got its orphans back if that is the last of them.
         """
         if self.orphans is not None and index >= self.orphans.last:
-            self.orphans = None
+            self._keep(None)
 
     def _append(self, push: PushRequest) -> PushResponse | None:
         conflict = self._first_conflict(push)
@@ -208,7 +224,7 @@ class EntryHandler:
         first_new = max(self._view.last_index, push.prev_index) + 1
         if first_new <= push.last_index:
             self._extend(push, first_new)
-            self.writes.append(Accepted(push, first_new))
+            self.write(Accepted(push, first_new))
             for index, change in push.changes:
                 # A snapshot may already have brought changes that the log reaches only now.
                 if index >= first_new and index > self._state.membership.index:
@@ -262,7 +278,7 @@ class EntryHandler:
         self._state.membership.truncated_after(push.prev_index)
         self._state.durable = min(self._state.durable, push.prev_index)
         self.epoch += 1
-        self.writes.append(Truncation(push.prev_index))
+        self.write(Truncation(push.prev_index))
 
     def _fault(self, problem: str) -> PeerFault:
         return PeerFault(self._state.leader or "a leader", problem)

@@ -79,7 +79,7 @@ class Followers:
             # A member that comes back may have another disk: forget its acknowledgements.
             if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
                 self.dispatchers[peer] = EntryDispatcher(
-                    peer, state.term, view, self._batches, now, self._snapshots
+                    peer, state.term, view, self._batches, now, state.agenda, self._snapshots
                 )
         for peer in sorted(self.dispatchers.keys() - members):
             self._leaving.setdefault(peer, now + self._timeout_s)

@@ -61,8 +61,8 @@ class Following:
         # The answer to the last heartbeat, if it must wait until the configuration is durable.
         self._confirmation: Outgoing | None = None
 
-    def receive(self, sender: str, message: FromLeader, now: float) -> bool:
-        """Handle one message of a leader; return False if there was nothing to do but to answer.
+    def receive(self, sender: str, message: FromLeader, now: float) -> None:
+        """Handle one message of a leader.
 
         Raises PeerFault for a message that no correct leader sends.
         """
@@ -70,20 +70,19 @@ class Following:
         if message.term < state.term:
             # The sender was deposed, or this member's higher term keeps it out: tell it the term.
             self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
-            return False
+            return
         if state.role is Role.LEADER:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.self_id} does")
-        new = state.leader is None
-        if new:
+        if state.leader is None:
             self._elector.change_role(RoleEvent.LEADER_SEEN, now)
-            state.leader = sender
+            state.follow(sender)
             self._recollections.followed(sender)
         elif state.leader != sender:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.leader} does")
         if isinstance(message, TimeoutNow):
             if state.votes and state.proven and not state.recalls:
                 self._elector.stand(RoleEvent.HANDED_OVER, now)
-            return True
+            return
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):
             if message.acknowledged > state.durable:
@@ -91,15 +90,13 @@ class Following:
                 told = (sender, message.term, message.acknowledged)
                 self._admission.doubt(now, Forgotten(*told, state.term, state.durable))
         elif isinstance(message, Heartbeat):
-            commits = self._handler.commit(message.committed)
+            self._handler.commit(message.committed)
             self._freshness.heard(message.committed, state.term, state.applied, now)
             self._confirm(sender, message.round)
-            return new or commits
         elif isinstance(message, InstallSnapshot):
             self._receiver.handle(message)
         elif (answer := self._handler.handle(message)) is not None:
             self._outbox.promise(sender, answer)
-        return True
 
     def persisted(self) -> None:
         """Acknowledge what a finished sync made durable."""

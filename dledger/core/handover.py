@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
+from dledger.core.agenda import REPLICATE, TELL, TICK
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.member_state import Role
 from dledger.core.shared_parts import SharedParts
@@ -167,9 +168,13 @@ class Handover:
         if name != self._preferred.name:
             self._preferred = PreferredLeader(name, self._config.election_timeout_s)
 
+    def awaits_disk(self, now: float) -> None:
+        """Note that entries wait for the disk, from now on at the latest."""
+        self._disk.observe(self._view.last_index, self._state.durable, now)
+
     def observe(self, now: float) -> None:
         """Watch the disk and the preferred leader; call this in any role."""
-        self._disk.observe(self._view.last_index, self._state.durable, now)
+        self.awaits_disk(now)
         if self._preferred.name is not None:
             self._preferred.observe(self._state.leader, now)
 
@@ -197,12 +202,14 @@ class Handover:
         if self.transfer is None or self.transfer.target != chosen:
             self.give_up(f"leadership was to go to {chosen} instead")
             self.transfer = LeaderTransfer(chosen, self._view.last_index, now + timeout_s)
+            self._state.agenda.due |= TICK | REPLICATE
         return self.transfer
 
     def give_up(self, reason: str) -> None:
         if self.transfer is not None:
             self.transfer.end = reason
             self.transfer = None
+            self._state.agenda.due |= TELL
 
     def tick(self, dispatchers: Dispatchers, serves: bool, now: float) -> None:
         """Give up a hopeless transfer, or begin one to the preferred leader. `serves` says whether

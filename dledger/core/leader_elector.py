@@ -79,6 +79,7 @@ class LeaderElector:
     """
 
     __slots__ = (
+        "_agenda",
         "_asks",
         "_gave_way",
         "_granted",
@@ -110,6 +111,7 @@ class LeaderElector:
         self._outbox = shared.outbox
         self._random = shared.random
         self._handler = handler
+        self._agenda = shared.state.agenda
         self._granted: dict[str, bool] = {}
         self._asks = False
         self._gave_way = False
@@ -141,15 +143,20 @@ class LeaderElector:
         One of those may be a removed leader that waits until the group knows of its removal. It may
         still serve reads by this member's promise, even by a promise given before a restart.
         """
-        self.deadline = now
+        at = now
         if self._promises and self._state.membership.index > BEFORE_FIRST_INDEX:
-            self.deadline = max(now, self.last_leader_contact + self.timeout_s)
+            at = max(now, self.last_leader_contact + self.timeout_s)
+        self._stand_at(at)
+
+    def _stand_at(self, at: float) -> None:
+        self.deadline = at
+        self._agenda.wake_by(at)
 
     def postpone(self, now: float) -> None:
         """Restart the election timer with a random time of one to two election timeouts, so that
         members seldom stand at the same moment (Raft 5.2).
         """
-        self.deadline = now + self.timeout_s * (1.0 + self._random())
+        self._stand_at(now + self.timeout_s * (1.0 + self._random()))
         self.early_until = _NEVER
         self._waits = False
 
@@ -200,7 +207,7 @@ class LeaderElector:
             return
         if self._promises:
             raise LeaderKept(state.leader)
-        state.leader = None
+        state.follow(None)
 
     # --- role and term ------------------------------------------------------------------------
 
@@ -238,12 +245,12 @@ class LeaderElector:
         follows = state.role is Role.FOLLOWER and (state.leader, state.term) == (leader, term)
         if not follows or self._promises:
             return False
-        state.leader = None
+        state.follow(None)
         if state.votes:
             voters = state.membership.voting_members
             self._turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s, self._spread)
             self.early_until = self.deadline
-            self.deadline = min(self.deadline, now + self._turns.first_s)
+            self._stand_at(min(self.deadline, now + self._turns.first_s))
         return True
 
     def stand_first(self, now: float) -> None:
@@ -288,17 +295,17 @@ class LeaderElector:
         state = self._state
         voters = state.membership.voting_members
         self._turns = EarlyTurns.of(state.self_id, "", voters, self.timeout_s, self._spread)
-        self.deadline = min(self.deadline, now + self._turns.first_s)
+        self._stand_at(min(self.deadline, now + self._turns.first_s))
 
     def _await_next_turn(self, now: float) -> None:
-        self.deadline = min(now + self._turns.round_s, self.early_until)
+        self._stand_at(min(now + self._turns.round_s, self.early_until))
 
     # --- standing -----------------------------------------------------------------------------
 
     def campaign(self, now: float) -> None:
         """Ask for pre-votes, because the election timer fired."""
         self.change_role(RoleEvent.ELECTION_TIMEOUT, now)
-        self._state.leader = None
+        self._state.follow(None)
         if now < self.early_until:
             self._await_next_turn(now)
         else:
@@ -338,7 +345,7 @@ class LeaderElector:
             self.stand(RoleEvent.PRE_VOTES_WON, now)
         elif self._state.role is Role.CANDIDATE and self.won:
             self._state.change(RoleEvent.VOTES_WON)
-            self._state.leader = self._state.self_id
+            self._state.follow(self._state.self_id)
             self.leadership.begin(now)
 
     def start_round(self, *, handed_over: bool = False) -> None:
@@ -432,13 +439,14 @@ class LeaderElector:
             # asked as well, it ignores the answers: two candidates in one term cost a whole
             # election timeout, another turn a fraction of one.
             self.end_round()
-            self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
+            turn_at = now + self._turns.round_s + self._turns.first_s
+            self._stand_at(min(turn_at, self.early_until))
         else:
             # Wait for this candidate to finish. Wait for one candidate only, or candidates that
             # cannot win could keep this member from standing.
             if not self._waits:
                 self._waits = True
-                self.deadline = max(self.deadline, now + GRANTED_WAIT * self.timeout_s)
+                self._stand_at(max(self.deadline, now + GRANTED_WAIT * self.timeout_s))
             if self._state.role is Role.PRE_CANDIDATE and self._goes_first(candidate, request):
                 self.end_round()
         return VoteResponse(request.term, granted, pre=True)

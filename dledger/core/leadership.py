@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dledger.core.admission.admission import Admission
 from dledger.core.admission.recollections import Recollections
+from dledger.core.agenda import REPLICATE, TELL, TICK
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.entry_handler import ConfigurationEntry, EntryHandler, NoopEntry
 from dledger.core.followers import Followers
@@ -39,6 +40,7 @@ class Leadership:
 
     __slots__ = (
         "_admission",
+        "_agenda",
         "_announces",
         "_config",
         "_configuration",
@@ -52,6 +54,7 @@ class Leadership:
         "_reads",
         "_recollections",
         "_record",
+        "_serves",
         "_silence_s",
         "_state",
         "_view",
@@ -74,6 +77,7 @@ class Leadership:
         self._config = shared.config
         self._silence_s = shared.config.quorum_silence_s
         self._state = shared.state
+        self._agenda = shared.state.agenda
         self._view = shared.view
         self._record = shared.record
         self._outbox = shared.outbox
@@ -90,6 +94,7 @@ class Leadership:
         # The configuration that this leader has switched to.
         self._configuration = shared.state.membership.index
         self._announces = False  # whether a quorum does not know that configuration yet
+        self._serves = False  # whether it has committed an entry of its own term
         self._heard_at = now  # when a quorum was last heard, as of the last check
 
     # --- beginning and end --------------------------------------------------------------------
@@ -99,7 +104,7 @@ class Leadership:
         state = self._state
         state.membership.elected(self.append_noop())
         self._configuration = state.membership.index
-        self._announces = False
+        self._announces = self._serves = False
         self._heard_at = now  # each follower counts as heard just now
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead()
@@ -111,34 +116,32 @@ class Leadership:
         self._reads.stop_leading()
         self._admission.stop_leading()
         self._handover.give_up("the leader stepped down")
-        self._state.leader = None
+        self._state.follow(None)
         self._recollections.stop_leading()
         self._followers.clear()
         self.acks = None
 
     # --- messages of followers ----------------------------------------------------------------
 
-    def receive(self, sender: str, message: ToLeader, now: float) -> bool:
-        """Handle one answer or question; return False if it left nothing to do.
+    def receive(self, sender: str, message: ToLeader, now: float) -> None:
+        """Handle one answer or question.
 
         Raises PeerFault for an answer that no correct member gives.
         """
         if (dispatcher := self._followers.dispatchers.get(sender)) is None:
-            return False  # the sender is not a member
+            return  # the sender is not a member
         if isinstance(message, ReadRequest):
             self._reads.begin_remote(sender, message)
         elif isinstance(message, HeartbeatResponse):
-            probes = dispatcher.heard(now)
-            proves = message.round > 0 and not dispatcher.proven
-            if proves:
+            dispatcher.heard(now)
+            if message.round > 0 and not dispatcher.proven:
                 dispatcher.proven = True  # a member in doubt confirms only round 0
+                self._agenda.due |= TELL
             self._reads.confirm(sender, message)
-            return probes or proves or not self._state.votes
         elif isinstance(message, InstallSnapshotResponse):
             dispatcher.receive_install(message, now)
         else:
             self._receive_acknowledgement(dispatcher, message, now)
-        return True
 
     def _receive_acknowledgement(
         self, dispatcher: EntryDispatcher, message: PushResponse, now: float
@@ -178,8 +181,13 @@ class Leadership:
         committed = acks.committed(self._view)
         if committed is None or not self._state.commit(committed):
             return
+        if not self._serves:
+            self._serves = True
+            self._agenda.due |= TELL
         self._reads.committed()
-        self._handler.orphans = None  # the group has all entries of this leader
+        self._handler.has_all()  # the group has all entries of this leader
+        for dispatcher in self._followers.dispatchers.values():
+            self._agenda.wakes_at = min(self._agenda.wakes_at, dispatcher.commit_notice_at)
         if self._state.membership.index != self._configuration:
             self._configuration_changed(acks, now)
 
@@ -190,6 +198,7 @@ class Leadership:
         membership = self._state.membership
         self._configuration = membership.index
         self._announces = True
+        self._agenda.due |= TICK | REPLICATE | TELL
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self._followers.follow(now)
@@ -224,14 +233,16 @@ class Leadership:
 
     def append_noop(self) -> int:
         index = self._view.extend(self._state.term, 1)
-        self._handler.writes.append(NoopEntry(index, self._state.term))
+        self._handler.write(NoopEntry(index, self._state.term))
+        self._agenda.due |= REPLICATE
         return index
 
     def append_change(self, entry: NumberedConfiguration) -> int:
         index = self._view.extend(self._state.term, 1)
         self._state.membership.appended(index, entry)
         body = encode_configuration(*entry)
-        self._handler.writes.append(ConfigurationEntry(index, self._state.term, body))
+        self._handler.write(ConfigurationEntry(index, self._state.term, body))
+        self._agenda.due |= TICK | REPLICATE | TELL
         return index
 
     # --- time ---------------------------------------------------------------------------------
@@ -271,6 +282,7 @@ class Leadership:
         answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
         answers[self._state.self_id] = now
         self._heard_at = self._state.membership.quorum.reached(answers, float("-inf"))
+        self._agenda.wake_by(self._heard_at + self._silence_s)
 
     @property
     def unsettled(self) -> bool:
@@ -298,6 +310,7 @@ class Leadership:
         """Send a heartbeat to every follower; return the number of the round."""
         next_at = self._config.next_heartbeat_at(self._patience.true(now))
         self.heartbeat_at = self._patience.at(next_at)
+        self._agenda.wake_by(self.heartbeat_at)
         number = self._reads.next_round(now)
         beat = Heartbeat(self._state.term, self._state.committed, number)
         self._outbox.broadcast(self._followers.dispatchers, beat)
@@ -312,6 +325,7 @@ class Leadership:
             if dispatcher.phase is Phase.INSTALL_SNAPSHOT:
                 for piece in dispatcher.pump_snapshot(now):
                     self._outbox.send(peer, piece)
+            self._agenda.wake_by(dispatcher.next_deadline(committed))
         if (successor := self._handover.due_target(self._followers.voters, now)) is not None:
             self._tell_to_stand(successor)
 

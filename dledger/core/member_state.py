@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from dledger.core.agenda import APPLY, TELL, WRITE, Agenda
 from dledger.core.hard_state import HardState
 from dledger.core.membership.membership import ChangeOutcome, Membership
 from dledger.errors import InvariantBroken
@@ -59,10 +60,13 @@ class MemberState:
     """One member's view of itself. Watermarks only grow, except that a truncation of uncommitted
     entries lowers `durable`.
 
-    `decided` holds the changes of the group that became committed since the last turn.
+    Attributes:
+        agenda: what the member has to do. Every part marks its steps there.
+        decided: the changes of the group that became committed since they were last told of.
     """
 
     __slots__ = (
+        "agenda",
         "applied",
         "committed",
         "decided",
@@ -81,6 +85,7 @@ class MemberState:
     def __init__(
         self, self_id: str, membership: Membership, hard_state: HardState, durable: int
     ) -> None:
+        self.agenda = Agenda()
         self.self_id = self_id
         self.membership = membership
         self.role = Role.FOLLOWER
@@ -117,6 +122,12 @@ class MemberState:
         if role is None:
             raise InvariantBroken(f"a {self.role.value} {event.value}: not a transition")
         self.role = role
+        self.agenda.due |= TELL
+
+    def follow(self, leader: str | None) -> None:
+        """Take this member for the leader of the term, or none."""
+        self.leader = leader
+        self.agenda.due |= TELL
 
     def enter_term(self, term: int, voted_for: str | None) -> None:
         """Start a higher term. Raises InvariantBroken if it is not higher."""
@@ -124,21 +135,26 @@ class MemberState:
             raise InvariantBroken(f"term {term} after term {self.term}")
         self.term = term
         self.voted_for = voted_for
-        self.leader = None
+        self.agenda.due |= WRITE
+        self.follow(None)
 
     def vote(self, candidate: str) -> None:
         """Give the only vote of this term. Raises InvariantBroken if it went to another member."""
         if self.voted_for not in (None, candidate):
             raise InvariantBroken(f"second vote in term {self.term}")
         self.voted_for = candidate
+        self.agenda.due |= WRITE
 
     def commit(self, index: int) -> bool:
         """Raise the commit index; return whether it moved."""
         if index <= self.committed:
             return False
         self.committed = index
+        if self.applied < self.durable:
+            self.agenda.due |= APPLY
         if self.membership.uncommitted:
             self.decided += self.membership.committed_to(index)
+            self.agenda.due |= WRITE | TELL
         return True
 
     def apply(self, index: int) -> None:

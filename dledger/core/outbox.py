@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dledger.core.agenda import SEND, Agenda
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
 from dledger.core.membership.membership import ChangeOutcome
@@ -32,10 +33,9 @@ class Outgoing(NamedTuple):
     message: Message
 
 
-class Messages(NamedTuple):
-    """The messages of one turn, and the outcomes of reads and of changes of the group."""
+class Outcomes(NamedTuple):
+    """The outcomes of reads and of changes of the group since they were last taken."""
 
-    outgoing: Sequence[Outgoing]
     reads_ready: Sequence[ReadReady]
     reads_lost: Sequence[ReadLost]
     changes: Sequence[ChangeOutcome] = ()
@@ -49,24 +49,28 @@ class Outbox:
     outbox does not grow while a disk hangs.
     """
 
-    __slots__ = ("_leaving", "_record", "_waiting")
+    __slots__ = ("_agenda", "_leaving", "_record", "_waiting")
 
-    def __init__(self, record: PromiseRecord) -> None:
+    def __init__(self, record: PromiseRecord, agenda: Agenda) -> None:
         self._record = record
+        self._agenda = agenda
         self._leaving: list[Outgoing] = []
         self._waiting: dict[tuple[object, ...], Outgoing] = {}
 
     def send(self, peer: str, message: Message) -> None:
         """Send a message now: a question, or an answer that promises nothing."""
         self._leaving.append(Outgoing(peer, message))
+        self._agenda.due |= SEND
 
     def broadcast(self, peers: Iterable[str], message: Message) -> None:
         self._leaving += [Outgoing(peer, message) for peer in peers]
+        self._agenda.due |= SEND
 
     def promise(self, peer: str, message: Message) -> None:
         """Send a message that rests on the term or the vote, once both are durable."""
         if self._record.is_durable:
             self._leaving.append(Outgoing(peer, message))
+            self._agenda.due |= SEND
             return
         kind: tuple[object, ...] = (peer, type(message))
         if isinstance(message, PushResponse):
@@ -84,10 +88,7 @@ class Outbox:
         if self._waiting and self._record.is_durable:
             self._leaving += self._waiting.values()
             self._waiting.clear()
-
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._leaving)
+            self._agenda.due |= SEND
 
     def take(self) -> list[Outgoing]:
         leaving, self._leaving = self._leaving, []

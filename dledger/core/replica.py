@@ -1,13 +1,14 @@
 """One member of a group, as a pure state machine: messages and time in, effects out.
 
-A driver works in turns, always in this order:
+Each input (`receive`, `persisted`, `tick` and so on) marks the steps that it makes due on the
+member's agenda (`dledger.core.agenda`). A driver takes the marked steps in their order:
 
-1. pass everything that arrived to `receive`, `persisted` and `applied_to`, and call `tick`;
-2. `take_writes` and carry them out on the store, in order;
+1. `tick`, once a deadline has passed or a part asks for it;
+2. `take_writes`, and carry them out on the store, in order;
 3. if this member leads, `propose` the entries of the application, and append them to the store;
-4. `take_messages` and send them; a sync that is due may begin before or after.
-
-If `has_ready` is false after the inputs, the driver may skip the rest of the turn.
+4. `confirm_reads`, `replicate` and `ask`, which fill the outbox; then send what is in it;
+5. a sync, then `persisted`;
+6. `take_outcomes`, and apply what is `appliable`, then `applied_to`.
 
 A question (a pre-vote, a push) may leave at once. A message that rests on a promise (a vote, a
 candidate's request for votes, an acknowledgement) waits in the outbox until `persisted` reports
@@ -24,6 +25,7 @@ from dledger.core.admission.beginning import Hold, has_grown, needs_note
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing, Told
+from dledger.core.agenda import APPLY, ASK, REPLICATE, TELL, TICK, WRITE
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.followers import Followers
@@ -57,13 +59,13 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.orphans import Orphans
-from dledger.core.outbox import Messages, Outbox, Outgoing, Writes
+from dledger.core.outbox import Outbox, Outcomes, Outgoing, Writes
 from dledger.core.patience import Patience
 from dledger.core.promise_record import PromiseRecord
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.reads.freshness import Freshness
 from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.reads.member_reads import NO_OUTCOMES, MemberReads
+from dledger.core.reads.member_reads import MemberReads
 from dledger.core.reads.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.shared_parts import SharedParts
@@ -71,7 +73,7 @@ from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader, PeerFault
 
-__all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
+__all__ = ["Outcomes", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 # A term grows by one per election, so no correct member is this far ahead. A member that followed
 # such a term could run out of terms.
@@ -91,6 +93,7 @@ class Replica:
     that the group lost.
 
     Attributes:
+        agenda: the steps that are due.
         growth_is_noted: whether a note outside of the folder says that the group has grown beyond
             its first voters. The writer of the note sets it, before a change that needs the note.
     """
@@ -113,9 +116,10 @@ class Replica:
         self.view = view
         self.patience = patience = Patience(config.look_interval_s, now)
         self.state = state = MemberState(config.self_id, membership, hard_state, view.last_index)
+        self.agenda = state.agenda
         self.growth_is_noted = config.told is Told.GROWN
         self.record = PromiseRecord(state, hard_state)
-        self.outbox = Outbox(self.record)
+        self.outbox = Outbox(self.record, self.agenda)
         shared = SharedParts(config, state, view, self.record, self.outbox, patience, random)
         self.handler = EntryHandler(state, view, orphans)
         self.handler.enter_term()
@@ -151,24 +155,19 @@ class Replica:
             self.recollections,
         )
         self.dispatchers = self.followers.dispatchers
-        self._last_shown = self._shown  # as of the last turn
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def receive(self, sender: str, message: Message, now: float) -> bool:
+    def receive(self, sender: str, message: Message, now: float) -> None:
         """Handle one message. Requests are accepted from any node, because the sender may know a
         newer configuration than this member does; answers are accepted from members only.
-
-        Return False if there was nothing to do but to answer: if `has_work` was False before, it
-        still is, and the `next_deadline` of a leader is no earlier. Most heartbeats and their
-        answers are such.
 
         Raises PeerFault for a message that no correct member sends. Such a message has changed
         nothing, and the caller may go on using this member.
         """
         state = self.state
         if sender == state.self_id:
-            return False
+            return
         now -= self.patience.lost_s  # `at`, without a call for each message
         if message.term > state.term + MAX_TERMS_AHEAD:
             raise PeerFault(sender, f"it is in term {message.term}, this member in {state.term}")
@@ -178,20 +177,19 @@ class Replica:
             # Accept a removed member's acknowledgement of the entry that removed it.
             and (message.term != state.term or sender not in self.dispatchers)
         ):
-            return False
+            return
         if isinstance(message, OfAnyTerm):
             self._receive_of_any_term(sender, message, now)
-            return True
+            return
         if message.term > state.term and not is_granted_pre_vote(message):
             self.elector.follow_term(message.term, now)
         if isinstance(message, FromLeader):
-            return self.following.receive(sender, message, now)
-        if isinstance(message, ToLeader):
+            self.following.receive(sender, message, now)
+        elif isinstance(message, ToLeader):
             if message.term != state.term or state.role is not Role.LEADER:
-                return True
-            if not self.leadership.receive(sender, message, now):
-                return False
-            if (event := self.leadership.removed(now)) is not None:
+                return
+            self.leadership.receive(sender, message, now)
+            if not state.votes and (event := self.leadership.removed(now)) is not None:
                 self.elector.change_role(event, now)
         elif isinstance(message, VoteResponse):
             self.elector.receive_response(sender, message, now)
@@ -201,7 +199,6 @@ class Replica:
             self.member_reads.answered(message)
         else:
             self.admission.answered(sender, message)
-        return True
 
     def _receive_of_any_term(self, sender: str, message: OfAnyTerm, now: float) -> None:
         if isinstance(message, Recall):
@@ -242,6 +239,7 @@ class Replica:
     def tick(self, now: float) -> None:
         """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
         now -= self.patience.lost_s
+        agenda = self.agenda
         self.handover.observe(now)
         self.member_reads.expire(now)
         if self.state.recalls:
@@ -263,6 +261,9 @@ class Replica:
                 self.elector.postpone(now)
             elif not self.elector.gives_way(now):
                 self.elector.campaign(now)
+        if self.leadership.unsettled or not self.state.proven or self.state.recalls:
+            # Any message may matter to these, and others look at them after each turn.
+            agenda.later |= TICK | REPLICATE | ASK | TELL
 
     def propose(self, count: int) -> tuple[int, int]:
         """Reserve the next `count` entries; return their first index and their term.
@@ -273,6 +274,7 @@ class Replica:
         self.check_proposable()
         if self.handler.writes:
             raise InvariantBroken("writes must be taken before entries are proposed")
+        self.agenda.due |= REPLICATE
         return self.view.extend(self.state.term, count), self.state.term
 
     def check_proposable(self) -> None:
@@ -288,7 +290,7 @@ class Replica:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> int:
-        """Append a change of the group; return its index. `take_messages` reports the outcome.
+        """Append a change of the group; return its index. `take_outcomes` reports the outcome.
 
         For `expected` see Membership. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
         """
@@ -312,8 +314,12 @@ class Replica:
         return self.leadership.append_change(entry)
 
     def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read, on any member. `take_messages` reports the outcome."""
+        """Begin a linearizable read, on any member. `take_outcomes` reports the outcome."""
         self.member_reads.request(ticket)
+
+    def awaits_disk(self, now: float) -> None:
+        """Note that what was written waits for a sync."""
+        self.handover.awaits_disk(now - self.patience.lost_s)
 
     def persisted(self, index: int, epoch: int, promise: HardState | None, now: float) -> None:
         """Record that a sync ended: the log, as of truncation `epoch`, is durable up to `index`,
@@ -324,6 +330,10 @@ class Replica:
             self.record.persisted(promise, index)
         if epoch == self.handler.epoch:
             self.state.durable = max(self.state.durable, min(index, self.view.last_index))
+            if self.state.applied < self.state.committed:
+                self.agenda.due |= APPLY
+        if self.record.is_due:
+            self.agenda.due |= WRITE
         if self.record.is_durable:
             self.outbox.release()
             self.elector.count_own_vote(now)
@@ -371,81 +381,53 @@ class Replica:
 
     # --- outputs ------------------------------------------------------------------------------
 
-    def has_ready(self, now: float) -> bool:
-        """Return whether the rest of a turn (`tick`, `take_writes`, `take_messages`) has anything
-        to do.
-
-        The same as etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do.
-        Without this fast path, turns for them would be most of the work of an idle process.
-        """
-        return self.outbox.has_ready or self.has_work or now >= self.next_deadline()
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a turn before the next deadline has more to do than to send what is in `outbox`.
-
-        Most turns of an idle process only send a heartbeat or its answer.
-        """
-        return (
-            self.receiver.has_answers
-            or bool(self.handler.writes)
-            or self.record.is_due
-            or bool(self.state.decided)
-            or self.member_reads.busy
-            or not self.state.proven
-            or self.state.recalls
-            or self.leadership.unsettled
-            or self._last_shown != self._shown
-        )
-
-    @property
-    def _shown(self) -> tuple[Role, int, str | None, Orphans | None]:
-        """The state that callers look at after each turn."""
-        state = self.state
-        return state.role, state.term, state.leader, self.handler.orphans
-
     def take_writes(self) -> Writes:
         """Return the writes for the store to make now, before anything is proposed or sent."""
-        writes = self.handler.writes
-        self.handler.writes = []
+        writes, self.handler.writes = self.handler.writes, []
         return Writes(writes, self.record.take())
 
-    def take_messages(self, now: float) -> Messages:
-        """Return the messages that leave now. On a leader this also fills every peer's window."""
-        state, reads = self.state, self.member_reads
-        now -= self.patience.lost_s
+    def confirm_reads(self, now: float) -> None:
+        """Confirm open reads as far as possible."""
+        reads = self.member_reads
         if reads.busy:
+            now -= self.patience.lost_s
             begins_at = self.admission.begins_at(now)
             reads.pursue(self.leadership.broadcast_heartbeat, now, begins_at)
-        self.following.answer_snapshots()
-        self.leadership.pump(now)
-        self._inquire(now)
-        self._last_shown = self._shown
-        outgoing = self.outbox.take()
-        outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
-        if not state.decided:
-            return Messages(outgoing, *outcomes)
-        decided, state.decided = state.decided, []
-        return Messages(outgoing, *outcomes, decided)
 
-    def _inquire(self, now: float) -> None:
+    def replicate(self, now: float) -> None:
+        """Fill every follower's window, if this member leads."""
+        self.leadership.pump(now - self.patience.lost_s)
+
+    def ask(self, now: float) -> None:
+        """Ask the other members what they know of this member's promises, if that is due."""
+        now -= self.patience.lost_s
         inquiry = self.admission.question(now)
         if inquiry is not None and self.record.is_durable:  # else `question` repeats it soon
             self.outbox.broadcast(self.admission.asked_members, inquiry)
         if self.state.recalls and (recall := self.recalling.question(now)) is not None:
             self.outbox.broadcast(*recall)
+        if self.state.role is not Role.LEADER:
+            self.agenda.wake_by(self.admission.next_deadline)
+            self.agenda.wake_by(self.recalling.next_deadline)
+
+    def take_outcomes(self) -> Outcomes:
+        """Return the outcomes of reads and of changes of the group, each once."""
+        decided, self.state.decided = self.state.decided, []
+        return Outcomes(*self.member_reads.take_outcomes(), decided)
 
     def next_deadline(self) -> float:
-        """Return when `tick` must be called at the latest."""
+        """Return when a turn must look at the clock at the latest, by the member's own clock."""
+        return self.patience.due(self.earliest_deadline())
+
+    def earliest_deadline(self) -> float:
+        """Look at the deadlines of all parts; return the earliest one, by the patience."""
         leads = self.state.role is Role.LEADER
         deadline = self.leadership.next_deadline if leads else self.elector.deadline
         if self.member_reads.busy:
             deadline = min(deadline, self.member_reads.next_deadline)
         if not leads:
-            deadline = min(deadline, self.admission.next_deadline)
-            if self.state.recalls:
-                deadline = min(deadline, self.recalling.next_deadline)
-        return self.patience.due(deadline) if self.patience.lost_s else deadline
+            deadline = min(deadline, self.admission.next_deadline, self.recalling.next_deadline)
+        return deadline
 
     @property
     def appliable(self) -> int:

@@ -18,8 +18,8 @@ from dledger.store.noop_body import BEFORE_BIRTHS
 from dledger.waits.blocking_work import RunBlocking
 from dledger.waits.progress import Progress
 
-# The birth is looked for after each turn, and at this interval: a peer that names the birth when it
-# connects causes no turn.
+# The birth is looked for at this interval, too: a peer that names it when it connects changes
+# nothing else.
 LOOK_AGAIN_S = 0.2
 
 
@@ -34,7 +34,7 @@ class BirthWatch:
         config: of the member.
         opened: its folder.
         replica: its protocol.
-        turned: made after every turn.
+        moved: made when the role or the group has changed, or entries were applied.
         named: returns the births that a peer, or with None any member, named when it connected.
         run_blocking: writes beside the event loop.
         born: called with the birth once it is recorded in the folder.
@@ -45,7 +45,7 @@ class BirthWatch:
         config: NodeConfig,
         opened: Opened,
         replica: Replica,
-        turned: Progress,
+        moved: Progress,
         named: Callable[[str | None], set[str]],
         run_blocking: RunBlocking,
         born: Callable[[bytes], None],
@@ -55,7 +55,7 @@ class BirthWatch:
         self._folder = node_folder(str(config.data_dir), config.node_id)
         self._store = opened.store
         self._replica = replica
-        self._turned = turned
+        self._moved = moved
         self._named = named
         self._run_blocking = run_blocking
         self._born = born
@@ -70,7 +70,7 @@ class BirthWatch:
         while not (birth := self._found()):
             with trio.move_on_after(LOOK_AGAIN_S):
                 try:
-                    await self._turned.wait()
+                    await self._moved.wait()
                 except NodeClosing:
                     return
         await self._run_blocking(self._write, birth)

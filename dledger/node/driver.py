@@ -15,7 +15,7 @@ import trio
 
 from dledger.core.handover import LeaderTransfer
 from dledger.core.messages import Message
-from dledger.core.replica import Messages
+from dledger.core.replica import Outcomes
 from dledger.entry import Body
 from dledger.errors import DLedgerError, PeerFault
 from dledger.network.ways import Ways
@@ -39,7 +39,7 @@ _NEVER = float("inf")
 class Watches(Protocol):
     """Observes a member: the node."""
 
-    def turned(self, messages: Messages) -> None: ...
+    def told(self, outcomes: Outcomes) -> None: ...
 
     def applied(self) -> None: ...
 
@@ -90,7 +90,7 @@ class Driver:
                 self._apply_soon,
                 self._look.set,
                 self._clock,
-                watcher.turned,
+                watcher.told,
                 watcher.applied,
                 watcher.refused,
                 self.tally,
@@ -122,16 +122,12 @@ class Driver:
 
         With `at_once` it may begin a turn, so it must not be called in one (by a `done`, say).
         """
-        self._turn.submit(bodies, body_bytes, done)
-        if not (at_once and self._turn.appends_alone) or self._is_over:
-            self.wake()
+        if self._turn.submit(bodies, body_bytes, done):
             return
-        try:
-            self.member.replica.patience.look(now := self._clock())
-            self._turn.act_and_sync(now)
-            self._timer.move(self, self._turn.next_deadline)
-        except Exception as error:
-            self.fail(error)
+        if at_once and self._turn.appends_alone:
+            self.turn()
+        else:
+            self.wake()
 
     def transfer_leadership(self, target: str | None) -> LeaderTransfer | None:
         """Begin to hand leadership over, from any task. Raises NotLeader or TransferFailed."""
@@ -245,7 +241,9 @@ class Driver:
         if self._is_over:
             return
         try:
-            self._timer.move(self, self._turn.turn(self._clock(), slices=slices))
+            deadline = self._turn.turn(self._clock(), slices=slices)
+            if deadline < self.alarm_at:
+                self._timer.move(self, deadline)
         except Exception as error:
             self.fail(error)
 

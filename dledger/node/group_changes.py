@@ -33,7 +33,7 @@ class GroupChanges:
     Args:
         replica: proposes changes, and knows the configuration in force.
         wake: requests a turn of the node's driver soon.
-        turned: made with every turn.
+        moved: made when the role or the group has changed, or entries were applied.
         before_change: called before the group goes over to a configuration; may refuse it.
     """
 
@@ -41,13 +41,13 @@ class GroupChanges:
         self,
         replica: Replica,
         wake: Callable[[], None],
-        turned: Progress,
+        moved: Progress,
         before_change: Callable[[Configuration], Awaitable[None]],
     ) -> None:
         self._replica = replica
         self._before_change = before_change
         self._wake = wake
-        self._turned = turned
+        self._moved = moved
 
     async def carry_out(
         self, changes: Sequence[Change], transition: Transition, expected: int | None
@@ -77,7 +77,7 @@ class GroupChanges:
         """Wait until a new leader has committed in its own term. It may not change before."""
         replica = self._replica
         while replica.state.role is Role.LEADER and not replica.commits_in_own_term:
-            await self._turned.wait()
+            await self._moved.wait()
         replica.check_proposable()
 
     async def _learners_first(self, changes: Sequence[Change], expected: int | None) -> int | None:
@@ -110,7 +110,7 @@ class GroupChanges:
                         raise replica.stalled(learner, trio.current_time())
                     match_index = replica.dispatchers[learner].match_index
                     raise LearnerBehind(learner, replica.view.last_index - match_index)
-                await self._turned.wait()
+                await self._moved.wait()
 
     async def _wait_made(self, index: int) -> None:
         """Wait until the change at `index` is in force, its joint phase over, and a quorum knows.
@@ -127,7 +127,7 @@ class GroupChanges:
                 deadline = min(deadline, trio.current_time() + timeout_s)
             with trio.move_on_at(deadline) as scope:
                 try:
-                    await self._turned.wait()
+                    await self._moved.wait()
                 except NodeClosing as closing:
                     # The other members may still commit it.
                     raise NodeEnd(closing.__cause__).closed(index) from closing.__cause__

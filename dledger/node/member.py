@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from dledger.changes import changes_of
 from dledger.config import WATCH_HISTORY_BYTES
+from dledger.core.agenda import INSTALL, REPLICATE
 from dledger.core.entry_dispatcher import BatchSizer
-from dledger.core.replica import Messages, Replica
+from dledger.core.replica import Outcomes, Replica
 from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
 from dledger.errors import PeerFault
 from dledger.network.ways import Ways
@@ -82,7 +83,8 @@ class Runtime(NamedTuple):
         wake_applier: requests a call of `apply_some` soon.
         wake_look: requests a call of `look` soon.
         clock: the time now, monotonic, in seconds.
-        turned: called at the end of a turn, before its entries are applied.
+        told: called with the outcomes of reads and changes, and when the role, the leader or the
+            group has changed.
         applied: called after each run of entries that was applied.
         refused: called with the fault of a message that no correct member sends.
         tally: counters.
@@ -96,7 +98,7 @@ class Runtime(NamedTuple):
     wake_applier: Callable[[], None]
     wake_look: Callable[[], None]
     clock: Callable[[], float]
-    turned: Callable[[Messages], None]
+    told: Callable[[Outcomes], None]
     applied: Callable[[], None]
     refused: Callable[[PeerFault], None]
     tally: Tally
@@ -148,7 +150,7 @@ class Member:
                 replica,
                 around.ways,
                 around.beside,
-                around.wake,
+                self._snapshot_moved,
                 around.wake_look,
             ),
             settings.snapshots,
@@ -168,7 +170,8 @@ class Member:
             around.ways,
             SyncSchedule(store, around.syncer, settings.flush_interval_s, patience_s),
             self.snapshots.transfer,
-            self._after_turn,
+            self._tell,
+            self._apply,
             around.refused,
             around.clock,
             around.tally,
@@ -212,6 +215,9 @@ class Member:
         """Do the snapshot work and housekeeping that is due, a little at a time."""
         if now >= self.housekeeper.next_look_at:
             self.housekeeper.look(now)
+            if self.store.record_due:
+                self.turn.request_sync()
+                self._around.wake()
         self.snapshots.look(now)
 
     def read_facts(self) -> ReadFacts:
@@ -239,18 +245,23 @@ class Member:
         self.store.note_committed(self.replica.appliable)
 
     def _begin_read(self, ticket: int) -> None:
-        self.turn.request_read(ticket)
+        self.replica.request_read(ticket)
         self._around.wake()
 
-    def _after_turn(self, messages: Messages, applies: bool) -> None:
-        self.reads.after_turn(messages.reads_ready, messages.reads_lost)
-        if not applies:
-            return  # applying waits for the sync that comes next
-        self._around.turned(messages)
+    def _snapshot_moved(self) -> None:
+        """Have a turn look at snapshots: a piece was written, or another one is to be sent."""
+        self.replica.agenda.due |= INSTALL | REPLICATE
+        self._around.wake()
+
+    def _tell(self, outcomes: Outcomes) -> None:
+        self.reads.take(outcomes.reads_ready, outcomes.reads_lost)
+        self._around.told(outcomes)
+        self.reads.applied_to(self.replica.state.applied)
+
+    def _apply(self) -> None:
         self.applier.begin()
         if self.applier.stopped is not None and self.pending.entries:
             self.pending.never_applied(self.replica.view.last_index, self.replica.state.leader)
-        self.reads.applied_to(self.replica.state.applied)
 
     def _applied(self) -> None:
         self.snapshots.machine_stopped = self.applier.stopped

@@ -52,12 +52,12 @@ class MemberIdentity:
         process = 1 + int(host.platform.chance() * (MAX_PROCESS - 1))
         self.guard = IdentityGuard(config, opened, self._new_generation, self._grown, fail, process)
 
-    def connect(self, replica: Replica, turned: Progress, links: Links, port: GroupPort) -> None:
+    def connect(self, replica: Replica, moved: Progress, links: Links, port: GroupPort) -> None:
         """Connect this to the member. The guard is made first, then the links, then the member.
 
         Args:
             replica: the member's protocol.
-            turned: made after every turn.
+            moved: made when the role or the group has changed, or entries were applied.
             links: a changed identity is sent on them.
             port: accepts the member's messages and clients.
         """
@@ -68,7 +68,7 @@ class MemberIdentity:
             self._config,
             self._opened,
             replica,
-            turned,
+            moved,
             self._births,
             self._run_blocking,
             self._born,

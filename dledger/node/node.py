@@ -14,7 +14,7 @@ from dledger.core.member_state import Role
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.orphans import Orphans, orphans_text
-from dledger.core.replica import Messages
+from dledger.core.replica import Outcomes
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
     Fatal,
@@ -82,7 +82,7 @@ class Node:
         self._store = store = opened.store
         self._end: NodeEnd | None = None
         self._machine_stopped = False
-        self._turned, self._applied = Progress(), Progress()
+        self._moved = Progress()  # made when something changed that others watch, or was applied
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
         self._links = Links(
@@ -132,7 +132,7 @@ class Node:
         assert opened.growth_note is not None
         self._growth = GrowthWatch(opened.growth_note, self._replica, host.platform.run_blocking)
         self._changes = GroupChanges(
-            self._replica, self._driver.wake, self._turned, self._growth.before_change
+            self._replica, self._driver.wake, self._moved, self._growth.before_change
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self.queries = ServedQueries(self, machine)
@@ -146,7 +146,7 @@ class Node:
             ClientServer(self).serve,
             guard.refusal,
         )
-        self._identity.connect(self._replica, self._turned, self._links, port)
+        self._identity.connect(self._replica, self._moved, self._links, port)
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -337,13 +337,13 @@ class Node:
         """Wait until the state machine has applied `index`. Raises NodeClosing."""
         self._home.check()
         while self._replica.state.applied < index:
-            await self._applied.wait()
+            await self._moved.wait()
 
     async def wait_appliable(self, index: int) -> None:
         """Wait until the entry at `index` is committed and durable here. Raises NodeClosing."""
         self._home.check()
         while self._replica.appliable < index:
-            await self._applied.wait()
+            await self._moved.wait()
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the state machine now; return its path, size and header.
@@ -372,7 +372,7 @@ class Node:
         transfer = self._driver.transfer_leadership(target)
         if transfer is None:
             return self.config.node_id
-        return await wait_transferred(self._replica, transfer, self._turned)
+        return await wait_transferred(self._replica, transfer, self._moved)
 
     def forget_leader(self) -> None:
         """Forget the leader, because a supervisor (say) knows that its process has ended.
@@ -533,7 +533,7 @@ class Node:
         self._driver.close()
         self._links.close()
         self._member.snapshots.close(self._end)
-        for waiting in (self._turned, self._applied, self._leadership):
+        for waiting in (self._moved, self._leadership):
             waiting.close(self._end)
         self._member.close(self._end)
 
@@ -557,30 +557,28 @@ class Node:
 
     # --- observing the member: see Watches ----------------------------------------------------
 
-    def turned(self, messages: Messages) -> None:
-        """Note that a turn ended. For the driver alone."""
-        self._turned.made()
+    def told(self, outcomes: Outcomes) -> None:
+        """Note that the role, the leader or the group has changed. For the driver alone."""
+        self._moved.made()
         self._group_links.follow()
         self._growth.look()
         self._admission_log.after_turn()
         if self._replica.handler.orphans != self._orphans:
             self._orphans_changed(self._replica.handler.orphans)
         self._leadership.look()
-        if self._left_for_room or self._member.room.why_short is not None:
-            self._leave_for_room()
+        self._leave_for_room()
 
     def _room_is_short(self) -> None:
-        """Note that the disk is full. Called in any thread."""
+        """Note that the disk has become full. Called in any thread."""
+        self._left_for_room = False
         with contextlib.suppress(trio.RunFinishedError):
             self._home.token.run_sync_soon(self._leave_for_room)
 
     def _leave_for_room(self) -> None:
         """Hand leadership once to a member whose disk may have room. All disks may be full."""
-        if self._member.room.why_short is None:
-            self._left_for_room = False
-            return
         if (
             self._end is not None
+            or self._member.room.why_short is None
             or self._left_for_room
             or self._replica.state.role is not Role.LEADER
         ):
@@ -610,7 +608,7 @@ class Node:
         """Note that the state machine has applied entries, or stopped. For the driver alone."""
         if (self._member.applier.stopped is not None) is not self._machine_stopped:
             self._machine_stops(self._member.applier.stopped)
-        self._applied.made()
+        self._moved.made()
         self._leadership.look()
 
     def _machine_stops(self, stopped: MachineTooOld | None) -> None:

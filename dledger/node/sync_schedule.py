@@ -116,6 +116,8 @@ class SyncSchedule:
 
     Attributes:
         hard_state_due: the term and vote to be recorded with the next sync.
+        may_wait: whether syncs may wait for the flush interval, so that one can be due by time
+            alone.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class SyncSchedule:
         self._syncer = syncer
         self._synced = self._written
         self._delay: FlushDelay | None = None
+        self.may_wait = flush_interval_s is not None
         if flush_interval_s is not None:
             self._delay = FlushDelay(flush_interval_s, patience_s, self._synced)
         self.hard_state_due: HardState | None = None
@@ -141,11 +144,6 @@ class SyncSchedule:
     def loop_waits(self) -> bool:
         """Whether the loop waits for syncs: the disk is quick, and syncs may not be delayed."""
         return self._syncer.is_quick and self._delay is None
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether syncs may wait for the flush interval, so that one can be due by time alone."""
-        return self._delay is not None
 
     @property
     def next_deadline(self) -> float:

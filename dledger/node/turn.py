@@ -1,9 +1,8 @@
-"""One turn of a member: handles everything that arrived, in one synchronous step.
+"""One turn of a member: receive, write, send, sync, apply, in one synchronous step.
 
-A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
-the replica, carries out its writes, sends its messages, starts a sync if one is due, and has
-committed entries applied. So all entries that arrived meanwhile share one wake-up, one write and
-one sync.
+Everything that arrived since the last turn is taken at once, so all of it shares one wake-up, one
+write and one sync. What there is to do stands on the member's agenda: each part marks its step when
+it has something, and the turn visits the marked steps, in their order, until none is left.
 
 The time is passed in as `now`. Effects go through the objects that the turn is given: the ways to
 the peers, and the sync schedule. The driver of a node, the simulation and the tests run it.
@@ -16,6 +15,23 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from dledger.core.admission.standing import Standing
+from dledger.core.agenda import (
+    ALL,
+    APPLY,
+    ASK,
+    CONFIRM,
+    FOLLOWER_SYNC,
+    INSTALL,
+    LEADER_SYNC,
+    PLAN,
+    PROPOSE,
+    RECEIVE,
+    REPLICATE,
+    SEND,
+    TELL,
+    TICK,
+    WRITE,
+)
 from dledger.core.entry_handler import Write
 from dledger.core.messages import (
     InstallSnapshot,
@@ -24,8 +40,7 @@ from dledger.core.messages import (
     PushRequest,
 )
 from dledger.core.orphans import Orphans
-from dledger.core.outbox import Outgoing
-from dledger.core.replica import Messages, Replica
+from dledger.core.replica import Outcomes, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, PeerFault, Rejected
 from dledger.network.ways import Way, Ways
@@ -33,12 +48,12 @@ from dledger.node.submissions import Submissions
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.tally import Tally
 from dledger.store.log_store import SyncWork
-from dledger.waits.pending_appends import PendingAppends
+from dledger.waits.pending_appends import Done, PendingAppends
 
 T = TypeVar("T")
 
-_NOTHING = Messages((), (), ())
 _NOW = float("-inf")
+_APPEND = Phase.APPEND
 
 
 class WritesLog(Protocol):
@@ -81,10 +96,8 @@ class MovesSnapshots(Protocol):
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         """Send a message of the core; a piece is sent once it was read."""
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
-        """Write the pieces that the core has, and tell it which are written; return whether any
-        were.
-        """
+    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
+        """Write the pieces that the core has, and tell it which are written."""
 
 
 class Turn:
@@ -100,8 +113,9 @@ class Turn:
         ways: to the peers.
         syncs: decides when a sync begins, and has it run.
         transfer: of snapshots.
-        after_turn: called at the end with the outcome of reads, and whether to apply appliable
-            entries now; if not, another call follows soon.
+        tell: called with the outcomes of reads and changes, and when the role, the leader or the
+            group has changed.
+        apply: called when entries can be applied; it applies some, and has the rest applied soon.
         refused: called with the fault of a message that no correct member sends.
         clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
@@ -109,6 +123,7 @@ class Turn:
             drops the push, and the leader sends it again.
 
     Attributes:
+        agenda: the steps that are due.
         submissions: appends that no turn has taken yet.
     """
 
@@ -122,7 +137,8 @@ class Turn:
         ways: Ways,
         syncs: SyncSchedule,
         transfer: MovesSnapshots,
-        after_turn: Callable[[Messages, bool], None],
+        tell: Callable[[Outcomes], None],
+        apply: Callable[[], None],
         refused: Callable[[PeerFault], None],
         clock: Callable[[], float],
         tally: Tally,
@@ -130,6 +146,7 @@ class Turn:
     ) -> None:
         self._replica = replica
         self._patience = replica.patience
+        self.agenda = replica.agenda
         self._store = store
         self._writer = writer
         self._batches = batches
@@ -137,7 +154,8 @@ class Turn:
         self._ways = ways
         self.syncs = syncs
         self._transfer = transfer
-        self._after_turn = after_turn
+        self._tell = tell
+        self._apply = apply
         self._refused = refused
         self._clock = clock
         self.tally = tally
@@ -147,29 +165,62 @@ class Turn:
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self.submissions = Submissions()
-        self._waiting = self.submissions.waiting  # spares ten calls in a lone append
-        self.submit = self.submissions.add
-        self._proposed = False  # whether a slice was appended, and the next one has to wait
-        self._reads: list[int] = []
+        self._waiting = self.submissions.waiting  # spares a look-up, a turn
         self._led_term: int | None = None
-        self._rested = False  # whether the last turn left nothing to do before a deadline
-        self._deadline = 0.0  # while it rests: when the next turn is due at the latest
         self._last_proposed = 0  # how many entries the last proposal had
+        self._holds_back = False  # whether a slice was appended, and the next one has to wait
+        self._runs = False  # whether a turn is being taken
+        self._now = 0.0
+        self._steps: dict[int, Callable[[float], None]] = {
+            RECEIVE: self.receive,
+            TICK: replica.tick,
+            INSTALL: self.install,
+            WRITE: self.write,
+            PROPOSE: self.propose,
+            CONFIRM: replica.confirm_reads,
+            REPLICATE: replica.replicate,
+            ASK: replica.ask,
+            SEND: self.send,
+            FOLLOWER_SYNC: self.sync,
+            TELL: self.tell,
+            APPLY: self.apply,
+            LEADER_SYNC: self.sync,
+            PLAN: self.plan,
+        }
 
     # --- inputs, kept for the next turn ---------------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         self._inbox.append((sender, messages))
+        self.agenda.due |= RECEIVE
 
     def link_changed(self, peer: str, connected: bool) -> None:
         self._link_changes.append((peer, connected))
+        self.agenda.due |= RECEIVE
 
     def peer_gone(self, peer: str) -> bool:
         """Note that the process of a peer seems to have ended; return whether it is the leader."""
         if peer != self._replica.state.leader:
             return False
         self._gone.append((peer, self._replica.state.term))
+        self.agenda.due |= RECEIVE
         return True
+
+    def sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
+        self._ended_syncs.append((work, error))
+        self.agenda.due |= RECEIVE
+
+    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> bool:
+        """Append these bodies in the next turn; return True if the present turn appends them.
+
+        A caller that appends one entry after another submits the next one when it hears of the
+        last one's end, in the turn that applied it.
+        """
+        self.submissions.add(bodies, body_bytes, done)
+        if self._runs and self.appends_alone:
+            self.agenda.due |= PROPOSE
+            return True
+        return False
 
     @property
     def appends_alone(self) -> bool:
@@ -182,149 +233,112 @@ class Turn:
         only = self._last_proposed == 1 and self.submissions.is_one_entry
         return only and not self._pending.entries and not self._replica.elector.is_alone
 
-    def request_read(self, ticket: int) -> None:
-        self._reads.append(ticket)
-
-    def sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
-        self._ended_syncs.append((work, error))
-
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer each submission that has not entered the log with a copy of `error`."""
+        self._holds_back = False
         for done in self.submissions.take_all():
             done(error.again())
 
+    def request_sync(self) -> None:
+        """Have what was written synced."""
+        leads = self._replica.leadership.acks is not None
+        self.agenda.due |= LEADER_SYNC if leads else FOLLOWER_SYNC
+
     # --- a turn -------------------------------------------------------------------------------
 
-    @property
-    def next_deadline(self) -> float:
-        """When the next turn is due at the latest; minus infinity: now."""
-        if self._proposed and self._waiting:
-            return _NOW  # the next slice
-        deadline, look_at = self._replica.next_deadline(), self._patience.next_look_at
-        if look_at < deadline:  # noqa: PLR1730  # min() costs a call, once a turn
-            deadline = look_at
-        if self.syncs.may_wait:
-            return min(deadline, self.syncs.next_deadline)
-        return deadline
-
     def turn(self, now: float, *, slices: bool = True) -> float:
-        """Take everything that arrived, and act on it; return the next deadline.
+        """Visit every step that is due; return the next deadline.
 
         `slices`: whether the loop has done other work since the last slice of submissions, so that
         the next one may be appended. Several messages can have a turn each in one pass of the loop.
         """
-        replica = self._replica
-        self._proposed = self._proposed and not slices
-        self._patience.look(now)
-        synced = bool(self._ended_syncs)  # entries that were written meanwhile may count
-        rests = bool(self._inbox) and self._rested and now < self._deadline
-        if self.take_inputs(now) or not rests or replica.has_work:
-            return self._whole_turn(now, synced)
-        if replica.outbox.has_ready:
-            self._send(replica.outbox.take())
-        if replica.acks is None:
-            self._deadline = self.next_deadline  # a heartbeat has put off the election
-        return self._deadline
-
-    def _whole_turn(self, now: float, works: bool) -> float:
-        """Do all steps of a turn if `works`, or if there is work for them; return the next
-        deadline.
-        """
-        replica = self._replica
-        self._rested = False
-        works = works or self._has_work(now)
-        if not works:
-            self._deadline = self.next_deadline
-            if self._deadline <= now:
-                replica.tick(now)  # most often only heartbeats are due
-                self._deadline = self.next_deadline
-                works = self._deadline <= now or self._has_work(now)
-        if not works:
-            if replica.outbox.has_ready:
-                self._send(replica.outbox.take())
-            if replica.appliable > replica.state.applied:
-                self._after_turn(_NOTHING, True)
-            if not self.appends_alone:
-                self._rested = True
-                return self._deadline
-            now = self._look_again()  # the client may already have submitted its next append
-        replica.tick(now)
-        self.act_and_sync(now)
+        self._begin(now)
+        if slices and self._waiting:
+            self.agenda.due |= PROPOSE
+            self._holds_back = False
+        self.run(now)
         return self.next_deadline
 
-    def _has_work(self, now: float) -> bool:
-        """Return whether there is work before the next deadline besides sending and applying."""
-        if self._waiting or self._replica.has_work:
-            return True
-        return self.syncs.is_due(now)
+    def run(self, now: float, steps: int = ALL) -> None:
+        """Visit those of `steps` that are due, and those that they make due."""
+        self._now, self._runs = now, True
+        agenda, visit = self.agenda, self._steps
+        while due := agenda.due & steps:
+            step = due & -due
+            agenda.due ^= step
+            visit[step](self._now)
+        self._runs = False
+
+    def _begin(self, now: float) -> None:
+        """Note the time, and what it makes due."""
+        self._now = now
+        patience, agenda = self._patience, self.agenda
+        patience.look(now)
+        agenda.due |= agenda.later
+        agenda.later = 0
+        if now - patience.lost_s >= agenda.wakes_at:
+            agenda.due |= TICK | REPLICATE | ASK | PLAN
+        if self.syncs.may_wait and now >= self.syncs.next_deadline:
+            self.request_sync()
+
+    def plan(self, _now: float) -> None:
+        """Look at all deadlines: the earliest one has passed, or was put off."""
+        self.agenda.wakes_at = self._replica.earliest_deadline()
+
+    @property
+    def next_deadline(self) -> float:
+        """When the next turn is due at the latest; minus infinity: now."""
+        if self._holds_back:
+            return _NOW
+        patience = self._patience
+        deadline = self.agenda.wakes_at
+        if patience.lost_s:
+            deadline = patience.due(deadline)
+        deadline = min(deadline, patience.next_look_at)
+        if self.syncs.may_wait:
+            return min(deadline, self.syncs.next_deadline)
+        return deadline
 
     def alarm(self, now: float) -> float:
         """Take a turn if a deadline has passed; return the next deadline."""
         self._patience.look(now)
+        self.plan(now)
         deadline = self.next_deadline
         return deadline if deadline > now else self.turn(now)
 
-    def act_and_sync(self, now: float) -> None:
-        """Act on the inputs, and do the sync that is due if the loop waits for it.
+    # --- the steps, public for tests that look at the core between them -------------------------
 
-        The patience has looked at `now`.
-        """
-        syncs = self._act(now)
-        while self._counts_more(syncs, now):
-            now = self._look_again()
-            ended = bool(self._ended_syncs)
-            if ended:
-                self.take_inputs(now)
-            if ended or self._replica.acks is not None:  # else nothing has moved a deadline
-                self._replica.tick(now)
-            syncs = self._act(now)
-
-    def _look_again(self) -> float:
-        """Return the time after a step that may have taken long."""
-        now = self._clock()
-        self._patience.look(now)
-        return now
-
-    # --- the steps of a turn, public for tests that look at the core between them ---------------
-
-    def take_inputs(self, now: float) -> bool:
-        """Give the replica everything that arrived. Return False if only answers are left to send,
-        provided that there was nothing to do before.
-        """
+    def receive(self, now: float) -> None:
+        """Give the replica everything that arrived."""
         replica = self._replica
-        works = bool(self._waiting or self._ended_syncs or self._reads or self._gone)
+        for sender, messages in _taken(self._inbox):
+            for message in messages:
+                if isinstance(message, PushRequest) and not self._has_room_for(message):
+                    continue
+                try:
+                    replica.receive(sender, message, now)
+                except PeerFault as fault:
+                    self._refused(fault)
+        if self._ended_syncs:
+            for work, error in _taken(self._ended_syncs):
+                self._sync_ended(work, error)
+                self.request_sync()  # for what was written meanwhile
         if self._link_changes:
-            works = True
             for peer, connected in _taken(self._link_changes):
                 (replica.reachable if connected else replica.unreachable)(peer, now)
-        if self._inbox:
-            for sender, messages in _taken(self._inbox):
-                for message in messages:
-                    if isinstance(message, PushRequest) and not self._has_room_for(message):
-                        continue
-                    try:
-                        if replica.receive(sender, message, now):
-                            works = True
-                    except PeerFault as fault:
-                        self._refused(fault)
         if self._gone:
             for leader, term in _taken(self._gone):
                 replica.leader_gone(leader, term, now)
-        if self._ended_syncs:
-            for work, error in _taken(self._ended_syncs):
-                if error is not None:
-                    raise error
-                self.syncs.ended(work)
-                replica.persisted(work.index, work.epoch, work.hard_state, now)
-        if self._reads:
-            for ticket in _taken(self._reads):
-                replica.request_read(ticket)
-        return self._transfer.turn(replica, sync_runs=self.syncs.busy) or works
 
     def _has_room_for(self, push: PushRequest) -> bool:
         return not push.payload or self._takes(len(push.payload))
 
-    def carry_out_writes(self) -> None:
+    def install(self, _now: float) -> None:
+        """Move the pieces of a snapshot from the leader to the disk, and its answers back."""
+        self._transfer.turn(self._replica, sync_runs=self.syncs.busy)
+        self._replica.following.answer_snapshots()
+
+    def write(self, _now: float) -> None:
         """Write what the replica decided; it becomes durable with the next sync."""
         writes, hard_state = self._replica.take_writes()
         for write in writes:
@@ -335,18 +349,16 @@ class Turn:
             self._store.set_standing(standing)
         if (orphans := self._replica.handler.orphans) != self._store.orphans:
             self._store.set_orphans(orphans)
+        self.request_sync()
 
-    def propose(self) -> None:
+    def propose(self, _now: float) -> None:
         """Append a slice of the submissions if this member leads; else reject them all."""
+        waiting, replica = self.submissions, self._replica
+        waiting.drop_failed(replica.state.term)
         if not self._waiting:
-            return
-        waiting = self.submissions
-        waiting.drop_failed(self._replica.state.term)
-        if not self._waiting or self._proposed:
             return
         submissions = waiting.slice()
         bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
-        replica = self._replica
         try:
             replica.check_proposable()
             first, term = replica.view.last_index + 1, replica.state.term
@@ -356,8 +368,9 @@ class Turn:
             self.reject_submissions(error)
             return
         replica.propose(len(bodies))
+        self.agenda.due |= LEADER_SYNC
         waiting.took(submissions, first, term)
-        self._proposed = bool(self._waiting)  # the loop has other work before the next slice
+        self._holds_back = bool(self._waiting)  # the loop has other work before the next slice
         self._last_proposed = len(bodies)
         add, size = self._pending.add, 0
         for batch, body_bytes, done in submissions:
@@ -368,75 +381,62 @@ class Turn:
         self.tally.appended_entries += len(bodies)
         self.tally.appended_bytes += size
 
-    def send_messages(self, now: float) -> Messages:
-        """Send the messages that the replica has ready."""
-        messages = self._replica.take_messages(now)
-        self._send(messages.outgoing)
-        if peers := self._replica.dispatchers:
-            self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        return messages
-
-    def _send(self, outgoing: Sequence[Outgoing]) -> None:
-        link_to = self._ways.link_to
-        for peer, message in outgoing:
+    def send(self, _now: float) -> None:
+        """Send the messages in the outbox, before a leader's own sync: an append waits for the
+        followers' syncs.
+        """
+        link_to, pushes = self._ways.link_to, False
+        for peer, message in self._replica.outbox.take():
+            pushed = isinstance(message, PushRequest) and message.phase is _APPEND
+            pushes |= pushed
             way = link_to(peer)
             if way is None:
                 continue
-            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
+            if isinstance(message, PushRequest) and pushed:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)
                 way.send(message, payload)
             elif isinstance(message, InstallSnapshot):
                 self._transfer.send(way, peer, message)
             else:
                 way.send(message)
+        if pushes and (peers := self._replica.dispatchers):
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
 
-    def fail_lost_appends(self) -> None:
-        """Answer the appends of a leadership that has ended."""
+    def sync(self, now: float) -> None:
+        """Begin a sync if one is due; end it, too, if the disk is so quick that the loop waits."""
+        syncs, replica = self.syncs, self._replica
+        replica.awaits_disk(now)
+        if syncs.may_wait and (written := syncs.written_that_counts(now)) is not None:
+            replica.persisted(*written, None, now)
+        if not syncs.is_due(now):
+            return
+        if not syncs.loop_waits:
+            syncs.start(now)
+            return
+        ended = syncs.run(now, leads=replica.leadership.acks is not None)
+        if ended is None:
+            return  # it goes on in its thread
+        self._begin(self._clock())  # the sync may have taken long
+        self._sync_ended(*ended)
+
+    def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
+        if error is not None:
+            raise error
+        self.syncs.ended(work)
+        self._replica.persisted(work.index, work.epoch, work.hard_state, self._now)
+
+    def tell(self, _now: float) -> None:
+        """Answer the appends of a leadership that has ended, and tell what has changed."""
         state = self._replica.state
-        leading = state.term if self._replica.acks is not None else None
+        leading = state.term if self._replica.leadership.acks is not None else None
         if leading != self._led_term:
             self._led_term = leading
             self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
+        self._tell(self._replica.take_outcomes())
 
-    def _act(self, now: float) -> bool:
-        """Write, propose, send and apply; return whether the loop has to do a sync now."""
-        self.carry_out_writes()
-        self.propose()
-        # Send before our own sync: an append waits for the followers' syncs.
-        messages = self.send_messages(now)
-        syncs = self.syncs.is_due(now)
-        if syncs and not self.syncs.loop_waits:
-            self.syncs.start(now)
-            syncs = False
-        self.fail_lost_appends()
-        # A follower applies after its sync: the leader waits for the sync, and no peer for
-        # applying.
-        self._after_turn(messages, not syncs or self._replica.acks is not None)
-        return syncs
-
-    def _counts_more(self, syncs: bool, now: float) -> bool:
-        """Sync if `syncs`, and tell the replica what is durable; return whether to act again."""
-        if (written := self.syncs.written_that_counts(now)) is not None:
-            self._replica.persisted(*written, None, now)
-            return True
-        if not syncs:
-            return False
-        replica = self._replica
-        leads = replica.acks is not None
-        if (ended := self.syncs.run(now, leads=leads)) is None:
-            # The sync goes on in its thread. A follower still has to apply.
-            return not leads
-        work, error = ended
-        if error is None and work.hard_state is None:
-            self.syncs.ended(work)
-            now = self._look_again()
-            replica.persisted(work.index, work.epoch, None, now)
-            # A follower has put off applying until it has answered.
-            if not leads or replica.appliable > replica.state.applied:
-                return True
-            return self._has_work(now) or replica.outbox.has_ready or now >= self.next_deadline
-        self._ended_syncs.append((work, error))
-        return True
+    def apply(self, _now: float) -> None:
+        """Apply what is committed and durable here."""
+        self._apply()
 
 
 def _taken(items: list[T]) -> Sequence[T]:

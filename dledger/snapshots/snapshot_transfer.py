@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
+from dledger.core.agenda import INSTALL
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
@@ -93,12 +94,11 @@ class SnapshotTransfer:
             self._leaving.append((peer, message))
             self._read_next()
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
-        """Queue the pieces to write, and tell the core which were written; return whether any were.
+    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
+        """Queue the pieces to write, and tell the core which were written.
 
         A log is not restarted while a sync runs, because that sync writes a record of the old log.
         """
-        written = bool(self._arrived)
         if pieces := replica.receiver.take_pieces():
             self._arriving += pieces[: MAX_WAITING_PIECES - len(self._arriving)]
             self._write_next()
@@ -109,11 +109,11 @@ class SnapshotTransfer:
             elif received.snapshot is None:
                 replica.receiver.received(message, received.stored)
             elif sync_runs:
-                return True
+                replica.agenda.later |= INSTALL
+                return
             elif replica.receiver.install(message, received.snapshot.group):
                 self._log_replaced(received.snapshot)
             self._arrived.popleft()
-        return written
 
     # --- the bytes ----------------------------------------------------------------------------
 

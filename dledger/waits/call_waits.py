@@ -101,8 +101,8 @@ async def wait_snapshot(
     raise answer
 
 
-async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: Progress) -> str:
-    """Wait for the new leader, and return it. `turned` advances with every turn.
+async def wait_transferred(replica: Replica, transfer: LeaderTransfer, moved: Progress) -> str:
+    """Wait for the new leader, and return it. `moved` advances when the role changes.
 
     Raises TransferFailed, NodeClosing.
     """
@@ -112,9 +112,9 @@ async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: P
         while state.term == term and state.role is Role.LEADER:
             if replica.handover.transfer is not transfer:
                 raise TransferFailed(transfer.target, transfer.end or "it was given up")
-            await turned.wait()
+            await moved.wait()
         while state.leader is None:
-            await turned.wait()
+            await moved.wait()
         if state.leader == transfer.target:
             return transfer.target
         raise TransferFailed(transfer.target, f"{state.leader} leads now")

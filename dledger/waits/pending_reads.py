@@ -52,7 +52,7 @@ class PendingReads:
         self._open.pop(ticket, None)
         self._confirmed.pop(ticket, None)
 
-    def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[ReadLost]) -> None:
+    def take(self, ready: Sequence[ReadReady], lost: Sequence[ReadLost]) -> None:
         """Take over the confirmed and the lost reads of the protocol."""
         for ticket, index, _ in ready:
             if ticket in self._open:

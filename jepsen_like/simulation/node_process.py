@@ -15,7 +15,7 @@ from dledger.core.member_state import Role
 from dledger.core.membership.change_errors import ChangeRefused, GrowthNotNoted
 from dledger.core.membership.configuration_change import Change, Transition, change
 from dledger.core.messages import InstallSnapshot, Message, PushRequest, PushResponse
-from dledger.core.replica import Messages
+from dledger.core.replica import Outcomes
 from dledger.entry import Body
 from dledger.errors import Discarded, LeaderKept, PeerFault, Rejected
 from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
@@ -123,7 +123,7 @@ class NodeProcess:
                 machinery.wake_applier,
                 machinery.wake_look,
                 machinery.clock_reads,
-                self._turned,
+                self._told,
                 machine.moved,
                 self._refused,
                 Tally(),
@@ -198,14 +198,14 @@ class NodeProcess:
         self._watched.follow()
         self._counts.note(now)
 
-    def _turned(self, messages: Messages) -> None:
-        """Check that no change of a turn is void."""
-        for index, refusal in messages.changes:
+    def _told(self, outcomes: Outcomes) -> None:
+        """Check that no change is void."""
+        for index, refusal in outcomes.changes:
             if refusal is not None:
                 raise InvariantViolated(
                     "changes follow one another", f"{self.name}: the change {index}: {refusal}"
                 )
-        self._counts.turned(messages)
+        self._counts.told(outcomes)
 
     def _checked(self, sender: str, message: Message) -> Message:
         if isinstance(message, PushRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dledger.core.member_state import Role
-from dledger.core.replica import Messages, Replica
+from dledger.core.replica import Outcomes, Replica
 from dledger.node.member import Member
 from dledger.snapshots.restoring import Opened
 from jepsen_like.simulation.coverage import Coverage
@@ -26,13 +26,13 @@ class ProcessCounts:
         coverage.count("snapshots restored at the start", opened.restored is not None)
         coverage.count("snapshots awaited after a crash", opened.awaited is not None)
 
-    def turned(self, messages: Messages) -> None:
+    def told(self, outcomes: Outcomes) -> None:
         replica, coverage = self._member.replica, self._coverage
-        for _, _, by_lease in messages.reads_ready:
+        for _, _, by_lease in outcomes.reads_ready:
             coverage.count("lease reads", by_lease)
             coverage.count("follower reads", replica.reads is None)
-        if messages.changes and replica.state.role is Role.LEADER:
-            coverage.count("changes in force", len(messages.changes))
+        if outcomes.changes and replica.state.role is Role.LEADER:
+            coverage.count("changes in force", len(outcomes.changes))
             coverage.count("joint phases", replica.state.membership.configuration.is_joint)
 
     def note(self, now: float) -> None:

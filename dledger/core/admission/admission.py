@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from dledger.core.admission.beginning import Beginning, Hold
 from dledger.core.admission.standing import Forgotten, Standing, Told
+from dledger.core.agenda import ASK, TELL, TICK, WRITE
 from dledger.core.member_state import Role
 from dledger.core.messages import Inquiry, InquiryAnswer
 from dledger.core.shared_parts import SharedParts
@@ -104,7 +105,7 @@ class Admission:
 
     def _begin(self, standing: Standing, now: float) -> None:
         self._standing = standing
-        self._state.proven = standing is Standing.PROVEN
+        self._prove(standing is Standing.PROVEN)
         self._state.sole_other = None
         self._number = 0 if self._state.proven else self.draw_number()
         self._answers: dict[str, InquiryAnswer] = {}
@@ -113,7 +114,17 @@ class Admission:
         # Voters of a new group not yet known to be proven; None: this member does not wait for any.
         self._awaited: set[str] | None = None
         self._awaits_until = now
+        self._ask(now)
+
+    def _prove(self, proven: bool) -> None:
+        """Note whether this member is proven, and have its standing written."""
+        self._state.proven = proven
+        self._state.agenda.due |= TICK | WRITE | TELL
+
+    def _ask(self, now: float) -> None:
+        """Ask at once."""
         self._ask_at = now
+        self._state.agenda.due |= ASK
 
     def begins_at(self, now: float) -> float:
         """Return when this member may begin its group alone; `now` if it does not wait for that."""
@@ -136,10 +147,11 @@ class Admission:
         outside of the folder says so.
         """
         self._beginning.told = Told.GROWN
+        self._state.agenda.due |= TELL
 
     def reachable(self, now: float) -> None:
         """Ask at once, because a member can be reached."""
-        self._ask_at = now
+        self._ask(now)
 
     def tick(self, durable_promise: tuple[int, str | None], now: float) -> None:
         """Check whether the proof is complete. `durable_promise` is the term and vote on disk."""
@@ -147,7 +159,7 @@ class Admission:
         if state.proven:
             return
         if self._beginning.may_begin(self._standing, self._answers, now):
-            state.proven = True
+            self._prove(True)
             self._await_others(now)
             return
         if self._floor is None and self._goal is not None and self._holds(self._goal):
@@ -157,7 +169,8 @@ class Admission:
         if state.term == self._floor and state.voted_for is None and self._goal is not None:
             state.vote(self._goal.leader)
         term, vote = durable_promise
-        state.proven = term > self._floor or (term == self._floor and vote is not None)
+        if term > self._floor or (term == self._floor and vote is not None):
+            self._prove(True)
 
     def _await_others(self, now: float) -> None:
         """Find out when all voters of this new group are proven."""
@@ -165,7 +178,7 @@ class Admission:
             known = {name for name, answer in self._answers.items() if answer.proven}
             self._awaited = set(self._other_voters - known)
             self._awaits_until = now + self._timeout_s
-            self._ask_at = now
+            self._ask(now)
 
     def take_birth(self) -> bool:
         """Return whether all voters of this new group are proven now; True once."""
@@ -178,6 +191,7 @@ class Admission:
         """Handle another member's answer. Only answers to questions of this process count."""
         if answer.number != self._number:
             return
+        self._state.agenda.due |= TICK | ASK | TELL
         if self._state.proven:
             self._answered_as_proven(sender, answer)
             return

@@ -10,6 +10,7 @@ this fast-forward).
 
 from __future__ import annotations
 
+from dledger.core.agenda import INSTALL
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
@@ -42,11 +43,10 @@ class SnapshotReceiver:
             self._answer(message, InstallOutcome.REFUSED)  # it would replace the only copy of them
         else:
             self._pieces.append(message)
+            self._state.agenda.due |= INSTALL
 
     def take_pieces(self) -> list[InstallSnapshot]:
         """Return the pieces to write and the questions about the file on disk, in their order."""
-        if not self._pieces:
-            return []
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -78,13 +78,7 @@ class SnapshotReceiver:
         self._answer(message, InstallOutcome.AGREES)
         return restarts
 
-    @property
-    def has_answers(self) -> bool:
-        return bool(self._answers)
-
     def take_answers(self) -> list[InstallSnapshotResponse]:
-        if not self._answers:
-            return []
         answers, self._answers = self._answers, []
         return [answer for answer in answers if answer.term == self._state.term]
 
@@ -95,6 +89,7 @@ class SnapshotReceiver:
         if self._is_obeyed(message):
             term, identity = self._state.term, message.offer.identity
             self._answers.append(InstallSnapshotResponse(term, outcome, *identity, count))
+            self._state.agenda.due |= INSTALL
 
     def _agrees(self, offer: SnapshotOffer) -> bool:
         """Return whether this log holds the entry that the offered one begins behind. If so, raise

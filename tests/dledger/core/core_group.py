@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from dledger.core.admission.standing import Standing, Told
+from dledger.core.agenda import ASK, CONFIRM, INSTALL, RECEIVE, REPLICATE, SEND, TELL, WRITE
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
@@ -13,8 +15,10 @@ from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import ChangeOutcome, Membership
 from dledger.core.messages import Message
+from dledger.core.reads.read_index import ReadLost, ReadReady
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.errors import DLedgerError
+from dledger.node.turn import Turn
 from dledger.store.log_store import SyncWork
 from dledger.waits.pending_appends import Outcome
 from tests.dledger.core.configurations import configuration
@@ -22,6 +26,35 @@ from tests.dledger.core.imagined_log import ImaginedLog, NoSnapshots, imagined_t
 
 TIMEOUT_S = 0.5
 HEARTBEAT_S = 0.1
+
+
+# The steps that fill the outbox.
+FILL = INSTALL | CONFIRM | REPLICATE | ASK
+
+
+def take(turn: Turn, steps: int, now: float) -> None:
+    """Take these steps of a turn, due or not."""
+    turn.agenda.due |= steps
+    turn.run(now, steps)
+
+
+class Messages(NamedTuple):
+    """What leaves, and the outcomes of reads and of changes of the group."""
+
+    outgoing: Sequence[Outgoing]
+    reads_ready: Sequence[ReadReady]
+    reads_lost: Sequence[ReadLost]
+    changes: Sequence[ChangeOutcome]
+
+
+def take_messages(replica: Replica, now: float) -> Messages:
+    """Fill the outbox of a replica without a turn, and empty it."""
+    replica.confirm_reads(now)
+    replica.following.answer_snapshots()
+    replica.replicate(now)
+    replica.ask(now)
+    replica.agenda.due &= ~(FILL | SEND)
+    return Messages(replica.outbox.take(), *replica.take_outcomes())
 
 
 class EntriesAtOnce:
@@ -141,12 +174,14 @@ class Member:
 
     def take_writes(self) -> None:
         """Carry out what the core wants written; nothing of it is durable yet."""
-        self.turn.carry_out_writes()
+        take(self.turn, WRITE, 0.0)
 
     def leaving(self, now: float) -> list[Outgoing]:
         """End a turn: what may leave."""
-        self.take_writes()
-        self.decided += self.turn.send_messages(now).changes
+        take(self.turn, WRITE, now)
+        take(self.turn, FILL | SEND, now)
+        self.decided += self.replica.take_outcomes().changes
+        self.replica.agenda.due &= ~TELL
         left = self._left[:]
         self._left.clear()
         return left
@@ -164,7 +199,7 @@ class Member:
     def sync(self, now: float) -> None:
         """A whole sync, begun and ended now."""
         self.turn.sync_ended(self._begin(), None)
-        self.turn.take_inputs(now)
+        take(self.turn, RECEIVE, now)
 
 
 class Group:
@@ -290,5 +325,5 @@ class Group:
                 raise outcome
 
         member.turn.submit([b""] * count, 0, done)
-        member.turn.propose()
+        member.turn.propose(self.now)
         return member.replica.view.last_index

@@ -11,7 +11,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.core.messages import InstallSnapshot, Message, PushRequest
 from dledger.core.orphans import Orphans
-from dledger.core.replica import Messages, Replica
+from dledger.core.replica import Outcomes, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import PeerFault
 from dledger.network.ways import Way
@@ -143,9 +143,8 @@ class NoSnapshots:
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         link.send(message)
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
+    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
         """Nothing to do."""
-        return False
 
 
 def imagined_turn(
@@ -160,8 +159,11 @@ def imagined_turn(
     `leaves` takes what is sent, `begun` a sync that has begun.
     """
 
-    def after_turn(messages: Messages, applies: bool) -> None:
-        raise AssertionError("only steps of turns are taken here")
+    def told(outcomes: Outcomes) -> None:
+        """A test that is interested takes the outcomes itself."""
+
+    def apply() -> None:
+        """A test says what is applied."""
 
     def refused(fault: PeerFault) -> None:
         raise fault
@@ -176,7 +178,8 @@ def imagined_turn(
         _ImaginedWays(log, leaves),
         SyncSchedule(log, _StartedSyncs(begun), None, timeout_s),
         transfer,
-        after_turn,
+        told,
+        apply,
         refused,
         lambda: 0.0,
         Tally(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
@@ -43,7 +44,7 @@ def test_a_late_truncation_inside_what_was_discarded_drops_nothing() -> None:
 
 def test_a_leader_sends_nothing_from_before_its_logs_beginning() -> None:
     view = view_of([1] * 20 + [2] * 20)
-    dispatcher = EntryDispatcher("n1", 2, view, EntriesAtOnce(1), 0.0)
+    dispatcher = EntryDispatcher("n1", 2, view, EntriesAtOnce(1), 0.0, Agenda())
     dispatcher.next_index = 5
     [probe] = dispatcher.pump(30, 0.0)
     assert (probe.prev_index, probe.prev_term) == (4, 1)
@@ -54,7 +55,7 @@ def test_a_leader_sends_nothing_from_before_its_logs_beginning() -> None:
 
 def test_a_window_that_was_open_over_what_was_discarded_goes_on_behind_it() -> None:
     view = view_of([1] * 100)
-    dispatcher = EntryDispatcher("n1", 1, view, EntriesAtOnce(1), 0.0)
+    dispatcher = EntryDispatcher("n1", 1, view, EntriesAtOnce(1), 0.0, Agenda())
     dispatcher.next_index = 1
     dispatcher.pump(-1, 0.0)
     dispatcher.receive(PushResponse(1, Phase.COMPARE, True, 0, 0, 0, 0), 0.0)

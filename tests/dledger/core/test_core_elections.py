@@ -13,7 +13,7 @@ from dledger.core.messages import (
 )
 from dledger.core.replica import Outgoing
 from dledger.errors import PeerFault
-from tests.dledger.core.core_group import TIMEOUT_S, Group, Member
+from tests.dledger.core.core_group import TIMEOUT_S, Group, Member, take_messages
 
 THREE = ["n0", "n1", "n2"]
 LATER = 2 * TIMEOUT_S
@@ -336,9 +336,9 @@ def test_a_leader_without_a_quorum_steps_down_at_its_deadline_however_that_is_ro
         for dispatcher in leader.dispatchers.values():
             dispatcher.last_answer_at = now
         leader.tick(now)
-        leader.take_messages(now)
+        take_messages(leader, now)
         while leader.state.role is Role.LEADER:
             before, now = now, leader.next_deadline()
             assert now > before
             leader.tick(now)
-            leader.take_messages(now)
+            take_messages(leader, now)

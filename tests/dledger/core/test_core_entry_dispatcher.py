@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.messages import InstallOutcome, InstallSnapshotResponse, Phase, PushResponse
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
@@ -34,7 +35,7 @@ def sending() -> EntryDispatcher:
     """n1's dispatcher, which begins to send the snapshot at time 0. More entries wait for n1."""
     view = view_of([1] * 100)
     view.discard_before(50)
-    dispatcher = EntryDispatcher("n1", 1, view, EntriesAtOnce(10), 0.0, OneSnapshot())
+    dispatcher = EntryDispatcher("n1", 1, view, EntriesAtOnce(10), 0.0, Agenda(), OneSnapshot())
     while dispatcher.phase is not Phase.INSTALL_SNAPSHOT:
         [probe] = dispatcher.pump(99, 0.0)
         refusal = PushResponse(

@@ -14,7 +14,7 @@ from dledger.core.membership.membership import Membership
 from dledger.core.messages import Inquiry, InquiryAnswer, VoteRequest
 from dledger.core.replica import Replica, ReplicaConfig
 from tests.dledger.core.configurations import configuration
-from tests.dledger.core.core_group import TIMEOUT_S, EntriesAtOnce, Member, view_of
+from tests.dledger.core.core_group import TIMEOUT_S, EntriesAtOnce, Member, take_messages, view_of
 from tests.dledger.core.timed_group import TimedGroup
 
 THREE = ["n0", "n1", "n2"]
@@ -184,7 +184,7 @@ def test_a_read_of_a_member_that_is_about_to_begin_its_group_waits_for_that(
     while now < limit:
         replica.tick(now)
         member.take_writes()
-        outcome = member.turn.send_messages(now)
+        outcome = take_messages(replica, now)
         assert not outcome.reads_lost, now
         if outcome.reads_ready:
             break

@@ -16,7 +16,7 @@ from dledger.core.messages import (
 from dledger.core.reads.member_reads import ForwardedReads
 from dledger.core.reads.read_index import ReadReady
 from dledger.core.replica_config import READ_WAIT_TIMEOUTS
-from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
+from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member, take_messages
 
 THREE = ["n0", "n1", "n2"]
 WAIT_S = READ_WAIT_TIMEOUTS * TIMEOUT_S
@@ -53,7 +53,7 @@ class Reads:
                 continue
             member.sync(group.now)
             member.take_writes()
-            messages = member.replica.take_messages(group.now)
+            messages = take_messages(member.replica, group.now)
             member.replica.applied_to(max(member.replica.appliable, -1))
             self.ready[name] += messages.reads_ready
             self.lost[name] += [lost.ticket for lost in messages.reads_lost]
@@ -166,9 +166,9 @@ def test_two_lives_of_a_member_ask_under_different_numbers() -> None:
         lives.append(member.replica)
     assert len(numbers) == 2
     lives[1].receive("n0", ReadResponse(1, numbers[0], -1), 0.1)
-    assert lives[1].take_messages(0.1).reads_ready in ([], ())
+    assert take_messages(lives[1], 0.1).reads_ready in ([], ())
     lives[1].receive("n0", ReadResponse(1, numbers[1], -1), 0.1)
-    assert tickets([*lives[1].take_messages(0.1).reads_ready]) == [1]
+    assert tickets([*take_messages(lives[1], 0.1).reads_ready]) == [1]
 
 
 def test_a_late_answer_to_a_repeated_question_still_counts() -> None:
@@ -315,5 +315,5 @@ def test_a_deadline_is_never_in_the_past_after_a_turn() -> None:
         follower.request_read(ticket)
         reads.move(WAIT_S / 15)
         follower.tick(reads.group.now)
-        follower.take_messages(reads.group.now)
+        take_messages(follower, reads.group.now)
         assert follower.next_deadline() > reads.group.now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher, needed_snapshots
 from dledger.core.entry_handler import Restart
 from dledger.core.followers import progress_of
@@ -145,7 +146,7 @@ def behind(source: Source | None = None) -> tuple[EntryDispatcher, LedgerView, S
     view = view_of([1] * 40 + [3] * 60)
     view.discard_before(50)
     source = source or Source(offer_at(view, 80, 69))
-    dispatcher = EntryDispatcher("n1", 3, view, EntriesAtOnce(100), 0.0, source)
+    dispatcher = EntryDispatcher("n1", 3, view, EntriesAtOnce(100), 0.0, Agenda(), source)
     for at in range(5):
         for probe in dispatcher.pump(99, at * 1.0):
             refusal = PushResponse(

@@ -23,7 +23,13 @@ from dledger.core.reads.read_index import ReadReady
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.errors import LeaderKept
 from tests.dledger.core.configurations import configuration
-from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, view_of
+from tests.dledger.core.core_group import (
+    HEARTBEAT_S,
+    TIMEOUT_S,
+    EntriesAtOnce,
+    take_messages,
+    view_of,
+)
 
 THREE = ["n0", "n1", "n2"]
 DRIFT = 0.1
@@ -51,7 +57,7 @@ def member(
 
 def leave(replica: Replica, now: float) -> list[Outgoing]:
     sync(replica, now)
-    return list(replica.take_messages(now).outgoing)
+    return list(take_messages(replica, now).outgoing)
 
 
 def leader(now: float = 2.0, drift: float | None = DRIFT) -> Replica:
@@ -84,7 +90,7 @@ def promised(replica: Replica, now: float) -> HeartbeatResponse:
 def read(replica: Replica, now: float) -> list[ReadReady]:
     replica.request_read(1)
     sync(replica, now)
-    return list(replica.take_messages(now).reads_ready)
+    return list(take_messages(replica, now).reads_ready)
 
 
 def answer(replica: Replica, round_number: int, now: float, promised_ms: int = 500) -> None:
@@ -95,7 +101,7 @@ def test_a_read_within_the_lease_needs_no_round() -> None:
     replica = leader()
     answer(replica, beat(replica, 2.0), 2.01)
     replica.request_read(1)
-    messages = replica.take_messages(2.1)
+    messages = take_messages(replica, 2.1)
     assert messages.reads_ready == [ReadReady(1, 0, by_lease=True)]
     assert not any(isinstance(m, Heartbeat) for _, m in messages.outgoing)
 
@@ -118,14 +124,14 @@ def test_a_read_after_the_lease_falls_back_to_a_round() -> None:
     assert read(replica, 2.0 + LEASE_S) == []
     number = replica.reads.round  # type: ignore[union-attr]
     answer(replica, number, 2.42)
-    assert list(replica.take_messages(2.42).reads_ready) == [ReadReady(1, 0, by_lease=True)]
+    assert list(take_messages(replica, 2.42).reads_ready) == [ReadReady(1, 0, by_lease=True)]
 
 
 def test_a_follower_s_question_is_answered_by_the_lease() -> None:
     replica = leader()
     answer(replica, beat(replica, 2.0), 2.01)
     replica.receive("n2", ReadRequest(1, 77), 2.1)
-    assert ("n2", ReadResponse(1, 77, 0)) in replica.take_messages(2.1).outgoing
+    assert ("n2", ReadResponse(1, 77, 0)) in take_messages(replica, 2.1).outgoing
 
 
 def test_the_lease_counts_from_the_sending_and_not_from_the_answer() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dledger.core.agenda import TELL
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.catch_up import NEARLY_NONE_ENTRIES, Verdict
@@ -35,7 +36,7 @@ from dledger.core.messages import (
 from dledger.core.reads.read_index import ReadReady
 from dledger.errors import NotLeader, TransferFailed
 from tests.dledger.core.configurations import address_of, configuration
-from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
+from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member, take_messages
 
 ADD_N3 = AddVoter("n3", address_of("n3"))
 LEARN_N3 = AddLearner("n3", address_of("n3"))
@@ -191,7 +192,7 @@ def test_a_learner_confirms_no_read_and_keeps_no_leader_in_office() -> None:
     changed(group, AddLearner("n4", address_of("n4")))
     group.silent = {"n1", "n2"}
     group["n0"].replica.request_read(1)
-    assert group["n0"].replica.take_messages(group.now).reads_ready == []
+    assert take_messages(group["n0"].replica, group.now).reads_ready == []
     group.run()
     group.pass_time(1.5 * TIMEOUT_S)
     assert role(group["n0"]) is Role.LEADER
@@ -454,10 +455,14 @@ def test_a_leader_looks_at_every_answer_until_a_quorum_knows_of_a_change() -> No
     assert leader.committed == index
     assert leader.replica.record.change_is_durable
     assert not leader.replica.leadership.change_is_known
-    assert leader.replica.has_work
+    leader.replica.tick(group.now)
+    assert leader.replica.agenda.later & TELL
+    leader.replica.agenda.later = 0
     group.pass_time(2 * HEARTBEAT_S)
     assert leader.replica.leadership.change_is_known
-    assert not leader.replica.has_work
+    leader.replica.agenda.later = 0
+    leader.replica.tick(group.now)
+    assert not leader.replica.agenda.later
 
 
 def test_a_follower_that_could_forget_a_change_confirms_nothing_that_follows() -> None:
@@ -581,12 +586,12 @@ def test_both_halves_keep_a_leader_in_office_and_confirm_its_reads() -> None:
     for _ in range(6):
         group.now += HEARTBEAT_S / 4
         group["n0"].replica.tick(group.now)
-        for receiver, message in group["n0"].replica.take_messages(group.now).outgoing:
+        for receiver, message in take_messages(group["n0"].replica, group.now).outgoing:
             if receiver in ("n1", "n2"):
                 group[receiver].replica.receive("n0", message, group.now)
                 for _, answer in group[receiver].leaving(group.now):
                     group["n0"].replica.receive(receiver, answer, group.now)
-        ready += group["n0"].replica.take_messages(group.now).reads_ready
+        ready += take_messages(group["n0"].replica, group.now).reads_ready
     assert ready == []
     group.pass_time(2 * TIMEOUT_S)
     assert group["n0"].role is not Role.LEADER

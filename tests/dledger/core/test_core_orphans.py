@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dledger.core.agenda import WRITE
 from dledger.core.entry_handler import Restart, Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
@@ -37,12 +38,11 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> list[PeerFault]:
     found: list[PeerFault] = []
     receive = Replica.receive
 
-    def taking_note(self: Replica, sender: str, message: Message, now: float) -> bool:
+    def taking_note(self: Replica, sender: str, message: Message, now: float) -> None:
         try:
-            return receive(self, sender, message, now)
+            receive(self, sender, message, now)
         except PeerFault as fault:
             found.append(fault)
-            return True
 
     monkeypatch.setattr(Replica, "receive", taking_note)
     return found
@@ -138,7 +138,7 @@ def test_every_message_that_shows_the_loss_is_noticed(
     member = follower()
     member.replica.receive("n0", message, 0.0)
     assert member.replica.handler.orphans == found
-    assert member.replica.has_work  # the record of it is due
+    assert member.replica.agenda.due & WRITE  # the record of it is due
     for answer in answers(member):
         if isinstance(answer, PushResponse):
             assert answer.ok is (getattr(message, "phase", None) is Phase.TRUNCATE)

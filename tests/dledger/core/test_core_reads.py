@@ -4,7 +4,7 @@ from dledger.core.member_state import Role
 from dledger.core.membership.quorum import Majority
 from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.core.reads.read_index import ReadIndex, ReadReady
-from tests.dledger.core.core_group import Group
+from tests.dledger.core.core_group import Group, take_messages
 
 THREE = ["n0", "n1", "n2"]
 
@@ -13,7 +13,7 @@ def outcome(group: Group, name: str) -> tuple[list[ReadReady], list[int]]:
     """What became of the reads of a member in this turn."""
     member = group[name]
     member.take_writes()
-    messages = member.replica.take_messages(group.now)
+    messages = take_messages(member.replica, group.now)
     for receiver, message in messages.outgoing:
         if receiver not in group.silent:
             group[receiver].replica.receive(name, message, group.now)
@@ -155,7 +155,7 @@ def test_a_lost_heartbeat_does_not_hold_a_read_for_ever() -> None:
     ready: list[ReadReady] = []
     lose: list[Message] = []
     member = group["n0"]
-    lose += [message for _, message in member.replica.take_messages(group.now).outgoing]
+    lose += [message for _, message in take_messages(member.replica, group.now).outgoing]
     assert lose
     for _ in range(5):
         group.now += 0.1

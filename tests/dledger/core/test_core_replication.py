@@ -2,6 +2,7 @@ from random import Random
 
 import pytest
 
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import (
     MAX_BATCHES_IN_FLIGHT,
     EntryDispatcher,
@@ -206,7 +207,7 @@ def test_a_sync_from_before_a_truncation_makes_nothing_durable() -> None:
 
 def dispatcher(terms: list[int], batch: int = 1) -> EntryDispatcher:
     """A leader's side of one peer; the leader's term is that of its last entry."""
-    return EntryDispatcher("n1", terms[-1], view_of(terms), EntriesAtOnce(batch), 0.0)
+    return EntryDispatcher("n1", terms[-1], view_of(terms), EntriesAtOnce(batch), 0.0, Agenda())
 
 
 def accepted(phase: Phase, index: int, match: int, last: int | None = None) -> PushResponse:
@@ -243,7 +244,7 @@ class LargeEntries(EntriesAtOnce):
 
 
 def test_large_entries_fill_a_window_sooner() -> None:
-    streaming = EntryDispatcher("n1", 1, view_of([1] * 100), LargeEntries(1), 0.0)
+    streaming = EntryDispatcher("n1", 1, view_of([1] * 100), LargeEntries(1), 0.0, Agenda())
     streaming.pump(-1, 0.0)
     streaming.next_index = 1
     streaming.receive(accepted(Phase.COMPARE, 0, 0), 0.0)

@@ -2,6 +2,7 @@ from itertools import product
 
 import pytest
 
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import PHASE_CHANGES, EntryDispatcher, PhaseEvent
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import ROLE_CHANGES, MemberState, Role, RoleEvent
@@ -22,7 +23,7 @@ def member_in(role: Role) -> MemberState:
 
 
 def dispatcher_in(phase: Phase) -> EntryDispatcher:
-    dispatcher = EntryDispatcher("b", 1, view_of([1, 1]), EntriesAtOnce(1), 0.0)
+    dispatcher = EntryDispatcher("b", 1, view_of([1, 1]), EntriesAtOnce(1), 0.0, Agenda())
     dispatcher.phase = phase
     return dispatcher
 

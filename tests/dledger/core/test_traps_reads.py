@@ -6,7 +6,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, HeartbeatResponse, ReadRequest
 from dledger.core.replica import Outgoing
-from tests.dledger.core.core_group import Group
+from tests.dledger.core.core_group import Group, take_messages
 
 
 def rounds(messages: list[Outgoing]) -> set[int]:
@@ -38,7 +38,7 @@ def test_answers_from_an_earlier_leadership_confirm_no_read_of_the_next_one() ->
     for peer in ("n1", "n2"):
         for number in range(1, last_round + 1):
             leader.replica.receive(peer, HeartbeatResponse(first_term, number), group.now)
-    assert leader.replica.take_messages(group.now).reads_ready == []
+    assert take_messages(leader.replica, group.now).reads_ready == []
 
 
 def test_a_member_that_led_before_asks_its_successor() -> None:

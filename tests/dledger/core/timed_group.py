@@ -9,13 +9,14 @@ from itertools import count
 from random import Random
 
 from dledger.core.admission.standing import Standing, Told
+from dledger.core.agenda import RECEIVE
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Replica, ReplicaConfig
 from tests.dledger.core.configurations import configuration
-from tests.dledger.core.core_group import EntriesAtOnce, Member, view_of
+from tests.dledger.core.core_group import EntriesAtOnce, Member, take, view_of
 from tests.dledger.core.imagined_log import ImaginedSync
 
 # More than any test appends at once: what a turn gathers leaves in one push.
@@ -144,7 +145,7 @@ class TimedGroup:
             def ended() -> None:
                 self._syncing.discard(name)
                 member.turn.sync_ended(ImaginedSync(index, epoch, promise), None)
-                member.turn.take_inputs(self.now)
+                take(member.turn, RECEIVE, self.now)
                 self.turn(name)
 
             self.at(self.now + self.sync_s(name), ended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.admission.standing import Standing
+from dledger.core.agenda import RECEIVE, SEND, WRITE
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
@@ -29,7 +30,7 @@ from dledger.waits.pending_appends import Outcome
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.core.configurations import configuration
-from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S
+from tests.dledger.core.core_group import FILL, HEARTBEAT_S, TIMEOUT_S, take
 
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
 NOTHING_KEPT = CrashStyle(keep=0.0, torn=0.0, names_in_order=True)
@@ -175,7 +176,7 @@ class StoredMember:
 
     def carry_out_writes(self) -> None:
         """Write what the core decided, and sync nothing of it."""
-        self.member.turn.carry_out_writes()
+        take(self.member.turn, WRITE, self._now)
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         """Take one message."""
@@ -183,26 +184,26 @@ class StoredMember:
         if isinstance(message, PushRequest):
             message = self._check.check(message)
         self.member.turn.received(sender, [message])
-        self.member.turn.take_inputs(now)
+        take(self.member.turn, RECEIVE, now)
 
     def propose(self, bodies: Sequence[bytes]) -> int:
         """Append entries as the leader; the index of the last one."""
         turn = self.member.turn
-        turn.carry_out_writes()
+        take(turn, WRITE, self._now)
         turn.submit(bodies, sum(map(len, bodies)), self.outcomes.append)
-        turn.propose()
+        turn.propose(self._now)
         return self.store.last_index
 
     def leaving(self, now: float) -> list[Outgoing]:
         """Let leave what may leave now, pushes with their bytes."""
         self._now = now
-        self.member.turn.carry_out_writes()
-        self.member.turn.send_messages(now)
+        take(self.member.turn, WRITE, now)
+        take(self.member.turn, FILL | SEND, now)
         return self.ways.take()
 
     def run_sync(self) -> SyncWork:
         """A sync that nobody was told of yet. Raises PowerCut if the disk is to lose its power."""
-        self.member.turn.carry_out_writes()
+        take(self.member.turn, WRITE, self._now)
         self.member.turn.syncs.start(self._now)
         assert self.syncs.work is not None
         self.syncs.work.run()
@@ -212,7 +213,7 @@ class StoredMember:
         """The sync ended."""
         self._now, self.syncs.work = now, None
         self.member.turn.sync_ended(work, None)
-        self.member.turn.take_inputs(now)
+        take(self.member.turn, RECEIVE, now)
 
     def sync(self, now: float) -> None:
         """A whole sync, run and told of."""

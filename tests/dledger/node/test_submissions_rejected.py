@@ -12,6 +12,6 @@ def test_appends_that_are_refused_together_have_an_error_each() -> None:
     outcomes: list[Outcome] = []
     for _ in range(3):
         member.member.turn.submit([b"body"], 4, outcomes.append)
-    member.member.turn.propose()
+    member.member.turn.propose(0.0)
     assert [str(outcome) for outcome in outcomes] == [str(dledger.NotLeader(None, 0))] * 3
     assert len({id(outcome) for outcome in outcomes}) == 3

@@ -18,7 +18,7 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.core.replica import Messages
+from dledger.core.replica import Outcomes
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed, PeerFault
 from dledger.node.driver import Driver
@@ -170,13 +170,13 @@ class DeafLinks(dict[str, DeafLink]):
 
 
 class Watcher:
-    """Has a function told of each turn."""
+    """Has a function told of changes."""
 
-    def __init__(self, turned: Callable[[], None]) -> None:
-        self._turned = turned
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
 
-    def turned(self, messages: Messages) -> None:
-        self._turned()
+    def told(self, outcomes: Outcomes) -> None:
+        self._told()
 
     def applied(self) -> None:
         """Not of interest here."""

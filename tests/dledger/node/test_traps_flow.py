@@ -10,6 +10,7 @@ import trio
 
 import dledger
 from dledger.config import Address
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.messages import Phase, PushRequest, PushResponse
 from dledger.free_ports import free_ports
@@ -25,7 +26,7 @@ from tests.dledger.node.test_keeps_nothing import ready
 
 
 def test_a_refusal_that_arrives_after_the_acknowledgement_causes_no_new_probe() -> None:
-    streaming = EntryDispatcher("n1", 1, view_of([1] * 10), EntriesAtOnce(1), 0.0)
+    streaming = EntryDispatcher("n1", 1, view_of([1] * 10), EntriesAtOnce(1), 0.0, Agenda())
     streaming.pump(-1, 0.0)
     streaming.receive(PushResponse(1, Phase.COMPARE, True, 8, match=8, last_index=8), 0.0)
     streaming.pump(-1, 0.0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.core.admission.standing import Standing, Told
+from dledger.core.agenda import INSTALL, RECEIVE, SEND, WRITE
 from dledger.core.entry_handler import Restart
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration import Configuration
@@ -21,7 +22,7 @@ from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from tests.dledger.core.configurations import configuration
-from tests.dledger.core.core_group import EntriesAtOnce
+from tests.dledger.core.core_group import FILL, EntriesAtOnce, take
 from tests.dledger.core.imagined_log import ImaginedLog, imagined_turn
 from tests.dledger.core.raft_promises import Promises
 from tests.dledger.scenarios.scenario_member import (
@@ -115,9 +116,10 @@ class ScenarioGroup:
         """Carry out its writes, and put on its way what may leave."""
         turn = member.steps
         member.seen_at = self.now
-        turn.take_inputs(self.now)
+        take(turn, RECEIVE | INSTALL, self.now)
         self._write(member)
-        _, ready, lost, _ = turn.send_messages(self.now)
+        take(turn, FILL | SEND, self.now)
+        ready, lost, _ = member.up.take_outcomes()
         reads = list(self.reads.values())
         for read in ready:
             reads[read.ticket].index = read.index
@@ -139,7 +141,7 @@ class ScenarioGroup:
         turn, log = member.steps, member.log
         assert log is not None
         before = len(log.written)
-        turn.carry_out_writes()
+        take(turn, WRITE, 0.0)
         if any(isinstance(write, Restart) for write in log.written[before:]):
             member.image = member.written  # a new beginning is durable when it is written
         member.standing = log.standing

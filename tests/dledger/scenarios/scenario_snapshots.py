@@ -28,7 +28,7 @@ class ScenarioSnapshots:
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         link.send(message)
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
+    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
         member = self._member
         pieces = replica.receiver.take_pieces()
         for piece in pieces:
@@ -42,9 +42,8 @@ class ScenarioSnapshots:
             else:
                 member.arrived = piece
         if member.arrived is None or member.syncs:
-            return bool(pieces)
+            return
         piece, member.arrived = member.arrived, None
         member.shelf.offers.append(piece.offer)
         if replica.receiver.install(piece, self._saved[piece.offer.identity]):
             member.to_restore = piece.offer
-        return True

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 import dledger
+from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
 from dledger.node.node_status import peer_status
@@ -285,7 +286,7 @@ class Connected:
 
 
 def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
-    dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0)
+    dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0, Agenda())
     assert peer_status(Connected(), dispatcher, 0.0).problem is None  # type: ignore[arg-type]
     dispatcher.lacks_snapshot = True
     status = peer_status(Connected(), dispatcher, 0.0)  # type: ignore[arg-type]

@@ -26,8 +26,8 @@ def reason(known: ReadFacts, *, index: int | None = None, deposed: bool = False)
     reads = PendingReads(lambda ticket: None, lambda: known, wait_s=2.0)
     ticket = reads.begin(outcomes.append)
     if index is not None:
-        reads.after_turn([ReadReady(ticket, index)], [])
-    reads.after_turn([], [ReadLost(ticket, deposed)])
+        reads.take([ReadReady(ticket, index)], [])
+    reads.take([], [ReadLost(ticket, deposed)])
     (outcome,) = outcomes
     assert isinstance(outcome, ReadUnavailable)
     return outcome.reason

@@ -34,7 +34,7 @@ async def test_a_read_is_answered_when_its_index_is_applied() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.read)
         await trio.testing.wait_all_tasks_blocked()
-        answers.reads.after_turn([ReadReady(answers.tickets[0], 7)], [])
+        answers.reads.take([ReadReady(answers.tickets[0], 7)], [])
         answers.reads.applied_to(6)
         await trio.testing.wait_all_tasks_blocked()
         assert answers.found == []
@@ -48,9 +48,9 @@ async def test_a_confirmed_read_can_still_be_lost_and_is_answered_once() -> None
         nursery.start_soon(answers.read)
         await trio.testing.wait_all_tasks_blocked()
         (ticket,) = answers.tickets
-        answers.reads.after_turn([ReadReady(ticket, 7)], [])
-        answers.reads.after_turn([], [ReadLost(ticket)])
-        answers.reads.after_turn([], [ReadLost(ticket)])
+        answers.reads.take([ReadReady(ticket, 7)], [])
+        answers.reads.take([], [ReadLost(ticket)])
+        answers.reads.take([], [ReadLost(ticket)])
         answers.reads.applied_to(7)
     assert answers.found == [ReadUnavailable]
 
@@ -59,7 +59,7 @@ async def test_news_of_a_read_that_was_given_up_wakes_nobody() -> None:
     answers = Answers()
     with trio.move_on_after(0):
         await answers.read()
-    answers.reads.after_turn([ReadReady(1, 3)], [ReadLost(1)])
+    answers.reads.take([ReadReady(1, 3)], [ReadLost(1)])
     answers.reads.applied_to(3)
     answers.reads.close(NodeEnd())
     assert answers.found == []
