@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
+from dledger.core.agenda import CONFIRM, TELL
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import HeartbeatResponse, ReadRequest, ReadResponse
 from dledger.core.reads.leader_lease import LeaderLease
@@ -86,9 +87,6 @@ class ForwardedReads:
 # The first number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 FIRST_NUMBERS = 2**52
 
-# No reads to serve, and no lost reads.
-NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[ReadLost]] = ((), ())
-
 
 class OpenReads:
     """The reads of this member's callers, in order of arrival. Each ends within `wait_s`."""
@@ -145,11 +143,11 @@ class MemberReads:
     from the moment at which a new member may begin its group alone.
 
     Attributes:
-        busy: whether a read is open, or has an outcome that was not taken. If not, a turn can skip
-            the reads; most turns are about appends only.
+        busy: whether a read is open. Then each turn visits the reads.
     """
 
     __slots__ = (
+        "_agenda",
         "_config",
         "_forwarded",
         "_lost",
@@ -166,6 +164,7 @@ class MemberReads:
 
     def __init__(self, shared: SharedParts) -> None:
         self._config = shared.config
+        self._agenda = shared.state.agenda
         self._state = shared.state
         self._view = shared.view
         self._outbox = shared.outbox
@@ -204,6 +203,7 @@ class MemberReads:
             for ticket in self.index.take_all():
                 self._open.finish(ticket)
                 self._lost.append(ReadLost(ticket, stopped_leading=True))
+                self._agenda.due |= TELL
         self.index = None
         self.lease = None
 
@@ -211,7 +211,7 @@ class MemberReads:
 
     def request(self, ticket: int) -> None:
         """Begin a read of this member's application."""
-        self.busy = True
+        self._is_busy()
         self._open.begin(ticket)
         if self.index is None:
             self._forwarded.add(ticket)
@@ -221,8 +221,12 @@ class MemberReads:
     def begin_remote(self, peer: str, request: ReadRequest) -> None:
         """Begin a follower's read, if this member leads."""
         if self.index is not None:
-            self.busy = True
+            self._is_busy()
             self._begin(self.index, RemoteRead(peer, request.number))
+
+    def _is_busy(self) -> None:
+        self.busy = True
+        self._agenda.due |= CONFIRM
 
     def _begin(self, index: ReadIndex, ticket: int | RemoteRead) -> None:
         if self.commits_in_own_term:
@@ -265,6 +269,7 @@ class MemberReads:
         if self.index is not None:
             self.index.drop(gone)
         self._lost += map(ReadLost, expired)
+        self._agenda.due |= CONFIRM | TELL
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -283,6 +288,13 @@ class MemberReads:
         `broadcast` sends a round of heartbeats. The time limit of new reads runs from `begins_at`
         at the earliest, because no leader can answer before.
         """
+        self._pursue(broadcast, now, begins_at)
+        self.busy = self._open.has_open or (self.index is not None and self.index.has_open)
+        if self.busy:
+            self._agenda.later |= CONFIRM
+            self._agenda.wake_by(self.next_deadline)
+
+    def _pursue(self, broadcast: Callable[[float], int], now: float, begins_at: float) -> None:
         state = self._state
         self._open.stamp(max(now, begins_at))
         if self.index is None:
@@ -302,7 +314,6 @@ class MemberReads:
         """Return this member's reads that may be served, and those that are lost, each once."""
         ready, self._ready = self._ready, []
         lost, self._lost = self._lost, []
-        self.busy = self._open.has_open or (self.index is not None and self.index.has_open)
         return ready, lost
 
     @property
@@ -317,4 +328,6 @@ class MemberReads:
         for read in ready:
             if read.index <= self._state.applied:
                 self._open.finish(read.ticket)
-        self._ready += ready
+        if ready:
+            self._ready += ready
+            self._agenda.due |= TELL
