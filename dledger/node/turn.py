@@ -253,9 +253,8 @@ class Turn:
         the next one may be appended. Several messages can have a turn each in one pass of the loop.
         """
         self._begin(now)
-        if slices and self._waiting:
+        if self._waiting and (slices or not self._holds_back):
             self.agenda.due |= PROPOSE
-            self._holds_back = False
         self.run(now)
         return self.next_deadline
 
