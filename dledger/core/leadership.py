@@ -186,10 +186,20 @@ class Leadership:
             self._agenda.due |= TELL
         self._reads.committed()
         self._handler.has_all()  # the group has all entries of this leader
-        for dispatcher in self._followers.dispatchers.values():
-            self._agenda.wakes_at = min(self._agenda.wakes_at, dispatcher.commit_notice_at)
+        self._announce_commit(now)
         if self._state.membership.index != self._configuration:
             self._configuration_changed(acks, now)
+
+    def _announce_commit(self, now: float) -> None:
+        """Have the followers told, unless the next push comes first."""
+        agenda = self._agenda
+        for dispatcher in self._followers.dispatchers.values():
+            if dispatcher.phase is not Phase.COMMIT:
+                continue
+            if dispatcher.commit_notice_at <= now:
+                agenda.due |= REPLICATE
+            elif dispatcher.commit_notice_at < agenda.wakes_at:
+                agenda.wakes_at = dispatcher.commit_notice_at
 
     # --- changes of the group -----------------------------------------------------------------
 
