@@ -120,18 +120,17 @@ class OpenReads:
     def expire(self, now: float) -> list[int]:
         """Remove and return the reads whose time is over."""
         expired = []
-        while self._deadlines and (
-            self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._open
-        ):
+        while self.next_deadline <= now:
             _, ticket = self._deadlines.popleft()
-            if ticket in self._open:
-                self._open.remove(ticket)
-                expired.append(ticket)
+            self._open.remove(ticket)
+            expired.append(ticket)
         return expired
 
     @property
     def next_deadline(self) -> float:
-        """When the next read expires."""
+        """When the next open read expires."""
+        while self._deadlines and self._deadlines[0][1] not in self._open:
+            self._deadlines.popleft()
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
 
