@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
+from itertools import cycle
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -111,8 +112,8 @@ class Seen(NamedTuple):
 
     @property
     def told(self) -> Seen:
-        """What has to be told of: votes and single commits have not."""
-        return self._replace(voted_for=None, committed=0)
+        """What has to be told of: votes, commits and the beginning of a transfer have not."""
+        return self._replace(voted_for=None, committed=0, transfers=False)
 
 
 def done_by(step: int, copy: Replica, now: float) -> list[object]:
@@ -150,6 +151,7 @@ def test_no_step_that_is_not_due_would_do_anything(monkeypatch: pytest.MonkeyPat
     left_out: Counter[int] = Counter()
     told: WeakKeyDictionary[Replica, Seen] = WeakKeyDictionary()
     copies: WeakSet[Replica] = WeakSet()
+    looked_at = cycle((TICK, INSTALL, WRITE, CONFIRM, REPLICATE, ASK, TELL))
 
     def checked(name: str) -> Callable[..., object]:
         method = getattr(Replica, name)
@@ -168,15 +170,14 @@ def test_no_step_that_is_not_due_would_do_anything(monkeypatch: pytest.MonkeyPat
                 agenda.wakes_at = self.earliest_deadline()
             elif not due & (TICK | CONFIRM | REPLICATE | ASK):
                 assert agenda.wakes_at <= self.earliest_deadline(), (name, arguments)
-            if not due & WRITE:
-                for step in (TICK, INSTALL, WRITE, CONFIRM, REPLICATE, ASK, TELL):
-                    if not due & step:
-                        left_out[step] += 1
-                        copies.add(copy := deepcopy(self))
-                        assert done_by(step, copy, now) == [], (name, step, arguments)
+            step = next(looked_at)  # each in its turn: a copy takes a millisecond
+            if not due & (WRITE | step):
+                left_out[step] += 1
+                copies.add(copy := deepcopy(self))
+                assert done_by(step, copy, now) == [], (name, step, arguments)
             seen = Seen.of(self).told
             if not due & TELL:
-                assert told.get(self, seen) == seen, (name, arguments)
+                assert seen == told.get(self, seen), (name, arguments)
             told[self] = seen
             reads = self.member_reads
             if not (self.state.decided or reads._ready or reads._lost):
@@ -187,7 +188,7 @@ def test_no_step_that_is_not_due_would_do_anything(monkeypatch: pytest.MonkeyPat
 
     for name in ("receive", "persisted", "reachable", "unreachable", "tick"):
         monkeypatch.setattr(Replica, name, checked(name))
-    run_state_machine_as_test(GroupMachine, settings=settings(CHOICE, max_examples=examples(15)))
+    run_state_machine_as_test(GroupMachine, settings=settings(CHOICE, max_examples=examples(8)))
     assert len(left_out) == 7
     assert min(left_out.values()) > 100, left_out
 
