@@ -20,6 +20,7 @@ from dledger.errors import InvariantBroken
 from dledger.store.batch import BatchFacts
 from dledger.store.disk import Disk, DiskLock, failing
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
+from dledger.store.index_file import LogIndex
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.log_durability import LogDurability, SegmentSyncWork
 from dledger.store.log_extent import LogExtent
@@ -96,7 +97,7 @@ class SegmentStore:
         body_limit: int,
         checkpoint_bytes: int,
     ) -> None:
-        data, index = files.data, files.index
+        data, index = files.data, LogIndex(files.index, recovered.last_index + 1)
         self._files = files
         self.recovered = recovered
         self._health = health = StoreHealth(data.folder)
