@@ -96,11 +96,12 @@ class LogIndex:
         del self._unwritten[max(0, index + 1 - self._first) * UNIT_BYTES :]
         self._first = min(self._first, index + 1)
 
-    def restart(self, next_index: int) -> list[str]:
-        """Drop all units; return the files that hold none from `next_index` on."""
-        self._unwritten.clear()
-        self._first = next_index
-        return self.files.forget_before(next_index * UNIT_BYTES)
+    def forget_before(self, index: int) -> list[str]:
+        """Drop the units before `index`; return the files that hold no others, to be removed."""
+        if index > self._first:
+            del self._unwritten[: (index - self._first) * UNIT_BYTES]
+            self._first = index
+        return self.files.forget_before(index * UNIT_BYTES)
 
 
 def term_runs(

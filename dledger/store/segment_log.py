@@ -226,7 +226,7 @@ class SegmentLog:
         self.truncate_after(self.kept_by(begin))
         segment_pos = begin.pos - begin.pos % self._data.segment_bytes
         dropped = self._data.forget_before(segment_pos)
-        dropped += self._index.restart(begin.before_index + 1)
+        dropped += self._index.forget_before(begin.before_index + 1)
         self._reader.forget()
         self._extent.restart(begin, segment_pos, epoch)
         return dropped

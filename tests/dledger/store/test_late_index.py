@@ -9,11 +9,11 @@ import pytest
 from dledger.core.hard_state import HardState
 from dledger.entry import HEADER_BYTES, Entry, Magic
 from dledger.store.disk import Disk, OsDisk
-from dledger.store.index_file import MAX_UNWRITTEN_BYTES
-from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.index_file import MAX_UNWRITTEN_BYTES, LogIndex
+from dledger.store.index_unit import UNIT, UNIT_BYTES, IndexUnit
 from dledger.store.open_store import open_store
 from dledger.store.scan import ProblemKind, scan_folder
-from dledger.store.segment import file_name
+from dledger.store.segment import SegmentFiles, file_name
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from jepsen_like.chance import Chance
@@ -152,6 +152,19 @@ def test_a_unit_that_the_recorded_commit_index_covers_may_not_be_missing(tmp_pat
         file.write(bytes(UNIT_BYTES))
     [problem] = scan_folder(str(tmp_path)).verify()
     assert (problem.kind, problem.entry) == (ProblemKind.INDEX_UNIT, 4)
+
+
+def test_units_of_entries_that_were_dropped_are_not_written(tmp_path: Path) -> None:
+    """As long as the disk has no room they are in memory; retention drops their entries."""
+    index = LogIndex(SegmentFiles(OsDisk(), str(tmp_path), 10 * UNIT_BYTES), 0)
+    index.add(b"".join(UNIT.pack(1, entry * 50, 50, entry, 1) for entry in range(15)))
+    assert index.forget_before(12) == []
+    index.write()
+    assert [path.name for path in tmp_path.iterdir()] == [file_name(10 * UNIT_BYTES)]
+    assert index.unit(11) is None
+    assert index.unit(12) == IndexUnit(1, 600, 50, 12, 1)
+    assert index.unit(14) == IndexUnit(1, 700, 50, 14, 1)
+    index.files.close()
 
 
 @pytest.mark.parametrize("keep", [2, 4, 7])
