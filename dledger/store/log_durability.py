@@ -220,7 +220,8 @@ class LogDurability:
 
     def _take_over(self, work: SegmentSyncWork) -> None:
         self._data.settle()
-        self._index.files.settle()
+        if work.covers_index:
+            self._index.files.settle()
         if work.failure is not None:
             self._health.fail(work.failure)
         if work.record is not None:
