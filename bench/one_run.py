@@ -29,19 +29,24 @@ def measure(commands: Sequence[Command], complaints: Path, measured_s: float) ->
         measured_s: the length of the workload.
     """
     with complaints.open("wb") as errors:
-        processes = [
-            # Without a buffer: a line that waits in one would not wake the selector.
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
-            )
-            for command in commands
-        ]
+        processes = start(commands, errors)
         try:
-            return _first_result(processes, measured_s + GRACE_S)
+            return first_result(processes, measured_s + GRACE_S)
         except RunFailed as error:
             raise RunFailed(f"{error}{last_complaint(complaints)}") from None
         finally:
             end(processes)
+
+
+def start(commands: Sequence[Command], errors: IO[bytes]) -> list[subprocess.Popen[bytes]]:
+    """Start all, with `errors` for their standard error."""
+    return [
+        # Without a buffer: a line that waits in one would not wake the selector.
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+        )
+        for command in commands
+    ]
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -52,13 +57,14 @@ def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         process.communicate()
 
 
-def _first_result(processes: list[subprocess.Popen[bytes]], timeout_s: float) -> Measured:
+def first_result(processes: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> Measured:
+    """Return the first result that any process prints. Raises RunFailed."""
     with selectors.DefaultSelector() as selector:
         for process in processes:
-            selector.register(_output(process), selectors.EVENT_READ, process)
+            selector.register(output(process), selectors.EVENT_READ, process)
         while events := selector.select(timeout_s):
             for key, _ in events:
-                line = _output(key.data).readline()
+                line = output(key.data).readline()
                 if not line:
                     name = Path(key.data.args[0]).name
                     raise RunFailed(f"{name} ended before it had measured anything")
@@ -71,7 +77,7 @@ def _first_result(processes: list[subprocess.Popen[bytes]], timeout_s: float) ->
     raise RunFailed(f"no result within {timeout_s:g} s")
 
 
-def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
+def output(process: subprocess.Popen[bytes]) -> IO[bytes]:
     if process.stdout is None:
         raise ValueError("started without a pipe")
     return process.stdout

@@ -10,23 +10,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import click
 import trio
 import trio.testing
 
 import dledger
-from bench.one_run import end
+from bench.one_run import RunFailed, end, first_result, last_complaint, output, start
 from bench.options import folder_option, json_option, markdown_option
+from bench.peers.in_process import members
 from bench.place import make_place
+from bench.process_figures import processor_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
-from bench.system import member_words, python_module
-from bench.workload import APPEND, APPEND_MANY, MANY, SUBMIT, Measured, Workload
+from bench.system import python_module
+from bench.workload import APPEND, APPEND_MANY, MANY, SUBMIT, Workload
 from dledger.command_line.options import option
 
 BODY = bytes(256)
@@ -102,80 +104,84 @@ async def _ready_leader(nodes: Sequence[dledger.Node]) -> dledger.Node:
     raise AssertionError
 
 
-class Used(NamedTuple):
-    """What members used while the leader made a load.
-
-    Attributes:
-        rate: entries a second.
-        processor_us: of the leader and of a follower, an entry.
-        system_calls: of the leader and of a follower, an entry, by name; empty if not counted.
+class ProcessorTime(NamedTuple):
+    """Microseconds of processor time that members used for an entry, at a rate of entries a
+    second.
     """
 
     rate: float
-    processor_us: tuple[float, float]
-    system_calls: tuple[dict[str, float], dict[str, float]]
+    leader_us: float
+    follower_us: float
 
 
-def used_by(folder: Path, workload: Workload, *, traced: bool = False) -> Used:
-    """Run three members, each a process, and look at them in the midst of the load."""
+class SystemCalls(NamedTuple):
+    """System calls of an append, by name."""
+
+    leader: dict[str, float]
+    follower: dict[str, float]
+
+
+class _Group:
+    """Three members, each a process, while the leader makes a load.
+
+    Attributes:
+        pids: the leader's first.
+    """
+
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], leader: int) -> None:
+        self._leader = processes[leader]
+        followers = [process.pid for process in processes if process is not self._leader]
+        self.pids = [self._leader.pid, *followers]
+
+    def rate(self) -> float:
+        """Return the entries a second once all were measured."""
+        return first_result([self._leader], PATIENCE_S).entries_per_s
+
+
+@contextmanager
+def _under_load(folder: Path, workload: Workload) -> Iterator[_Group]:
+    """Run three members, and hand them out in the midst of the load."""
     place = make_place(folder)
-    processes = [
-        subprocess.Popen(
-            [
-                *python_module("dledger_member"),
-                *member_words(place, node_id),
-                workload.to_json(),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for node_id in place.peers
-    ]
-    try:
-        leader = _leader(processes)
-        time.sleep(workload.warm_up_s)
-        looked = _traced if traced else _processor_us
-        found = looked([process.pid for process in processes], folder, workload.measured_s / 2)
-        result = _result(processes[leader])
-    finally:
-        end(processes)
-    followers = [one for number, one in enumerate(found) if number != leader]
-    if traced:
-        return Used(result.entries_per_s, (0.0, 0.0), _an_append(found[leader], followers[0]))
-    a_second = [one["us"] / result.entries_per_s for one in (found[leader], *followers)]
-    mean = sum(a_second[1:]) / len(followers)
-    return Used(result.entries_per_s, (a_second[0], mean), ({}, {}))
+    complaints = folder / "complaints"
+    with complaints.open("wb") as errors:
+        processes = start(members(python_module("dledger_member"), place, workload), errors)
+        try:
+            leader = _leader(processes)
+            time.sleep(workload.warm_up_s)
+            yield _Group(processes, leader)
+        except RunFailed as error:
+            raise click.ClickException(f"{error}{last_complaint(complaints)}") from None
+        finally:
+            end(processes)
 
 
-def _processor_us(pids: Sequence[int], _folder: Path, measured_s: float) -> list[dict[str, float]]:
-    """Microseconds of processor time that each used in a second of wall time."""
-    before, began = [_ran_ns(pid) for pid in pids], time.monotonic()
-    time.sleep(measured_s)
-    elapsed_s = time.monotonic() - began
-    after = [_ran_ns(pid) for pid in pids]
-    return [{"us": (b - a) / 1000 / elapsed_s} for a, b in zip(before, after, strict=True)]
+def processor_time(folder: Path, workload: Workload) -> ProcessorTime:
+    """Measure the processor time of all threads of the members, also in the kernel."""
+    with _under_load(folder, workload) as group:
+        before, began = list(map(processor_s, group.pids)), time.monotonic()
+        time.sleep(workload.measured_s / 2)
+        elapsed_s = time.monotonic() - began
+        after = list(map(processor_s, group.pids))
+        rate = group.rate()
+    us = [(b - a) / elapsed_s / rate * 1e6 for a, b in zip(before, after, strict=True)]
+    return ProcessorTime(rate, us[0], sum(us[1:]) / len(us[1:]))
 
 
-def _ran_ns(pid: int) -> int:
-    """Processor time of all threads of a process, also in the kernel."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks)
-
-
-def _traced(pids: Sequence[int], folder: Path, measured_s: float) -> list[dict[str, float]]:
-    """System calls of each process by name, as strace counts them."""
+def system_calls(folder: Path, workload: Workload) -> SystemCalls:
+    """Count the system calls of lone appends by strace."""
     strace = [shutil.which("strace") or "strace", "-f", "-qq", "-c", "-o"]
-    files = [folder / f"strace-{pid}" for pid in pids]
-    tracers = [
-        subprocess.Popen([*strace, str(file), "-p", str(pid)])
-        for pid, file in zip(pids, files, strict=True)
-    ]
-    time.sleep(measured_s)
-    for tracer in tracers:
-        tracer.send_signal(signal.SIGINT)
-    for tracer in tracers:
-        tracer.wait()
-    return [dict(_counts(file.read_text())) for file in files]
+    with _under_load(folder, workload) as group:
+        files = {folder / f"strace-{pid}": pid for pid in group.pids}
+        tracers = [
+            subprocess.Popen([*strace, str(file), "-p", str(pid)]) for file, pid in files.items()
+        ]
+        time.sleep(workload.measured_s / 2)
+        for tracer in tracers:
+            tracer.send_signal(signal.SIGINT)
+        for tracer in tracers:
+            tracer.wait()
+    leader, follower, _ = (dict(_counts(file.read_text())) for file in files)
+    return an_append(leader, follower)
 
 
 def _counts(table: str) -> Iterator[tuple[str, float]]:
@@ -185,41 +191,28 @@ def _counts(table: str) -> Iterator[tuple[str, float]]:
             yield words[-1], float(words[3])
 
 
-def _an_append(
-    leader: dict[str, float], follower: dict[str, float]
-) -> tuple[dict[str, float], dict[str, float]]:
+def an_append(leader: dict[str, float], follower: dict[str, float]) -> SystemCalls:
     """Divide by the syncs of the leader: one append at a time has one each."""
     appends = leader.get("fdatasync", 0.0) + leader.get("fsync", 0.0)
     if not appends:
         raise click.ClickException("the leader made no sync while it was traced")
-    leads, follows = (
-        {name: count / appends for name, count in counts.items() if count / appends >= SELDOM_SHARE}
-        for counts in (leader, follower)
+    return SystemCalls(
+        *(
+            {call: n / appends for call, n in counts.items() if n / appends >= SELDOM_SHARE}
+            for counts in (leader, follower)
+        )
     )
-    return leads, follows
 
 
 def _leader(processes: Sequence[subprocess.Popen[bytes]]) -> int:
     """Wait for the process that leads; return its number."""
     with selectors.DefaultSelector() as selector:
         for number, process in enumerate(processes):
-            selector.register(_output(process), selectors.EVENT_READ, number)
+            selector.register(output(process), selectors.EVENT_READ, number)
         for key, _ in selector.select(PATIENCE_S):
-            if _output(processes[key.data]).readline():
+            if output(processes[key.data]).readline():
                 return int(key.data)
-    raise click.ClickException("no member led")
-
-
-def _result(process: subprocess.Popen[bytes]) -> Measured:
-    for line in _output(process):
-        if (result := Measured.from_line(line.decode())) is not None:
-            return result
-    raise click.ClickException("the leader ended before it had measured anything")
-
-
-def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    assert process.stdout is not None
-    return process.stdout
+    raise RunFailed("no member led")
 
 
 async def floor_us(tasks: int, measured_s: float = 1.0) -> float:
@@ -278,11 +271,11 @@ def turn_costs(
         loads = {}
         for number, (name, workload) in enumerate(LOADS):
             tell(name)
-            loads[name] = used_by(base / f"load-{number}", workload)
+            loads[name] = processor_time(base / f"load-{number}", workload)
         traced = None
         if shutil.which("strace"):
             tell("counting system calls")
-            traced = used_by(base / "traced", LOADS[0][1], traced=True).system_calls
+            traced = system_calls(base / "traced", LOADS[0][1])
         else:
             report.note("system calls were not counted: strace is not installed")
         floor = trio.run(floor_us, LOADS[2][1].in_flight)
@@ -296,14 +289,14 @@ def turn_costs(
             "processor time an entry",
             ["load", "entries a second", "leader us", "follower us"],
             [
-                [name, f"{u.rate:,.0f}", *(f"{us:.1f}" for us in u.processor_us)]
-                for name, u in loads.items()
+                [name, f"{rate:,.0f}", f"{leader_us:.1f}", f"{follower_us:.1f}"]
+                for name, (rate, leader_us, follower_us) in loads.items()
             ],
         ),
         _floor_rows(floor, loads[LOADS[2][0]]),
     ]
     if traced is not None:
-        names = sorted(traced[0].keys() | traced[1].keys())
+        names = sorted(traced.leader.keys() | traced.follower.keys())
         cells = [[name, *(f"{of.get(name, 0.0):.1f}" for of in traced)] for name in names]
         tables.append(Rows("system calls of a lone append", ["call", "leader", "follower"], cells))
     if listed:
@@ -322,7 +315,7 @@ def turn_costs(
     report.write_page(page, [HOW], tables)
 
 
-def _floor_rows(floor: float, load: Used) -> Rows:
+def _floor_rows(floor: float, load: ProcessorTime) -> Rows:
     took_us = 1_000_000 / load.rate
     return Rows(
         "what trio takes of an `append`, 1,000 in flight",

@@ -1,7 +1,14 @@
 """Checks of a run of entries, from a peer or from the disk. Pure: bytes in, facts or an error out.
 
 A leader sends the bytes of its disk: whole adjacent entries of one segment. The follower uses them
-only after it has checked every header, both sums and the order.
+only after it has checked every header, both sums and the order. When each sum is checked:
+
+* before a follower writes, counts or applies an entry that it was sent: its body's sum and its
+  chain sum (`verify_batch`, called by `PushCheck` as soon as a push arrives);
+* each time entries are read back from the disk, before they are applied or sent: both sums
+  (`check_run`). Entries that are still in memory were checked when they came, or are the leader's
+  own, and are not checked again;
+* by the scrubber, now and again: both sums of every committed entry on the disk (`verify_batch`).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.disk import DiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
+from dledger.store.index_file import LogIndex
 from dledger.store.log_extent import LogExtent
 from dledger.store.recovered import Recovered
 from dledger.store.segment import SegmentFiles
@@ -78,7 +79,7 @@ class LogDurability:
     """The syncs of one store, one at a time, and the record that they write.
 
     Args:
-        data, index: the files of the log.
+        data, index: the log.
         hard_state_file: holds the record, and the synced mark.
         extent: where the log begins and ends.
         health: ended by any error of the disk.
@@ -90,7 +91,7 @@ class LogDurability:
     def __init__(
         self,
         data: SegmentFiles,
-        index: SegmentFiles,
+        index: LogIndex,
         hard_state_file: HardStateFile,
         extent: LogExtent,
         health: StoreHealth,
@@ -164,12 +165,15 @@ class LogDurability:
             first_dirty != end_pos - end_pos % data.segment_bytes
             or end_pos - self._index_synced_pos >= self._checkpoint_bytes
         )
+        writes_record = hard_state is not None or self._record_wanted or self.record_due
+        if covers_index or writes_record:
+            covers_index &= self._write_index()
         dirty = data.take_dirty()
         if covers_index:  # a segment, or enough of it, is full: recovery may then begin after it
-            dirty += self._index.take_dirty()
+            dirty += self._index.files.take_dirty()
             self._index_synced_pos = end_pos
         record = None
-        if hard_state is not None or self._record_wanted or self.record_due:
+        if writes_record:
             record = self._next_record(hard_state, extent.last_index, covers_index)
             self._record_wanted = False
         self._work = SegmentSyncWork(
@@ -183,6 +187,13 @@ class LogDurability:
             self._health,
         )
         return self._work
+
+    def _write_index(self) -> bool:
+        """Write the index, which a record or a checkpoint counts on; return False if there is no
+        room for it.
+        """
+        with self._health.disk_work("write the index of"):
+            return self._index.write_if_room()
 
     def _check_promise(self, hard_state: HardState) -> None:
         """Check that the term does not decrease and the vote in it does not change (Raft, 5.2)."""
@@ -209,7 +220,8 @@ class LogDurability:
 
     def _take_over(self, work: SegmentSyncWork) -> None:
         self._data.settle()
-        self._index.settle()
+        if work.covers_index:
+            self._index.files.settle()
         if work.failure is not None:
             self._health.fail(work.failure)
         if work.record is not None:
@@ -271,6 +283,7 @@ class LogDurability:
         if record == self._record:
             self._record_wanted = False  # it is durable
             return
+        self._write_index()
         with self._health.disk_work("write the hard state of"):
             self._hard_state_file.write(record, durable=False)
 
@@ -322,10 +335,10 @@ class LogDurability:
             if self._work is not None:
                 self._work.run()  # a sync was begun and never run
                 self.settle()
-            for file in [*self._data.take_dirty(), *self._index.take_dirty()]:
+            covers_index = self._index.write_if_room()
+            for file in [*self._data.take_dirty(), *self._index.files.take_dirty()]:
                 file.sync()
             last_index = self._extent.last_index
-            self._index_synced_through = last_index
             self._hard_state_file.mark_synced(last_index)
-            record = self._next_record(None, last_index, True)
+            record = self._next_record(None, last_index, covers_index)
             self._hard_state_file.write(record, durable=True)

@@ -6,7 +6,7 @@ from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, Header, decode_header
 from dledger.errors import BatchInvalid, LogCorrupt, OutsideLog
 from dledger.store.batch import check_run
-from dledger.store.index_file import read_unit
+from dledger.store.index_file import LogIndex
 from dledger.store.index_unit import UNIT_BYTES, IndexUnit
 from dledger.store.log_extent import LogExtent
 from dledger.store.placement import segment_end
@@ -19,7 +19,8 @@ class LogReader:
     """The entries of one store, by index and by position.
 
     Args:
-        data, index: the files.
+        data: the files of the entries.
+        index: says where each entry lies.
         extent: where the log begins and ends.
         health: ended by an error of the disk, and by bytes other than those that were written.
         unchecked_through: the sums of entries up to here are not checked.
@@ -30,7 +31,7 @@ class LogReader:
     def __init__(
         self,
         data: SegmentFiles,
-        index: SegmentFiles,
+        index: LogIndex,
         extent: LogExtent,
         health: StoreHealth,
         unchecked_through: int,
@@ -55,11 +56,11 @@ class LogReader:
         if not extent.first_index <= index <= extent.last_index:
             raise OutsideLog("entry", index, extent.first_index, extent.last_index)
         with self._health.disk_work("read"):
-            unit = read_unit(self._index, index)
+            unit = self._index.unit(index)
         if unit is None:
             problem = f"the index unit of entry {index} is broken"
             self._health.fail(
-                LogCorrupt(self._index.path(index * UNIT_BYTES), index * UNIT_BYTES, problem)
+                LogCorrupt(self._index.files.path(index * UNIT_BYTES), index * UNIT_BYTES, problem)
             )
         return unit
 

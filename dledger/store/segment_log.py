@@ -13,7 +13,7 @@ from dledger.entry import BLANK_BYTES, Body
 from dledger.errors import DiskFull, InvariantBroken
 from dledger.store.batch import BatchFacts
 from dledger.store.disk import SyncFailed
-from dledger.store.index_unit import UNIT_BYTES
+from dledger.store.index_file import LogIndex
 from dledger.store.log_extent import LogExtent
 from dledger.store.log_reader import LogReader
 from dledger.store.log_store import Written
@@ -27,7 +27,8 @@ class SegmentLog:
     """The log between its first kept entry and its end.
 
     Args:
-        data, index: the files.
+        data: the files of the entries.
+        index: says where each entry lies.
         extent: where the log begins and ends; this class updates it.
         reader: reads entries of the same files.
         health: ended by an error of the disk: DiskFailed now and from every later call.
@@ -39,7 +40,7 @@ class SegmentLog:
     def __init__(
         self,
         data: SegmentFiles,
-        index: SegmentFiles,
+        index: LogIndex,
         extent: LogExtent,
         reader: LogReader,
         health: StoreHealth,
@@ -76,16 +77,17 @@ class SegmentLog:
         placed = place(term, magic, bodies, end, self._data.segment_bytes, self._body_limit)
         with self._health.disk_work("append to"):
             try:
+                if self._index.is_due:
+                    self._index.write()
                 for pos, run in placed.runs:
                     self._data.write(run, pos)
-                self._index.write(placed.index_units, first * UNIT_BYTES)
             except OSError as error:
                 if isinstance(error, SyncFailed) or not is_of(Kind.ROOM, error):
                     raise
                 # All bytes behind the log's end are zero again, in blocks that the files have.
                 self._data.zero(extent.end_pos, placed.end_pos)
-                self._index.zero(first * UNIT_BYTES, (first + len(bodies)) * UNIT_BYTES)
                 raise DiskFull(told(error)) from error
+        self._index.add(placed.index_units)
         extent.extend(
             placed.index_units, (TermRun(term, first),), placed.end_pos, placed.last_chain
         )
@@ -120,8 +122,10 @@ class SegmentLog:
         with self._health.disk_work("write a batch to"):
             if pos != extent.end_pos:
                 self._open_segment_for(pos)
+            if self._index.is_due:
+                self._index.write()
             self._data.write(raw, pos)
-            self._index.write(facts.index_units, facts.first_index * UNIT_BYTES)
+        self._index.add(facts.index_units)
         extent.extend(facts.index_units, facts.term_runs, facts.end_pos, facts.last_chain)
 
     def _open_segment_for(self, pos: int) -> None:
@@ -168,16 +172,9 @@ class SegmentLog:
             end_pos, chain = self._reader.unit(index).end, self._reader.chain_at(index)
         with self._health.disk_work("truncate"):
             self._data.cut_at(end_pos, extent.end_pos)
-            self._truncate_index(index)
+            self._index.cut_after(index, extent.last_index)
         self._reader.forget()
         extent.cut_after(index, end_pos, chain)
-
-    def _truncate_index(self, index: int) -> None:
-        """Zero the units after `index`. No sync: recovery compares them with the data."""
-        unit_end = (index + 1) * UNIT_BYTES
-        size = self._index.segment_bytes
-        self._index.drop_from(max(-(-unit_end // size) * size, self._index.begin + size))
-        self._index.zero(unit_end, min((self._extent.last_index + 1) * UNIT_BYTES, self._index.end))
 
     # --- the beginning moves ------------------------------------------------------------------
 
@@ -229,7 +226,7 @@ class SegmentLog:
         self.truncate_after(self.kept_by(begin))
         segment_pos = begin.pos - begin.pos % self._data.segment_bytes
         dropped = self._data.forget_before(segment_pos)
-        dropped += self._index.forget_before((begin.before_index + 1) * UNIT_BYTES)
+        dropped += self._index.forget_before(begin.before_index + 1)
         self._reader.forget()
         self._extent.restart(begin, segment_pos, epoch)
         return dropped

@@ -20,7 +20,7 @@ from dledger.errors import InvariantBroken
 from dledger.store.batch import BatchFacts
 from dledger.store.disk import Disk, DiskLock, failing
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
-from dledger.store.index_unit import UNIT_BYTES
+from dledger.store.index_file import LogIndex
 from dledger.store.log_durability import LogDurability, SegmentSyncWork
 from dledger.store.log_extent import LogExtent
 from dledger.store.log_reader import LogReader
@@ -96,7 +96,8 @@ class SegmentStore:
         body_limit: int,
         checkpoint_bytes: int,
     ) -> None:
-        data, index = files.data, files.index
+        data = files.data
+        self._index = index = LogIndex(files.index, recovered.last_index + 1)
         self._files = files
         self.recovered = recovered
         self._health = health = StoreHealth(data.folder)
@@ -254,7 +255,7 @@ class SegmentStore:
         self._health.check()
         record = self._durability.record
         data = self._files.data.forget_before(record.begin_pos)
-        index = self._files.index.forget_before((record.before_begin + 1) * UNIT_BYTES)
+        index = self._index.forget_before(record.before_begin + 1)
         dropped, self._dropped = self._dropped, []
         if not data and not index and not dropped:
             return None

@@ -207,11 +207,13 @@ def _stop_in(
 
 def _positions(log: LogFolder, segment: Segment, first: int, last: int) -> Iterator[Positions]:
     """Yield where entries begin, by the index files as far as they go."""
+    known = None
     for positions in positions_by_index(log, segment, first, last):
         yield positions
         first += len(positions) - 1
+        known = first, int(positions[-1])
     if first <= last:
-        yield from positions_by_hop(segment, first, last)
+        yield from positions_by_hop(segment, first, last, known)
 
 
 def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:

@@ -27,6 +27,7 @@ from dledger_spark.errors import (
     OptionInvalid,
     RangeUnavailable,
 )
+from dledger_spark.log.entry_positions import positions_by_index
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
 from dledger_spark.log.log_range import end_of_log
@@ -156,6 +157,28 @@ def test_the_data_is_read_whatever_the_index_says(damage: str, write_log: LogWri
         patch(files[1], 32 * 3 + 4, (12345).to_bytes(8, "big"))
     assert table(folder)["body"].to_pylist() == bodies
     assert indexes(folder, 50, 70) == list(range(50, 71))
+
+
+def test_a_late_index_has_all_that_is_recorded_as_committed(tmp_path: Path) -> None:
+    store = open_store(OsDisk(), str(tmp_path), StoreConfig(spare_segments=0), "g", "n0")
+    for index, body in enumerate(some_bodies(20)):
+        store.append(1, 1, [body])
+        store.begin_sync(HardState(1) if index == 0 else None).run()
+        if index == 9:
+            store.note_committed(9)
+            store.save_committed(in_next_sync=False)
+    folder = tmp_path / "dledger-n0"
+    log = open_log(str(folder))
+    [segment] = log.segments
+    [by_index] = positions_by_index(log, segment, 0, 19)
+    assert len(by_index) == 10 + 1
+    assert indexes(folder, 0, 9) == list(range(10))
+    assert indexes(folder, None, "end") == list(range(20))
+    assert indexes(folder, 15, "end") == list(range(15, 20))
+    everything = range(20)
+    assert FolderLog(log).stop_within(everything, 1 << 20) == 20
+    assert FolderLog(log).stop_within(everything, int(by_index[-1]) + 500) in everything[11:]
+    store.close()
 
 
 def test_an_index_that_points_at_another_entry_is_not_believed(write_log: LogWriter) -> None:

@@ -264,6 +264,8 @@ def test_rot_of_an_entry_is_found_by_a_check_of_any_of_its_bytes(
 def test_rot_under_an_index_unit_is_found_by_reads(tmp_path: Path) -> None:
     store = open_one(OsDisk(), tmp_path)
     store.append(1, Magic.NORMAL, bodies(4))
+    store.close()
+    store = open_one(OsDisk(), tmp_path)
     store.header_at(1)
     (tmp_path / "dledger-n0" / "index" / file_name(0)).write_bytes(bytes(320))
     with pytest.raises(LogCorrupt):
