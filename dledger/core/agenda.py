@@ -28,7 +28,7 @@ APPLY: Final = 1 << 11  # entries can be applied
 LEADER_SYNC: Final = 1 << 12
 PLAN: Final = 1 << 13  # all deadlines have to be looked at
 
-ALL: Final = (1 << 14) - 1
+ALL: Final = -1
 
 _NEVER = float("inf")
 
@@ -48,7 +48,7 @@ class Agenda:
     __slots__ = ("due", "later", "wakes_at")
 
     def __init__(self) -> None:
-        self.due = ALL  # a member that starts looks at everything once
+        self.due = 2 * PLAN - 1  # a member that starts looks at everything once
         self.later = 0
         self.wakes_at = _NEVER
 
