@@ -23,9 +23,10 @@ class EntryRun(Sequence[Entry]):
         magic: of all of them.
         positions: each entry's position in the log's address space, ascending.
         bodies: each entry's body.
+        last: index of the last entry.
     """
 
-    __slots__ = ("_entries", "bodies", "first", "magic", "positions", "term")
+    __slots__ = ("_entries", "bodies", "first", "last", "magic", "positions", "term")
 
     def __init__(
         self, first: int, term: int, magic: int, positions: list[int], bodies: list[bytes]
@@ -35,11 +36,8 @@ class EntryRun(Sequence[Entry]):
         self.magic = magic
         self.positions = positions
         self.bodies = bodies
+        self.last = first + len(bodies) - 1
         self._entries: list[Entry] | None = None
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.bodies) - 1
 
     @property
     def end_pos(self) -> int:

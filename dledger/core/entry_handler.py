@@ -240,6 +240,8 @@ class EntryHandler:
     def _first_conflict(self, push: PushRequest) -> int | None:
         """Return the first index of the push at which this log has another term."""
         view = self._view
+        if push.prev_index >= view.last_index:
+            return None
         last_here = min(push.last_index, view.last_index)
         for term, first, run_end in _runs_of(push):
             # Discarded entries were committed, so they agree.

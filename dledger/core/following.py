@@ -98,10 +98,9 @@ class Following:
         elif (answer := self._handler.handle(message)) is not None:
             self._outbox.promise(sender, answer)
 
-    def persisted(self) -> None:
+    def acknowledge(self) -> None:
         """Acknowledge what a finished sync made durable."""
-        self._confirm_when_durable()
-        if self._state.leader is None or self._state.role is Role.LEADER:
+        if self._state.leader is None:
             return
         if (answer := self._handler.acknowledgement()) is not None:
             self._outbox.promise(self._state.leader, answer)
@@ -122,7 +121,8 @@ class Following:
             seen = 0
         self._outbox.promise(leader, HeartbeatResponse(state.term, seen, promised_ms))
 
-    def _confirm_when_durable(self) -> None:
+    def confirm_when_durable(self) -> None:
+        """Answer the last heartbeat, if its answer has waited for the record."""
         if self._confirmation is not None and self._record.change_is_durable:
             leader, answer = self._confirmation
             self._confirmation = None

@@ -328,14 +328,15 @@ class Leadership:
 
     def pump(self, now: float) -> None:
         """Fill every follower's window, and tell the target of a transfer when to stand."""
-        committed = self._state.committed
+        committed, earliest = self._state.committed, float("inf")
         for peer, dispatcher in self._followers.dispatchers.items():
             for push in dispatcher.pump(committed, now):
                 self._outbox.send(peer, push)
             if dispatcher.phase is Phase.INSTALL_SNAPSHOT:
                 for piece in dispatcher.pump_snapshot(now):
                     self._outbox.send(peer, piece)
-            self._agenda.wake_by(dispatcher.next_deadline(committed))
+            earliest = min(earliest, dispatcher.next_deadline(committed))
+        self._agenda.wake_by(earliest)
         if (successor := self._handover.due_target(self._followers.voters, now)) is not None:
             self._tell_to_stand(successor)
 

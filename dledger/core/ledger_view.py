@@ -22,9 +22,21 @@ class TermRun(NamedTuple):
 
 
 class LedgerView:
-    """Indexes and terms of one node's log. Mirrors the store, entry for entry."""
+    """Indexes and terms of one node's log. Mirrors the store, entry for entry.
 
-    __slots__ = ("_firsts", "_terms", "before_begin", "before_begin_term", "last_index")
+    Attributes:
+        before_begin, before_begin_term: the entry before the first one.
+        last_index, last_term: the last entry, or the one before the first if the log is empty.
+    """
+
+    __slots__ = (
+        "_firsts",
+        "_terms",
+        "before_begin",
+        "before_begin_term",
+        "last_index",
+        "last_term",
+    )
 
     def __init__(
         self,
@@ -42,10 +54,10 @@ class LedgerView:
         self.before_begin = before_begin
         self.before_begin_term = before_begin_term
         self.last_index = last_index
+        self._note_last_term()
 
-    @property
-    def last_term(self) -> int:
-        return self._terms[-1] if self._terms else self.before_begin_term
+    def _note_last_term(self) -> None:
+        self.last_term = self._terms[-1] if self._terms else self.before_begin_term
 
     def term_at(self, index: int) -> int:
         """Return the term of the entry at `index`; NO_TERM outside the log."""
@@ -89,13 +101,13 @@ class LedgerView:
 
         Raises InvariantBroken if `term` is lower than that of the last entry.
         """
-        last_term = self.last_term
-        if term < last_term:
-            raise InvariantBroken(f"entry of term {term} after one of term {last_term}")
+        if term < self.last_term:
+            raise InvariantBroken(f"entry of term {term} after one of term {self.last_term}")
         first = self.last_index + 1
-        if term != last_term or not self._terms:
+        if term != self.last_term or not self._terms:
             self._terms.append(term)
             self._firsts.append(first)
+            self.last_term = term
         self.last_index += count
         return first
 
@@ -121,7 +133,7 @@ class LedgerView:
         self._terms.clear()
         self._firsts.clear()
         self.before_begin = self.last_index = before_begin
-        self.before_begin_term = before_begin_term
+        self.before_begin_term = self.last_term = before_begin_term
 
     def truncate_after(self, index: int) -> None:
         """Forget every entry behind `index`.
@@ -134,3 +146,4 @@ class LedgerView:
         while self._firsts and self._firsts[-1] > self.last_index:
             self._firsts.pop()
             self._terms.pop()
+        self._note_last_term()

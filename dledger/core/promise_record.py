@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dledger.core.agenda import WRITE
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import MemberState
 
@@ -48,9 +49,11 @@ class PromiseRecord:
 
     def take(self) -> HardState | None:
         """Return the record to write now; None unless it is due."""
+        state = self._state
+        if self._recorded_change < state.membership.index > state.durable:
+            state.agenda.later |= WRITE  # due once that configuration is durable
         if not self.is_due:
             return None
-        state = self._state
         self._taken = (state.term, state.voted_for)
         change = min(state.membership.index, state.durable)
         self._recorded_change = max(self._recorded_change, change)

@@ -25,7 +25,7 @@ from dledger.core.admission.beginning import Hold, has_grown, needs_note
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing, Told
-from dledger.core.agenda import APPLY, ASK, REPLICATE, TELL, TICK, WRITE
+from dledger.core.agenda import APPLY, ASK, REPLICATE, TELL, TICK
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.followers import Followers
@@ -326,19 +326,19 @@ class Replica:
         and the record holds `promise`, if one was written.
         """
         now -= self.patience.lost_s
-        if promise is not None:
-            self.record.persisted(promise, index)
         if epoch == self.handler.epoch:
             self.state.durable = max(self.state.durable, min(index, self.view.last_index))
             if self.state.applied < self.state.committed:
                 self.agenda.due |= APPLY
-        if self.record.is_due:
-            self.agenda.due |= WRITE
-        if self.record.is_durable:
-            self.outbox.release()
-            self.elector.count_own_vote(now)
-        self.following.persisted()
-        if self.state.role is Role.LEADER:
+        if promise is not None:
+            self.record.persisted(promise, index)
+            self.following.confirm_when_durable()
+            if self.record.is_durable:
+                self.outbox.release()
+                self.elector.count_own_vote(now)
+        if self.state.role is not Role.LEADER:
+            self.following.acknowledge()
+        else:
             self.leadership.acknowledge(self.state.self_id, self.state.durable, now)
 
     def applied_to(self, index: int) -> None:

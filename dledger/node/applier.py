@@ -98,11 +98,10 @@ class Applier:
         RestoreFailed.
         """
         replica = self._replica
-        if replica.appliable > replica.state.applied:
-            if self._awaited.snapshot is not None:
-                self._awaited.restore_if_due()
-            elif self.apply_some() and replica.appliable > replica.state.applied:
-                self._wake()
+        if self._awaited.snapshot is not None:
+            self._awaited.restore_if_due()
+        elif self.apply_some() and replica.appliable > replica.state.applied:
+            self._wake()
 
     def apply_some(self) -> bool:
         """Apply one run of entries, or a part of it; return False if there was none. Raises
@@ -161,7 +160,7 @@ class Applier:
     def _apply(self, run: EntryRun) -> Sequence[object]:
         """Apply a run; return a result for each entry. No-ops and configurations only get None."""
         if run.magic != NORMAL or run.first in self._pass_over:
-            return [None] * len(run)
+            return [None] * len(run.bodies)
         return applied(self._machine.apply, run, run.first, run.last)
 
 

@@ -183,11 +183,11 @@ class EntryCache:
 
     def add(self, run: EntryRun) -> None:
         """Keep entries that were written at the log's end, unless the cache is full."""
-        size = run.log_bytes
-        if self._bytes + size <= MAX_CACHED_BYTES and self._count + len(run) <= MAX_CACHED_ENTRIES:
+        size, count = run.end_pos - run.positions[0], len(run.bodies)
+        if self._bytes + size <= MAX_CACHED_BYTES and self._count + count <= MAX_CACHED_ENTRIES:
             self._runs.append(run)
             self._bytes += size
-            self._count += len(run)
+            self._count += count
 
     def forget(self) -> None:
         self._runs.clear()
@@ -199,8 +199,8 @@ class EntryCache:
         held = -1  # the last entry of the first run
         while runs and (held := runs[0].last) < first:
             passed = runs.popleft()
-            self._bytes -= passed.log_bytes
-            self._count -= len(passed)
+            self._bytes -= passed.end_pos - passed.positions[0]
+            self._count -= len(passed.bodies)
         if not runs:
             return self._read(first, last)
         if runs[0].first > first:

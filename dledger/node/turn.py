@@ -256,7 +256,7 @@ class Turn:
         if self._waiting and (slices or not self._holds_back):
             self.agenda.due |= PROPOSE
         self.run(now)
-        if self._time_is_up:
+        if self._now - self._patience.lost_s >= self.agenda.wakes_at:
             self.plan(now)  # what was due in this turn has been done
         return self.next_deadline
 
@@ -277,14 +277,10 @@ class Turn:
         patience.look(now)
         agenda.due |= agenda.later
         agenda.later = 0
-        if self._time_is_up:
+        if now - patience.lost_s >= agenda.wakes_at:
             agenda.due |= TICK | REPLICATE | ASK | PLAN
         if self.syncs.may_wait and now >= self.syncs.next_deadline:
             self.request_sync()
-
-    @property
-    def _time_is_up(self) -> bool:
-        return self._now - self._patience.lost_s >= self.agenda.wakes_at
 
     def plan(self, _now: float) -> None:
         """Look at all deadlines: the earliest one has passed, or was put off."""

@@ -82,7 +82,7 @@ def verify_batch(
     if end < HEADER_BYTES:
         _refuse(first_index, f"{end} bytes are less than a header")
     unpack, chained = HEADER.unpack_from, CHAINED.pack
-    entries: list[EntryRun] = []
+    columns: list[tuple[int, int, int, list[int], list[bytes]]] = []  # of each EntryRun
     runs: list[TermRun] = []
     index, last_term, run_term = first_index, previous_term, -1
     run_magic: int | None = None  # differs from the magic of every entry, even a broken one
@@ -91,8 +91,6 @@ def verify_batch(
         _refuse(first_index, f"position {first_pos}")
     chain_known = previous_chain is not None
     last_chain = previous_chain or 0
-    run = EntryRun(index, -1, -1, [], [])
-    add_position, add_body = run.positions.append, run.bodies.append
     at, header_end = 0, HEADER_BYTES
     while at < end:
         if header_end > end:
@@ -114,9 +112,10 @@ def verify_batch(
                 runs.append(TermRun(term, index))
             run_term = last_term = term
             run_magic = magic
-            run = EntryRun(index, term, magic, [], [])
-            entries.append(run)
-            add_position, add_body = run.positions.append, run.bodies.append
+            positions: list[int] = []
+            bodies: list[bytes] = []
+            columns.append((index, term, magic, positions, bodies))
+            add_position, add_body = positions.append, bodies.append
         body = raw[header_end:next_at]
         if body_sum and (crc32(body) or 1) != body_sum:
             _refuse(index, "the body does not match its CRC")
@@ -134,6 +133,7 @@ def verify_batch(
         pos += size
         at = next_at
         header_end = at + HEADER_BYTES
+    entries = [EntryRun(*each) for each in columns]
     units = b"".join(map(index_units, entries))
     return BatchFacts(
         first_index, index - 1, tuple(runs), first_pos, pos, last_chain, units, tuple(entries)

@@ -66,7 +66,7 @@ class LogExtent:
 
     def extend(self, units: bytes, runs: Sequence[TermRun], end_pos: int, last_chain: int) -> None:
         """Add entries at the end, given their index units and their runs of equal terms."""
-        first, kinds = self.last_index + 1, magics(units)
+        first, kinds = self.view.last_index + 1, magics(units)
         count = len(kinds)
         self.begins.note(units, first, count, end_pos)
         if CONFIGURATION in kinds:

@@ -79,7 +79,8 @@ def place(
     if (longest := max(lengths, default=0)) > body_limit:
         raise EntryTooLarge(longest, body_limit)
     sizes = [HEADER_BYTES + length for length in lengths]
-    entries = EntryRun(end.next_index, term, magic, [], [])
+    placed_at: list[int] = []
+    encoded: list[bytes] = []
     runs: list[tuple[int, bytes]] = []
     parts: list[bytes] = []
     run_pos, at = pos, 0
@@ -99,10 +100,11 @@ def place(
         contents = stamped(bodies[at : at + count], positions)
         first = end.next_index + at
         chain = _encode(EntryRun(first, term, magic, positions, contents), chain, parts)
-        entries.positions += positions
-        entries.bodies += contents
+        placed_at += positions
+        encoded += contents
         at += count
     runs.append((run_pos, b"".join(parts)))
+    entries = EntryRun(end.next_index, term, magic, placed_at, encoded)
     return Placement(entries, runs, index_units(entries), pos, chain)
 
 
