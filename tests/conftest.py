@@ -44,6 +44,12 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def quick_java() -> None:
+    """Have Java translate what it runs once and quickly: no test runs it often enough for more."""
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 _JAVA = "a Java virtual machine"
 _TREES = "the syntax trees"
 _SPARK = "tests/dledger_spark/test_spark_"
