@@ -44,13 +44,24 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def quick_java() -> None:
+    """Have Java translate what it runs once and quickly: no test runs it often enough for more."""
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 _JAVA = "a Java virtual machine"
 _TREES = "the syntax trees"
+_TLS_GROUP = "a group that speaks TLS"
+_TLS = "tests/dledger/network/test_tls_processes.py::test_"
 _SPARK = "tests/dledger_spark/test_spark_"
 # Files, and tests of other files, that share what takes long to start. The rest is dealt out one
 # by one.
 TOGETHER = {
     "tests/dledger/commands/test_status_command.py": "a group of processes",
+    f"{_TLS}a_group_that_speaks_tls_loses_its_leader_and_goes_on": _TLS_GROUP,
+    f"{_TLS}certificates_come_from_the_environment_and_all_parts_are_needed": _TLS_GROUP,
+    f"{_TLS}whom_a_group_does_not_believe_it_does_not_serve": _TLS_GROUP,
     "tests/dledger/node/test_many_groups.py": "processes of many groups",
     "tests/forms/test_matrix.py": "servers, and objects of every class and form",
     f"{_SPARK}error_lines.py::test_errors_of_the_source_in_spark_have_one_line": _JAVA,

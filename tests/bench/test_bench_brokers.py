@@ -157,7 +157,13 @@ def test_without_java_what_needs_no_load_is_measured(
     def found_nothing(folder: Path, building: Callable[[str], object]) -> Toolchain:
         return Toolchain(folder, lambda _name: None, building)
 
+    @contextmanager
+    def begun(_brokers: Brokers, folder: Path) -> Iterator[object]:
+        folder.mkdir()
+        yield SimpleNamespace(memory_mib=lambda: 30.0)
+
     monkeypatch.setattr("bench.brokers.command.Toolchain", found_nothing)
+    monkeypatch.setattr("bench.brokers.command.BrokerGroup", begun)
     arguments = ["broker", "--rows", "memory,senders", "--dir", str(tmp_path), "--build"]
     done = CliRunner().invoke(main, [*arguments, str(tmp_path / "build")])
     assert done.exit_code == 0, done.output

@@ -177,6 +177,7 @@ def test_a_group_is_measured_over_links_that_take_time(
     assert list((tmp_path / "data").iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_outage_of_a_distant_group_is_measured(tmp_path: Path) -> None:
     place, work = make_place(tmp_path / "group"), Workload(in_flight=2, body_bytes=16)

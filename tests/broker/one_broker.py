@@ -136,7 +136,7 @@ def send_fields(topic: str, queue_id: int = 0, **more: Any) -> dict[str, Any]:
 async def running_broker(
     directory: Path,
     *,
-    clock: Clock | None = None,
+    clock: Callable[[], int] | None = None,
     nameservers: tuple[str, ...] = (),
     auto_create_topics: bool = True,
     limits: BrokerLimits | None = None,

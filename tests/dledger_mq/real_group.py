@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -46,6 +47,11 @@ class RealGroup:
         ended = await self.command(*arguments, "--json")
         assert ended.exit_code == 0, ended.output
         return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def wall_clock_ms() -> int:
+    """The clock for a test in which brokers do something later."""
+    return time.time_ns() // 1_000_000
 
 
 @asynccontextmanager

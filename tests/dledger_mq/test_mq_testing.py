@@ -37,29 +37,6 @@ def processes_of(directory: Path) -> list[int]:
     return found
 
 
-async def test_a_leader_is_killed_frozen_and_started_again_by_one_call_each() -> None:
-    with trio.fail_after(ENOUGH_S):
-        async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
-            assert group.running == sorted(["nameserver", *group.nodes])
-            await producer.send(Message("T", b"one"), timeout_s=20)
-            first = await group.kill()
-            assert first not in group.running
-            await producer.send(Message("T", b"two"), timeout_s=20)
-            assert await group.leader() != first
-            await group.restart(first)
-            second = await group.freeze()
-            assert second in group.running
-            await producer.send(Message("T", b"three"), timeout_s=20)
-            assert await group.leader() != second
-            await group.resume(second)
-            await group.restart(second)  # it runs: it is killed first
-            assert len(group.running) == 4
-            directory = group.directory
-            assert len(processes_of(directory)) == 3
-    assert processes_of(directory) == []
-    assert not directory.exists()
-
-
 async def test_a_process_that_does_not_run_is_named_in_one_line() -> None:
     with trio.fail_after(ENOUGH_S):
         async with cluster(nodes=1) as group:
@@ -69,6 +46,11 @@ async def test_a_process_that_does_not_run_is_named_in_one_line() -> None:
                     await call("n0")
             with pytest.raises(NotRunning, match="n7"):
                 await group.restart("n7")
+            await group.restart("n0")
+            directory = group.directory
+            assert len(processes_of(directory)) == 1
+    assert processes_of(directory) == []
+    assert not directory.exists()
 
 
 async def test_an_error_of_the_block_comes_out_as_it_is_and_ends_frozen_processes() -> None:
@@ -162,10 +144,24 @@ def test_a_plain_test_uses_the_fixture(mq_cluster: BlockingCluster) -> None:
     assert len(mq_cluster.running) == 4
 
 
-async def test_a_trio_test_uses_the_fixture(trio_mq_cluster: TrioCluster) -> None:
-    async with Producer("w", nameservers=trio_mq_cluster.nameservers) as producer:
-        await producer.send(Message("T", b"one"), timeout_s=20)
-        killed = await trio_mq_cluster.kill()
-        await producer.send(Message("T", b"two"), timeout_s=20)
-        await trio_mq_cluster.restart(killed)
-        assert await trio_mq_cluster.leader() in trio_mq_cluster.nodes
+async def test_a_leader_is_killed_frozen_and_started_again_by_one_call_each(
+    trio_mq_cluster: TrioCluster,
+) -> None:
+    group = trio_mq_cluster
+    with trio.fail_after(ENOUGH_S):
+        async with Producer("w", nameservers=group.nameservers) as producer:
+            assert group.running == sorted(["nameserver", *group.nodes])
+            await producer.send(Message("T", b"one"), timeout_s=20)
+            first = await group.kill()
+            assert first not in group.running
+            await producer.send(Message("T", b"two"), timeout_s=20)
+            assert await group.leader() != first
+            await group.restart(first)
+            second = await group.freeze()
+            assert second in group.running
+            await producer.send(Message("T", b"three"), timeout_s=20)
+            assert await group.leader() != second
+            await group.resume(second)
+            await group.restart(second)  # it runs: it is killed first
+            assert len(group.running) == 4
+            assert len(processes_of(group.directory)) == 3

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,12 +83,6 @@ def incident_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     made = CliRunner().invoke(dledger_spark, ["tables", "--path", str(base / "log"), "--out", out])
     assert made.exit_code == 0, made.output
     return out
-
-
-@pytest.fixture(autouse=True, scope="session")
-def quick_java() -> None:
-    """Have Java translate what it runs once and quickly: no test runs it often enough for more."""
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ from dledger_spark.tables.update import Updated, next_index, update_tables
 from tests.dledger_spark.broker_script import ScriptedLog, random_step
 from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.test_spark_tables import as_rows, check_tables, facts_of
+from tests.examples import seeds
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = StoreConfig(
@@ -84,7 +85,7 @@ def home(tmp_path: Path) -> TableHome:
     return TableHome(str(tmp_path / "tables"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, 1))
 def test_tables_that_grew_in_steps_are_those_made_at_once(
     seed: int, home: TableHome, tmp_path: Path
 ) -> None:
@@ -101,7 +102,7 @@ def test_tables_that_grew_in_steps_are_those_made_at_once(
         check_tables(log, facts_of(log, []), engine)
 
 
-@pytest.mark.parametrize("before", range(len(FACTS)))
+@pytest.mark.parametrize("before", seeds(len(FACTS), 3))
 def test_a_writer_that_was_stopped_between_two_tables_doubles_nothing(
     before: int, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

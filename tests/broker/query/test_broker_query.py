@@ -93,7 +93,7 @@ async def test_messages_of_a_deleted_topic_are_not_found_and_those_of_a_new_one_
 
 
 @pytest.mark.parametrize("lost", ["nothing", "index", "queues"])
-@pytest.mark.parametrize("sync_s", [0.0, 60.0])
+@pytest.mark.parametrize("sync_s", [0.0, pytest.param(60.0, marks=pytest.mark.long)])
 async def test_messages_are_found_after_a_restart(
     tmp_path: Path, lost: str, sync_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

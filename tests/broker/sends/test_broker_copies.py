@@ -330,6 +330,8 @@ def most_properties(more: dict[str, str]) -> int:
 def makers_of(name: str) -> Iterator[tuple[Path, str]]:
     """The functions of the broker that make an object of a class."""
     for path in Path(broker.__file__).parent.rglob("*.py"):
+        if name not in path.read_text(encoding="utf-8"):
+            continue
         makers: dict[ast.Call, str] = {}  # an inner function comes behind the one that it is in
         for function in ast.walk(tree_of(path)):
             if isinstance(function, ast.FunctionDef):

@@ -155,6 +155,7 @@ def test_old_members_cannot_undo_a_recovery(
     assert "equal, entry by entry" in dledger("verify", *folders).stdout
 
 
+@pytest.mark.long
 def test_old_members_that_were_emptied_do_not_begin_a_new_group_beside_the_recovered_one(
     machines: Machines,
 ) -> None:

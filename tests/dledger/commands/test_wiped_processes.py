@@ -108,6 +108,7 @@ def test_every_member_may_lose_its_disk_one_after_the_other(group: Group) -> Non
     ]
 
 
+@pytest.mark.long
 def test_a_wiped_member_elects_nobody(group: Group) -> None:
     group.wait(all_proven)
     group.append("one")
@@ -150,6 +151,7 @@ def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Gro
     assert group.bodies(until="after") == [*[f"body-{n}" for n in range(20)], "after"]
 
 
+@pytest.mark.long
 def test_the_first_member_of_a_grown_group_comes_back_by_its_own_command(tmp_path: Path) -> None:
     group = Group(tmp_path / "data")
     group.folder.mkdir()

@@ -59,6 +59,11 @@ class Members:
         process.terminate()
         process.wait(timeout=20)
 
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(timeout=20)
+
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
@@ -100,27 +105,35 @@ class Members:
 def members(tmp_path: Path) -> Iterator[Members]:
     made = Members(tmp_path)
     yield made
-    for process in made.processes.values():
-        process.kill()
-        process.wait(timeout=20)
+    for name in list(made.processes):
+        made.kill(name)
 
 
-def test_a_group_that_speaks_tls_loses_its_leader_and_goes_on(members: Members) -> None:
-    members.start_all()
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    """A group for all tests that leave its members running."""
+    made = Members(tmp_path_factory.mktemp("running"))
+    made.start_all()
+    yield made
+    for name in list(made.processes):
+        made.kill(name)
+
+
+def test_a_group_that_speaks_tls_loses_its_leader_and_goes_on(running: Members) -> None:
+    members = running
     members.ask("append", "one", "two")
     leader = members.leader()
-    members.processes[leader].send_signal(signal.SIGKILL)
-    members.processes.pop(leader).wait(timeout=20)
-    members.ask("append", "three")
+    members.kill(leader)
+    third = int(members.ask("append", "three").split("\t")[0])
     bodies = tailed("--peers", members.peers, *options(members.tool), until="three")
-    assert bodies == ["one", "two", "three"]
+    assert bodies[-3:] == ["one", "two", "three"]
     members.start(leader, members.certificates[leader])
-    members.until_applied(leader, 3)
+    members.until_applied(leader, third + 1)
 
 
-def test_whom_a_group_does_not_believe_it_does_not_serve(members: Members) -> None:
-    members.start_all()
-    members.ask("append", "one")
+def test_whom_a_group_does_not_believe_it_does_not_serve(running: Members) -> None:
+    members = running
+    members.append("something")
     leader = members.leader()
     stranger = Authority(members.folder / "stranger").sign("tool")
     expired = members.authority.sign("expired", days=-1)
@@ -135,7 +148,7 @@ def test_whom_a_group_does_not_believe_it_does_not_serve(members: Members) -> No
     assert "its certificate is not believed" in refused
     members.until_logged(leader, "refused a caller from 127.0.0.1:.*: it does not speak TLS")
     assert json.loads(members.ask("status", "--json"))[leader]["refused_callers"] >= 3
-    members.ask("append", "two")
+    members.ask("append", "four")
 
 
 def test_a_member_with_the_name_of_another_or_without_a_certificate_is_no_member(
@@ -183,11 +196,11 @@ def test_certificates_are_read_again_on_sighup_member_by_member(members: Members
         members.append(f"after {name}")
 
 
-def test_certificates_may_come_from_the_environment_and_a_part_of_them_is_not_enough(
-    members: Members,
+def test_certificates_come_from_the_environment_and_all_parts_are_needed(
+    running: Members,
 ) -> None:
-    members.start_all()
-    members.ask("append", "one")
+    members = running
+    members.append("five")
     tool = members.tool
     environment = {
         "DLEDGER_TLS_CERT": str(tool.certificate),

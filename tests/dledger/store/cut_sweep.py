@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,7 +91,12 @@ def _calling_site() -> SyncSite:
     while not frame.f_code.co_filename.startswith(PRODUCT) or frame.f_code.co_name in PASSES_ON:
         assert frame.f_back is not None, "a test syncs by itself"
         frame = frame.f_back
-    return SyncSite(str(Path(frame.f_code.co_filename).relative_to(PROJECT)), frame.f_lineno)
+    return SyncSite(_in_project(frame.f_code.co_filename), frame.f_lineno)
+
+
+@cache
+def _in_project(path: str) -> str:
+    return str(Path(path).relative_to(PROJECT))
 
 
 class Ending(NamedTuple):

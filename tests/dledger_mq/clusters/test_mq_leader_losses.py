@@ -25,6 +25,7 @@ from dledger_mq import (
     PushConsumer,
     PushOptions,
     ReceivedMessage,
+    Sql,
 )
 from dledger_mq.testing import Cluster, cluster
 
@@ -59,7 +60,7 @@ async def send_all(losing: Losing, topic: str) -> list[bytes]:
     async with Producer("w", nameservers=losing.group.nameservers) as producer:
         for number in range(MESSAGES):
             body = b"%d" % number
-            message = Message(topic, body, keys=(f"key{number}",))
+            message = Message(topic, body, keys=(f"key{number}",), properties={"n": str(number)})
             await producer.send(message, timeout_s=SEND_S)
             acknowledged.append(body)
             if number == LOST_AT:
@@ -185,15 +186,34 @@ async def every_message_is_found_by_its_key(losing: Losing) -> None:
             assert body in {message.body for message in found}, key
 
 
+async def only_what_meets_the_condition_is_consumed(losing: Losing) -> None:
+    found: set[bytes] = set()
+
+    async def work(messages: Sequence[ReceivedMessage]) -> None:
+        found.update(message.body for message in messages)
+
+    async with PushConsumer(
+        "choosers",
+        {"Chosen": Sql("n >= 10 AND n < 20 OR n > 110")},
+        work,
+        nameservers=losing.group.nameservers,
+        consume_from=ConsumeFrom.FIRST,
+    ):
+        await send_all(losing, "Chosen")
+        await until(lambda: len(found) >= 19)
+    assert found == {b"%d" % number for number in (*range(10, 20), *range(111, MESSAGES))}
+
+
 FEATURES = (
     every_message_is_consumed_or_a_dead_letter,
     what_was_popped_and_acknowledged_never_comes_again,
     questions_are_answered_rightly_or_not_at_all,
     every_message_is_found_by_its_key,
+    only_what_meets_the_condition_is_consumed,
 )
 
 
-@pytest.mark.feature("F39", "F44", "F46")
+@pytest.mark.feature("F36", "F39", "F44", "F46")
 @pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_each_feature_keeps_its_promise_through_the_loss_of_a_leader(fault: str) -> None:
     with trio.fail_after(ENOUGH_S):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,16 +21,17 @@ from dledger_mq import (
     TransactionRefused,
     TransactionState,
 )
-from dledger_mq.testing import Cluster, cluster
+from dledger_mq.testing import cluster
+from tests.dledger_mq.real_group import real_group, wall_clock_ms
 
 ENOUGH_S = 60
 TOPIC = "Paid"
 
 
-async def visible(group: Cluster, topic: str = TOPIC) -> list[bytes]:
+async def visible(nameservers: Sequence[str], topic: str = TOPIC) -> list[bytes]:
     """The bodies that consumers see."""
     bodies = []
-    async with PullConsumer("readers", nameservers=group.nameservers) as consumer:
+    async with PullConsumer("readers", nameservers=nameservers) as consumer:
         for queue in await consumer.queues(topic):
             offset = 0
             while True:
@@ -53,17 +56,16 @@ def lambda_like(_message: ReceivedMessage) -> TransactionState:
     return TransactionState.COMMIT
 
 
-@pytest.mark.slow
-async def test_a_block_commits_its_message_and_an_error_rolls_it_back() -> None:
+async def test_a_block_commits_its_message_and_an_error_rolls_it_back(tmp_path: Path) -> None:
     with trio.fail_after(ENOUGH_S):
         async with (
-            cluster(nodes=1) as group,
-            Producer("p", nameservers=group.nameservers, check=never_asked) as producer,
+            real_group(tmp_path) as group,
+            Producer("p", nameservers=[group.names], check=never_asked) as producer,
         ):
             async with producer.transaction(Message(TOPIC, b"1"), timeout_s=20) as one:
-                assert await visible(group) == []
+                assert await visible([group.names]) == []
                 assert one.id == one.result.message_id
-            assert await visible(group) == [b"1"]
+            assert await visible([group.names]) == [b"1"]
             with pytest.raises(ZeroDivisionError):
                 async with producer.transaction(Message(TOPIC, b"2")) as two:
                     raise ZeroDivisionError
@@ -73,22 +75,18 @@ async def test_a_block_commits_its_message_and_an_error_rolls_it_back() -> None:
                 assert await three.commit()
                 with pytest.raises(TransactionRefused, match="was committed before"):
                     await three.roll_back()
-            assert await visible(group) == [b"1", b"3" * 10_000]
+            assert await visible([group.names]) == [b"1", b"3" * 10_000]
             with pytest.raises(TransactionRefused, match="rolled back before"):
                 await two.commit()
-        with pytest.raises(NoTransactionCheck, match="check=") as error:
-            async with (
-                cluster(nodes=1) as group,
-                Producer("q", nameservers=group.nameservers) as plain,
-            ):
-                await plain.begin_transaction(Message(TOPIC, b"x"))
+            async with Producer("q", nameservers=[group.names]) as plain:
+                with pytest.raises(NoTransactionCheck, match="check=") as error:
+                    await plain.begin_transaction(Message(TOPIC, b"x"))
         assert error.value.group == "q"
 
 
 @pytest.mark.feature("F42")
-@pytest.mark.slow
 async def test_another_producer_of_the_group_is_asked_for_one_that_died(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     asked: Counter[bytes] = Counter()
 
@@ -103,8 +101,8 @@ async def test_another_producer_of_the_group_is_asked_for_one_that_died(
 
     bodies = [b"COMMIT", b"ROLLBACK", b"UNKNOWN", b"fails", b"odd"]
     with trio.fail_after(ENOUGH_S):
-        async with cluster(nodes=1) as group:
-            names = group.nameservers
+        async with real_group(tmp_path, clock=wall_clock_ms) as group:
+            names = [group.names]
             async with Producer("p", nameservers=names, check=never_asked) as dying:
                 with trio.CancelScope() as scope:
                     for body in bodies[1:]:
@@ -117,7 +115,7 @@ async def test_another_producer_of_the_group_is_asked_for_one_that_died(
                 await other.send(Message(TOPIC, b"makes it known"))
                 while len(asked) < len(bodies):  # noqa: ASYNC110
                     await trio.sleep(0.1)
-                while b"COMMIT" not in (found := await visible(group)):  # noqa: ASYNC110
+                while b"COMMIT" not in (found := await visible(names)):  # noqa: ASYNC110
                     await trio.sleep(0.1)
     assert found == [b"COMMIT", b"makes it known"]
     assert "the database is away" in caplog.text
@@ -164,7 +162,7 @@ async def test_each_transaction_ends_as_its_producer_says_though_leaders_are_los
                 await trio.sleep(1.5)
                 await (group.kill if fault == "kill" else group.freeze)()
             wanted = {b"%d" % number for number in range(-1, count) if number % 3 != 1} | {b"-1"}
-            while set(found := await visible(group)) != wanted:
+            while set(found := await visible(group.nameservers)) != wanted:
                 assert set(found) <= wanted
                 await trio.sleep(0.2)
     twice = {int(body) for body, times in Counter(found).items() if times > 1}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 import trio
 
 from dledger_mq import InvalidMessage, Message, Producer, PullConsumer, PullStatus, SendResult
-from dledger_mq.testing import Cluster, cluster
-
-pytestmark = pytest.mark.slow
+from dledger_mq.testing import cluster
+from tests.dledger_mq.real_group import real_group, wall_clock_ms
 
 ENOUGH_S = 60
 LATE_MS = 10_000
 TOPIC = "Later"
 
 
-async def stored(group: Cluster, wanted: int) -> list[bytes]:
+async def stored(nameservers: Sequence[str], wanted: int) -> list[bytes]:
     """The bodies in the topic's queues, once there are as many as wanted."""
-    async with PullConsumer("readers", nameservers=group.nameservers) as consumer:
+    async with PullConsumer("readers", nameservers=nameservers) as consumer:
         while True:
             bodies = []
             for queue in await consumer.queues(TOPIC):
@@ -33,21 +35,25 @@ async def stored(group: Cluster, wanted: int) -> list[bytes]:
             await trio.sleep(0.1)
 
 
-async def test_a_message_comes_later_unless_it_is_recalled() -> None:
+async def test_a_message_comes_later_unless_it_is_recalled(tmp_path: Path) -> None:
     with trio.fail_after(ENOUGH_S):
-        async with cluster(nodes=1) as group, Producer("w", nameservers=group.nameservers) as one:
+        async with (
+            real_group(tmp_path, clock=wall_clock_ms) as group,
+            Producer("w", nameservers=[group.names]) as one,
+        ):
             now = await one.send(Message(TOPIC, b"now"), timeout_s=20)
             later = await one.send(Message(TOPIC, b"later", delay_ms=1500))
             never = await one.send(Message(TOPIC, b"never", delay_ms=1000))
             assert await one.recall(never)
             assert not await one.recall(never)
-            assert await stored(group, 1) == [b"now"]
-            assert sorted(await stored(group, 2)) == [b"later", b"now"]
+            assert await stored([group.names], 1) == [b"now"]
+            assert sorted(await stored([group.names], 2)) == [b"later", b"now"]
             assert not await one.recall(later)
             with pytest.raises(InvalidMessage, match="no handle"):
                 await one.recall(now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: str) -> None:
     count, recalled = 200, 20
@@ -71,7 +77,7 @@ async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: st
             for number in late:
                 assert await producer.recall(results[number])
             await trio.sleep(LATE_MS / 1000)
-            bodies = await stored(group, 1 + count - recalled)
+            bodies = await stored(group.nameservers, 1 + count - recalled)
     assert sorted(bodies) == sorted(
         [b"first", *(b"%d" % number for number in range(count) if number not in late)]
     )

@@ -100,19 +100,22 @@ def any_operations(
     running: dict[int, tuple[str, Value, Value]] = {}
     called = 0
     while called < most or running:
-        process = draw(st.integers(0, 2))
+        if called < most:
+            process = draw(st.integers(0, 2))
+        elif draw(st.booleans()):
+            break
+        else:
+            process = draw(st.sampled_from(sorted(running)))
         if process in running:
             function, value, result = running.pop(process)
             type_ = draw(st.sampled_from(["ok", "ok", "ok", "info", "fail"]))
             events.append((process, type_, function, result if type_ == "ok" else value))
-        elif called < most:
+        else:
             called += 1
             function = draw(st.sampled_from(sorted(arguments)))
             value, result = draw(arguments[function])
             running[process] = function, value, result
             events.append((process, "invoke", function, value))
-        elif draw(st.booleans()):
-            break
     return recorded(*events)
 
 
