@@ -106,7 +106,10 @@ class Sends:
 
     def flush(self) -> None:
         """Append the waiting messages while the log has room; the others follow later."""
-        while (placed := self._take_placed()) is not None:
+        while self._waiting or self._held is not None:
+            placed = self._take_placed()
+            if placed is None:
+                return
             sends = placed.sends
             try:
                 then = partial(self._appended, placed, self._epoch, self._clock())

@@ -462,11 +462,10 @@ class Connection:
 
     def _watch(self) -> None:
         """Have `client_work` call `_readable`, if it reads for this connection."""
-        if self._client_work is None or self._descriptor == NO_DESCRIPTOR:
+        if self._is_watched or self._client_work is None or self._descriptor == NO_DESCRIPTOR:
             return
-        if not self._is_watched:
-            self._is_watched = True
-            self._client_work.watch(self._descriptor, self._readable)
+        self._is_watched = True
+        self._client_work.watch(self._descriptor, self._readable)
 
     def _unwatch(self) -> None:
         if self._is_watched and self._client_work is not None:
@@ -521,18 +520,19 @@ class Connection:
         if self._is_paused:
             self._unwatch()
             return False
+        if not self._commands:
+            if self._decoder.has_more:
+                self._decode(b"")
+            elif self._decoder.error is not None:
+                raise self._decoder.error
+            elif self._is_readable:
+                self._is_readable = False
+                self._read_now()
+            else:
+                self._watch()
+                return False
         if self._commands:
             self._hand_over()
-        elif self._decoder.has_more:
-            self._decode(b"")
-        elif self._decoder.error is not None:
-            raise self._decoder.error
-        elif self._is_readable:
-            self._is_readable = False
-            self._read_now()
-        else:
-            self._watch()
-            return False
         return True
 
     def _read_now(self) -> None:
