@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from remoting.wire.codes import LANGUAGE_BY_NAME, LanguageCode, language_named, language_numbered
+from remoting.wire.codes import LanguageCode, language_named, language_numbered
 from remoting.wire.command import Command, HeaderFormat
 from remoting.wire.errors import FrameMalformed
 from remoting.wire.field_values import INT32_MAX, INT32_MIN
@@ -25,7 +25,7 @@ _ALL_TEXT: Final = {str}
 _LANGUAGE_NAMES: Final[dict[int | str, int | str]] = {code: code.name for code in LanguageCode}
 
 _JSON: Final = HeaderFormat.JSON
-_KNOWN_LANGUAGES: Final[dict[int | str, LanguageCode]] = dict(LANGUAGE_BY_NAME)
+_KNOWN_LANGUAGES: Final[dict[int | str, LanguageCode]] = {code.name: code for code in LanguageCode}
 
 _Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
