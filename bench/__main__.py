@@ -7,6 +7,7 @@ import signal
 import click
 
 from bench.brokers.command import broker
+from bench.brokers.send_costs import send_costs
 from bench.checking import checking
 from bench.costs.command import request_costs
 from bench.failover import failover
@@ -45,6 +46,7 @@ main.add_command(failover)
 main.add_command(footprint)
 main.add_command(request_costs)
 main.add_command(log_costs)
+main.add_command(send_costs)
 main.add_command(spark)
 main.add_command(stalls)
 main.add_command(turn_costs)

@@ -36,6 +36,12 @@ def processor_s(pid: int) -> float:
     return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 
+def ran_s(pid: int) -> float:
+    """Return the processor time of the threads that a process has now, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum([int(task.read_text().split()[0]) for task in tasks]) / 1e9
+
+
 def children_processor_s() -> float:
     """Return the processor time of all child processes that have ended and were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -42,6 +42,7 @@ class BrokerMachine:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         self.state = BrokerState(registry, folder=folder)
+        self._messages = self.state[MESSAGES]
         self.queues = queues
         self.on_applied: Callable[[Folded], None] | None = None
 
@@ -64,7 +65,7 @@ class BrokerMachine:
 
     def log_kept_from(self) -> int:
         """Return the first index to keep, from the last retention entry."""
-        return self.state[MESSAGES].kept_from
+        return self._messages.kept_from
 
     def snapshot(self) -> Iterator[bytes]:
         """Capture the state. Before the first chunk is yielded, the consume queues up to here are
@@ -81,7 +82,7 @@ class BrokerMachine:
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Replace the state by a snapshot. Raises SnapshotUnreadable, DiskFailed."""
         self.state.become(restored(chunks, self.state.registry, self.state.folder))
-        messages = self.state[MESSAGES]
+        messages = self._messages
         self.queues.resume(messages.queue_ends, self.state.log_end, messages.begins)
 
     def close(self) -> None:

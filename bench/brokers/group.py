@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
-from bench.process_figures import memory, processor_s
+from bench.process_figures import memory, processor_s, ran_s
 
 NAMESERVER = "nameserver"
 
@@ -108,6 +108,10 @@ class BrokerGroup:
         """Return the processor time of all members since their start."""
         members = [self._running[name] for name in self._addresses.members]
         return sum([processor_s(process.pid) for process in members])
+
+    def ran_s(self) -> float:
+        """Return the processor time of all threads that members have, to the nanosecond."""
+        return sum([ran_s(self._running[name].pid) for name in self._addresses.members])
 
     def last_complaint(self) -> str:
         return last_complaint(self._complaints)

@@ -83,7 +83,7 @@ class Deliveries:
         self._not_before = 0.0
         self.on_sooner()
 
-    def applied(self) -> None:
+    def applied(self, _folded: object) -> None:
         """Call `on_sooner` if a message was added that is due earlier than the next delivery."""
         waiting = self._delays.waiting
         if waiting.earliest_added_ms < self._asleep_until_ms:

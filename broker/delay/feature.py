@@ -58,7 +58,7 @@ def service(parts: Parts) -> Service:
             RequestCode.GET_TIMER_METRICS: Handler(figures.timer_metrics, confirmed=True),
         },
         begin_term=deliveries.begin_term,
-        applied=lambda _folded: deliveries.applied(),
+        applied=deliveries.applied,
         look_over=figures.sample,
         figures=figures.figures,
         tasks=(DeliveryTask(deliveries).run,),

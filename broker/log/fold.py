@@ -19,11 +19,11 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
     """
     folded = Folded()
     add_result = folded.results.append
-    fold_record = state.registry.records(state, folded)
+    fold_record = state.fold_record
     for entry in entries:
         refused: EntryRefused | None
         if is_record(entry.body):
-            refused = fold_record(entry)
+            refused = fold_record(state, folded, entry)
         elif kind_of(entry.body) is EntryKind.COMMAND:
             refused = state.registry.fold(state, folded, entry, entry.body, is_attached=False)
         else:

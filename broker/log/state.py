@@ -143,9 +143,9 @@ class CommandType(Generic[C]):
 
 
 class FoldsRecords(Protocol):
-    """Folds the message records of one run of entries. Each run gets a new one."""
+    """Folds the message records of one state."""
 
-    def __call__(self, entry: Entry, /) -> EntryRefused | None:
+    def __call__(self, state: BrokerState, folded: Folded, entry: Entry, /) -> EntryRefused | None:
         """Index the messages of an entry, or refuse it."""
 
     def pass_over(self, entry: Entry) -> None:
@@ -156,7 +156,7 @@ class Registry:
     """All commands, all parts of the state, and the fold of message records.
 
     Args:
-        records: returns the fold of the records of one run of entries.
+        records: returns the fold of a state's records, given the state.
 
     Raises FeatureClash: two features claim the same number or name.
     """
@@ -165,7 +165,7 @@ class Registry:
         self,
         commands: Iterable[CommandType[Any]],
         parts: Iterable[StatePart[Any]],
-        records: Callable[[BrokerState, Folded], FoldsRecords],
+        records: Callable[[BrokerState], FoldsRecords],
     ) -> None:
         self.records = records
         self._types: dict[int, CommandType[Any]] = {}
@@ -244,6 +244,7 @@ class BrokerState:
 
     Attributes:
         folder: for the files of parts; None keeps everything in memory.
+        fold_record: folds the records of an entry.
         log_end: position of the byte after the last entry.
         refused_entries: how many entries were skipped because no broker can have written them.
     """
@@ -258,6 +259,7 @@ class BrokerState:
         self._parts: dict[StatePart[Any], Any] = {
             part: part.made(folder, is_blank=blank) for part in registry.parts
         }
+        self.fold_record = registry.records(self)
 
     def __getitem__(self, part: StatePart[S]) -> S:
         """Return a part; never replaced by another object."""

@@ -12,19 +12,16 @@ from dledger import HEADER_BYTES, Entry
 
 
 class RecordFold:
-    """Folds the records of one run of entries. Implements `log.state.FoldsRecords`."""
+    """Folds the records of one state. Implements `log.state.FoldsRecords`."""
 
-    __slots__ = ("_arrivals", "_folded", "_format", "_messages", "_state", "_topics")
+    __slots__ = ("_format", "_messages", "_topics")
 
-    def __init__(self, state: BrokerState, folded: Folded) -> None:
-        self._state = state
-        self._folded = folded
+    def __init__(self, state: BrokerState) -> None:
         self._messages = state[MESSAGES]
         self._topics = state[TOPICS]
         self._format = state[FORMATS]
-        self._arrivals = folded.arrivals
 
-    def __call__(self, entry: Entry) -> EntryRefused | None:
+    def __call__(self, state: BrokerState, folded: Folded, entry: Entry) -> EntryRefused | None:
         """Index one message, if it is the next of its queue and its command is accepted; or
         several, if each is the next of its queue.
         """
@@ -33,7 +30,7 @@ class RecordFold:
         if facts is None:
             return EntryRefused("a record that cannot be read")
         if holds_several(body, facts.size):
-            return self._fold_several(entry)
+            return self._fold_several(folded, entry)
         topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
         end = self._queue_end(topic, queue_id)
         if end is None:
@@ -41,8 +38,7 @@ class RecordFold:
         if end != offset or place != entry.pos + HEADER_BYTES:
             return _out_of_place(topic, queue_id, offset, end)
         if size != len(body):
-            registry = self._state.registry
-            refused = registry.fold(self._state, self._folded, entry, body[size:], is_attached=True)
+            refused = state.registry.fold(state, folded, entry, body[size:], is_attached=True)
             if refused is not None:
                 return refused
         self._ends(topic)[queue_id] = offset + 1
@@ -50,9 +46,9 @@ class RecordFold:
         self._pass_time(entry.index, store_timestamp, messages.messages)
         messages.messages += 1
         key = (topic, queue_id)
-        arrivals = self._arrivals.get(key)
+        arrivals = folded.arrivals.get(key)
         if arrivals is None:
-            arrivals = self._arrivals[key] = Arrivals(offset)
+            arrivals = folded.arrivals[key] = Arrivals(offset)
         arrivals.places.append(place)
         arrivals.sizes.append(size)
         arrivals.codes.append(tags_code)
@@ -62,7 +58,7 @@ class RecordFold:
     def pass_over(self, entry: Entry) -> None:
         self._messages.passed_over.add(entry.index)
 
-    def _fold_several(self, entry: Entry) -> EntryRefused | None:
+    def _fold_several(self, folded: Folded, entry: Entry) -> EntryRefused | None:
         if self._format.format_version < RUNS_VERSION:
             return EntryRefused("several records, in a log of a format without them")
         run = read_run(entry.body, entry.pos + HEADER_BYTES)
@@ -81,9 +77,9 @@ class RecordFold:
             count = len(arrived.places)
             messages.messages += count
             self._ends(key[0])[key[1]] = arrived.first_offset + count
-            known = self._arrivals.get(key)
+            known = folded.arrivals.get(key)
             if known is None:
-                self._arrivals[key] = arrived
+                folded.arrivals[key] = arrived
             else:
                 known.add(arrived)
         return None

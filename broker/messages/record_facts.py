@@ -20,6 +20,7 @@ UNIT: Final = struct.Struct(">" + _UNIT_FORMAT)
 # Size, magic, queue, queue offset, place, system flag, store timestamp, body length.
 FIXED_FACTS: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 _BODY_LENGTH: Final = struct.Struct(">i")
+_SIZE_BODY_LENGTH: Final = struct.Struct(">I80xi")
 _BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
@@ -122,10 +123,11 @@ def read_without_body(
 
 def properties_run(record: bytes) -> bytes:
     """Return the run of properties of a record; empty if its lengths contradict one another."""
-    at = BODY_AT + body_length(record)
+    size, length = _SIZE_BODY_LENGTH.unpack_from(record)
+    at = BODY_AT + length
     if not BODY_AT <= at < len(record):
         return b""
-    return record[at + 3 + record[at] : record_size(record)]
+    return record[at + 3 + record[at] : size]
 
 
 def code_of(body: bytes, pair_at: int, record_end: int) -> int:

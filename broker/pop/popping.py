@@ -140,7 +140,8 @@ class Popping:
         if self._ready and not self._is_flushing:
             self._is_flushing = True
             self._work.begin("giving messages to pops that wait", self._giving())
-        self._undeliverable.take(self._chooser.undeliverable)
+        if self._chooser.undeliverable:
+            self._undeliverable.take(self._chooser.undeliverable)
 
     def _giving(self) -> Iterator[None]:
         """Give until nothing is ready; more may become ready meanwhile, if the log refuses a pop at

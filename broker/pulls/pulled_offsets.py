@@ -18,7 +18,7 @@ class PulledOffsets:
     def note(self, request: PullRequest) -> None:
         if len(self._offsets) >= MAX_QUEUES:
             self._offsets.clear()
-        self._offsets[request.group, request.topic, request.queue_id] = request.offset
+        self._offsets[request.key] = request.offset
 
     def of(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the last offset that a group has pulled; None if it has not since this member

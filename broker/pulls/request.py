@@ -1,7 +1,8 @@
 """Reads and checks a client's pull (11, 361)."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
@@ -18,6 +19,9 @@ SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
 CLASS_FILTER_FLAG: Final = 8
 
+# The terms of a consumer's pulls: more are read again.
+_REMEMBERED_TERMS: Final = 4096
+
 _TAG_EXPRESSIONS: Final = frozenset({"", "TAG", "null"})
 
 
@@ -33,6 +37,7 @@ class PullRequest:
         has_subscription: whether the pull itself has the subscription.
         is_sql: whether the subscription is an SQL92 condition.
         subscription_version: of the client's subscription.
+        key: group, topic and queue.
     """
 
     group: str
@@ -46,10 +51,10 @@ class PullRequest:
     has_subscription: bool
     is_sql: bool
     subscription_version: int
+    key: tuple[str, str, int] = field(init=False)
 
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.group, self.topic, self.queue_id
+    def __post_init__(self) -> None:
+        self.key = self.group, self.topic, self.queue_id
 
 
 def read_pull_request(command: Command, max_hold_s: float) -> PullRequest:
@@ -58,35 +63,70 @@ def read_pull_request(command: Command, max_hold_s: float) -> PullRequest:
     Raises RequestRefused: (1) a filter of another kind, (23) its tags or its condition cannot be
     read, (29) a bad group name.
     """
-    integer = command.integer
-    flag = command.int32("sysFlag")
+    terms = _terms(*map(command.fields.get, _TERM_FIELDS))
+    flag, integer = terms.flag, command.integer
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
     commit_offset = integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
     hold_ms = integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
-    is_sql = _is_sql(command.fields.get("expressionType", ""))
     if has_subscription:
         if flag & CLASS_FILTER_FLAG:
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "class filters are gone: filter by tag"
             )
         expression = command.fields.get("subscription", "")
-        wanted = sql_filter(expression) if is_sql else tag_filter(expression)
+        wanted = sql_filter(expression) if terms.is_sql else tag_filter(expression)
     else:
         wanted = ALL_MESSAGES
-    group, topic = command.name("consumerGroup"), command.name("topic")
-    check_group_name(group)  # it is kept while the pull waits
     return PullRequest(
-        group,
-        topic,
-        command.int32("queueId"),
+        terms.group,
+        terms.topic,
+        terms.queue_id,
         integer("queueOffset"),
-        max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
+        terms.max_messages,
         commit_offset if commit_offset >= 0 else None,
         min(max(hold_ms, 0) / 1000, max_hold_s),
         wanted,
         has_subscription,
+        terms.is_sql,
+        terms.subscription_version,
+    )
+
+
+class _Terms(NamedTuple):
+    """The checked fields that a consumer's pulls of a queue have in common."""
+
+    group: str
+    topic: str
+    queue_id: int
+    max_messages: int
+    flag: int
+    is_sql: bool
+    subscription_version: int
+
+
+_TERM_FIELDS: Final = (
+    *("consumerGroup", "topic", "queueId", "maxMsgNums", "sysFlag"),
+    *("expressionType", "subVersion"),
+)
+
+
+@lru_cache(maxsize=_REMEMBERED_TERMS)
+def _terms(*texts: str | None) -> _Terms:
+    """Read `_TERM_FIELDS`, which are short: a longer one is refused."""
+    known = zip(_TERM_FIELDS, texts, strict=True)
+    command = Command(0, {name: text for name, text in known if text is not None})
+    flag = command.int32("sysFlag")
+    is_sql = _is_sql(command.fields.get("expressionType", ""))
+    group, topic = command.name("consumerGroup"), command.name("topic")
+    check_group_name(group)  # it is kept while the pull waits
+    return _Terms(
+        group,
+        topic,
+        command.int32("queueId"),
+        max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
+        flag,
         is_sql,
-        integer("subVersion", 0),
+        command.integer("subVersion", 0),
     )
 
 

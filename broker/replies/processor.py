@@ -46,7 +46,7 @@ class ReplyProcessor:
             request = read_send_request(command)
         except MessageMalformed as error:
             raise RequestRefused.illegal(error.reason) from None
-        if len(request.records) != 1 or not request.topic.endswith(REPLY_TOPIC_SUFFIX):
+        if len(request.records) != 1 or not request.terms.topic.endswith(REPLY_TOPIC_SUFFIX):
             raise RequestRefused.illegal(
                 f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}"
             )
@@ -64,7 +64,7 @@ class ReplyProcessor:
                 return
             fields = {
                 "msgId": message_id(self._address.host, self._address.port, 0),
-                "queueId": str(request.queue_id),
+                "queueId": str(request.terms.queue_id),
                 "queueOffset": "0",
             }
             origin.send(command.reply(ResponseCode.SUCCESS, fields))
@@ -72,16 +72,16 @@ class ReplyProcessor:
         asker.request(self._pushed(origin, request), pushed, PUSH_S)
 
     def _pushed(self, origin: Origin, request: SendRequest) -> Command:
-        (record,) = request.records
+        (record,), terms = request.records, request.terms
         now = str(self._wall_clock_ms())
         return server_request(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
             {
                 "producerGroup": "",
-                "topic": request.topic,
+                "topic": terms.topic,
                 "defaultTopic": request.default_topic,
-                "defaultTopicQueueNums": str(request.default_queues),
-                "queueId": str(request.queue_id),
+                "defaultTopicQueueNums": str(terms.default_queues),
+                "queueId": str(terms.queue_id),
                 "sysFlag": str(record.system_flag),
                 "bornTimestamp": str(record.born_timestamp),
                 "flag": str(record.flag),

@@ -54,41 +54,55 @@ class PendingMessages(Protocol):
         """Answer that they were not stored, or that this is unknown."""
 
 
-@dataclass(slots=True, eq=False)
 class PendingSend:
     """Messages of one request of a producer. Implements `PendingMessages`.
 
     Attributes:
         id_prefix: the beginning of all message ids of this broker.
+        asked_queue_id: the client's, wherever the messages are stored.
         replied: makes further fields of the reply, given the position of the first message.
         needs: a further topic that must exist before the messages are stored.
     """
 
-    origin: Origin
-    command: Command
-    topic: str
-    queue_id: int
-    records: Records
-    id_prefix: str
-    attach: Attach | None = None
-    replied: Callable[[int], Mapping[str, str]] | None = None
-    needs: TopicConfig | None = None
-    first_offset: int = 0
-    size: int = field(init=False)
-    asked_queue_id: int = field(init=False)  # the client's, wherever the messages are stored
+    __slots__ = (
+        *("asked_queue_id", "attach", "command", "first_offset", "id_prefix", "needs", "origin"),
+        *("queue_id", "records", "replied", "size", "topic"),
+    )
 
-    def __post_init__(self) -> None:
-        self.asked_queue_id, records = self.queue_id, self.records
-        self.size = len(self.command.body) + _OTHER_BYTES * len(records)
-        host, port = ipv4_host(self.origin.peer.host), self.origin.peer.port
+    def __init__(
+        self,
+        origin: Origin,
+        command: Command,
+        topic: str,
+        queue_id: int,
+        records: Records,
+        id_prefix: str,
+    ) -> None:
+        self.origin = origin
+        self.command = command
+        self.topic = topic
+        self.queue_id = self.asked_queue_id = queue_id
+        self.records = records
+        self.id_prefix = id_prefix
+        self.attach: Attach | None = None
+        self.replied: Callable[[int], Mapping[str, str]] | None = None
+        self.needs: TopicConfig | None = None
+        self.first_offset = 0
+        self.size = len(command.body) + _OTHER_BYTES * len(records)
+        host, port = origin.peer
+        host = ipv4_host(host)
         for record in (records.shared,) if isinstance(records, RecordBatch) else records:
             record.born_host, record.born_port = host, port
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
         prefix = self.id_prefix
-        ends = struct.pack(f">{len(positions)}q", *positions).hex(",", 8).upper()
+        if len(positions) == 1:
+            ids = f"{prefix}{positions[0]:016X}"
+        else:
+            ends = struct.pack(f">{len(positions)}q", *positions).hex(",", 8).upper()
+            ids = prefix + ends.replace(",", "," + prefix)
         fields = {
-            "msgId": prefix + ends.replace(",", "," + prefix),
+            "msgId": ids,
             "queueId": str(self.asked_queue_id),
             "queueOffset": str(self.first_offset),
             "MSG_REGION": REGION,

@@ -56,9 +56,8 @@ class SendProcessor:
         broker or the topic is not writable, (26) no such consumer group, (29) no such queue.
         """
         self._disk.check()
-        self._settings.check_writable()
-        size, most = len(command.body), self._settings.now.max_message_bytes
-        if size > most:
+        most = self._settings.check_writable().max_message_bytes
+        if (size := len(command.body)) > most:
             raise RequestRefused.illegal(f"a body of {size} bytes: at most {most}")
         try:
             request = read_send_request(command)
@@ -85,12 +84,12 @@ class SendProcessor:
         return None
 
     def _take(self, origin: Origin, command: Command, request: SendRequest) -> None:
-        topic = request.topic
+        terms = request.terms
+        topic, queue_id = terms.topic, terms.queue_id
         if topic.startswith(RETRY_PREFIX):
             config, queue_id = self._retry_target(command, request)
         else:
-            config = self._awaited.topic_for(topic, request.default_topic, request.default_queues)
-            queue_id = request.queue_id
+            config = self._awaited.topic_for(topic, request.default_topic, terms.default_queues)
         if not config.permission & PERMISSION_WRITE:
             raise RequestRefused.forbidden(
                 f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
@@ -119,22 +118,23 @@ class SendProcessor:
         """Return the topic and queue of a consumer's send to a retry topic, which may be a dead
         letter.
         """
-        name = request.topic.removeprefix(RETRY_PREFIX)
+        terms = request.terms
+        name = terms.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.configs.get(name)
         if group is None:
             raise RequestRefused.no_group(
                 f"subscription group not exist, {name}: send a heartbeat first"
             )
-        said = max_times(command, request.max_reconsume_times)
+        said = max_times(command, terms.max_reconsume_times)
         allowed = group.retry_max_times if said is None else said
         # A consumer counts the failure that it reports, except Java's of version 4 when it gives up
         # in order. RocketMQ, too, knows such a group by its locks.
-        if request.reconsume_times > allowed or (
-            request.reconsume_times == allowed and self._locks.holds_any(name)
+        if terms.reconsume_times > allowed or (
+            terms.reconsume_times == allowed and self._locks.holds_any(name)
         ):
             config = created_for_group(dead_letter_topic(name))
             for record in request.records:  # it is not retried, so it is not delayed
                 record.properties = edit_properties(record.properties, {}, (DELAY_TIME_LEVEL,))
             return self._topics.configs.get(config.topic, config), 0
-        config = created_for_group(request.topic, max(1, group.retry_queue_count))
-        return self._topics.configs.get(config.topic, config), request.queue_id
+        config = created_for_group(terms.topic, max(1, group.retry_queue_count))
+        return self._topics.configs.get(config.topic, config), terms.queue_id

@@ -5,6 +5,7 @@ and a missing MSG_REGION are added.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import add
 from typing import Final, NamedTuple
 
@@ -53,55 +54,70 @@ class _Names(NamedTuple):
     """The names of a send's fields."""
 
     topic: str
-    default_topic: str
     default_queues: str
     queue_id: str
     system_flag: str
-    born: str
     flag: str
-    properties: str
     reconsume_times: str
-    batch: str
     max_reconsume_times: str
+    default_topic: str
+    born: str
+    properties: str
+    batch: str
 
 
 _LONG: Final = _Names(
     "topic",
-    "defaultTopic",
     "defaultTopicQueueNums",
     "queueId",
     "sysFlag",
-    "bornTimestamp",
     "flag",
-    "properties",
     "reconsumeTimes",
-    "batch",
     "maxReconsumeTimes",
+    "defaultTopic",
+    "bornTimestamp",
+    "properties",
+    "batch",
 )
-_LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
-_SHORT: Final = _Names("b", "c", "d", "e", "f", "g", "h", "i", "j", "m", "l")
+_LONG_NAMES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+_SHORT: Final = _Names("b", "d", "e", "f", "h", "j", "l", "c", "g", "i", "m")
+_SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
+
+# The terms of a producer are the same for each of its queues: more are read again.
+_REMEMBERED_TERMS: Final = 4096
+
+
+class SendTerms(NamedTuple):
+    """The checked fields that most sends of a producer have in common.
+
+    Attributes:
+        default_queues: how many queues the client wants in a new topic.
+        queue_id: negative lets the broker choose.
+        reconsume_times: how often the message failed before; for a retry topic.
+        max_reconsume_times: the client's limit of that.
+    """
+
+    topic: str
+    default_queues: int
+    queue_id: int
+    system_flag: int
+    flag: int
+    reconsume_times: int
+    max_reconsume_times: int | None
 
 
 class SendRequest(NamedTuple):
     """A checked send.
 
     Attributes:
-        queue_id: negative lets the broker choose.
         default_topic: the template of a new topic.
-        default_queues: how many queues the client wants in a new topic.
-        reconsume_times: how often the message failed before; for a retry topic.
-        max_reconsume_times: the client's limit of that.
         records: the messages, without queue, queue offset, store time and hosts. Several messages
             are a `RecordBatch`, except for a retry topic.
         longest_bytes: of the longest message, its body and its properties together.
     """
 
-    topic: str
-    queue_id: int
+    terms: SendTerms
     default_topic: str
-    default_queues: int
-    reconsume_times: int
-    max_reconsume_times: int | None
     records: Records
     longest_bytes: int
 
@@ -113,6 +129,41 @@ def read_send_request(command: Command) -> SendRequest:
     writable, (29) a bad topic name.
     """
     names = _LONG if command.code in _LONG_NAMES else _SHORT
+    field = command.fields.get
+    terms = _terms(
+        names,
+        field(names.topic),
+        field(names.default_queues),
+        field(names.queue_id),
+        field(names.system_flag),
+        field(names.flag),
+        field(names.reconsume_times),
+        field(names.max_reconsume_times),
+    )
+    record = MessageRecord(
+        terms.topic,
+        command.body,
+        properties_bytes(field(names.properties, "")),
+        flag=terms.flag,
+        system_flag=terms.system_flag,
+        born_timestamp=command.integer(names.born),
+        reconsume_times=terms.reconsume_times,
+    )
+    records: Records = [record]
+    if command.code == _SEND_BATCH or command.boolean(names.batch):
+        records, longest = _batch(record)
+    else:
+        properties = record.properties = _prepared(record.properties)
+        _check_properties(len(properties))
+        longest = len(record.body) + len(properties)
+    return SendRequest(terms, field(names.default_topic, ""), records, longest)
+
+
+@lru_cache(maxsize=_REMEMBERED_TERMS)
+def _terms(names: _Names, *texts: str | None) -> SendTerms:
+    """Read the first fields in `names`, which are short: a longer one is refused."""
+    known = {name: text for name, text in zip(names, texts, strict=False) if text is not None}
+    command = Command(0, known)
     int32 = command.int32
     topic = command.text(names.topic)
     check_topic_name(topic)
@@ -120,41 +171,16 @@ def read_send_request(command: Command) -> SendRequest:
         raise RequestRefused.forbidden(f"sending to topic {topic} is forbidden: use your own")
     # Properties mark half messages; with the flag they would be invisible to RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
-    properties = properties_bytes(command.fields.get(names.properties, ""))
-    reconsume_times = _times(command, names.reconsume_times)
-    flag, born = int32(names.flag), command.integer(names.born)
     max_reconsume = int32(names.max_reconsume_times, -1)
-    record = MessageRecord(
+    return SendTerms(
         topic,
-        command.body,
-        properties,
-        flag=flag,
-        system_flag=system_flag,
-        born_timestamp=born,
-        reconsume_times=reconsume_times,
-    )
-    records: Records = [record]
-    if command.code == RequestCode.SEND_BATCH_MESSAGE or command.boolean(names.batch):
-        records, longest = _batch(record)
-    else:
-        record.properties = _prepared(properties)
-        _check_properties(len(record.properties))
-        longest = len(record.body) + len(record.properties)
-    return SendRequest(
-        topic,
-        int32(names.queue_id),
-        command.fields.get(names.default_topic, ""),
         int32(names.default_queues, 0),
-        reconsume_times,
+        int32(names.queue_id),
+        system_flag,
+        int32(names.flag),
+        max(0, int32(names.reconsume_times, 0)),
         max_reconsume if max_reconsume >= 0 else None,
-        records,
-        longest,
     )
-
-
-def _times(command: Command, name: str) -> int:
-    """Return how often a message failed before; a negative number counts as 0."""
-    return max(0, command.int32(name, 0))
 
 
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:
@@ -188,14 +214,12 @@ def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
 
 def _prepared(properties: bytes) -> bytes:
     """Return the properties as they are stored, without a generated key."""
-    if has_pair(properties, _HANDLE):
+    if _HANDLE in properties and has_pair(properties, _HANDLE):
         properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
-    return _with_region(properties)
-
-
-def _with_region(properties: bytes) -> bytes:
-    """Add the broker's region to properties, unless there is one already, or no room."""
-    if has_pair(properties, _REGION) or len(properties) > _MOST_WITH_REGION:
+    # The broker's region is added, unless there is one already, or no room.
+    if len(properties) > _MOST_WITH_REGION or (
+        _REGION in properties and has_pair(properties, _REGION)
+    ):
         return properties
     if properties and not properties.endswith(_SEPARATOR):
         return properties + _SEPARATED_REGION  # Java 4.9 clients omit the last separator

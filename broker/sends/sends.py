@@ -9,7 +9,7 @@ applied state again.
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from itertools import repeat, starmap
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from broker.errors import NeverStored, RequestRefused
@@ -106,7 +106,10 @@ class Sends:
 
     def flush(self) -> None:
         """Append the waiting messages while the log has room; the others follow later."""
-        while (placed := self._take_placed()) is not None:
+        while self._waiting or self._held is not None:
+            placed = self._take_placed()
+            if placed is None:
+                return
             sends = placed.sends
             try:
                 then = partial(self._appended, placed, self._epoch, self._clock())
@@ -186,22 +189,25 @@ class Sends:
         self._waiting_messages += len(send.records)
         self._waiting_bytes += send.size
 
-    def _take(self) -> PendingMessages:
-        send = self._waiting.popleft()
-        self._waiting_messages -= len(send.records)
-        self._waiting_bytes -= send.size
-        return send
-
-    def _take_chunk(self) -> list[PendingMessages]:
-        chunk = [self._take()]
+    def _take_chunk(self) -> Sequence[PendingMessages]:
+        limits, waiting = self._limits, self._waiting
+        if (
+            self._waiting_messages <= limits.append_entries
+            and self._waiting_bytes <= limits.append_bytes
+        ):
+            self._waiting, self._waiting_messages, self._waiting_bytes = deque(), 0, 0
+            return waiting
+        chunk = [waiting.popleft()]
         messages, size = len(chunk[0].records), chunk[0].size
-        while self._waiting:
-            send = self._waiting[0]
-            messages += len(send.records)
-            size += send.size
-            if messages > self._limits.append_entries or size > self._limits.append_bytes:
+        while waiting:
+            send = waiting[0]
+            more, larger = messages + len(send.records), size + send.size
+            if more > limits.append_entries or larger > limits.append_bytes:
                 break
-            chunk.append(self._take())
+            chunk.append(waiting.popleft())
+            messages, size = more, larger
+        self._waiting_messages -= messages
+        self._waiting_bytes -= size
         return chunk
 
     def _place(self, chunk: Sequence[PendingMessages]) -> _Placed:
@@ -274,9 +280,11 @@ class Sends:
             record.store_host, record.store_port = self._host, self._port
             offset += 1
         if isinstance(records, RecordBatch):
-            # A third of the time of PositionedBody(...).
-            return list(map(tuple.__new__, repeat(PositionedBody), records.encode_parts()))
-        return list(starmap(PositionedBody, encode_parts_of_all(records)))
+            parts = records.encode_parts()
+        else:
+            parts = encode_parts_of_all(records)
+        # A third of the time of PositionedBody(...).
+        return list(map(tuple.__new__, repeat(PositionedBody), parts))
 
     def mended(self, runs: Sequence[bytes]) -> list[bytes]:
         """Return properties as they are stored. Callers may do so for a long batch before they add

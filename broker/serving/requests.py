@@ -97,7 +97,7 @@ class Requests:
         if handler is None:
             return unsupported(command, NOT_HERE.get(command.code, ""))
         try:
-            if not handler.any_role:
+            if not handler.any_role and (self._term is None or self._is_ending):
                 self._check_leads(handler)
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)

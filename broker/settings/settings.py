@@ -39,15 +39,20 @@ class Settings:
             self._now = changed_config(self.started_with, self._changed.values)
         return self._now
 
-    def check_writable(self) -> None:
-        """Raise RequestRefused (16) if brokerPermission forbids sending."""
-        if not self.now.permission & PERMISSION_WRITE:
-            raise _forbidden(self.now.group, "sending message")
+    def check_writable(self) -> BrokerConfig:
+        """Return the settings in force. Raises RequestRefused (16) if brokerPermission forbids
+        sending.
+        """
+        now = self.now
+        if not now.permission & PERMISSION_WRITE:
+            raise _forbidden(now.group, "sending message")
+        return now
 
     def check_readable(self) -> None:
         """Raise RequestRefused (16) if brokerPermission forbids reading."""
-        if not self.now.permission & PERMISSION_READ:
-            raise _forbidden(self.now.group, "pulling message")
+        now = self.now
+        if not now.permission & PERMISSION_READ:
+            raise _forbidden(now.group, "pulling message")
 
     def routed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
         """Limit the permissions of topics to the broker's own, for routes."""

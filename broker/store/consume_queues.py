@@ -154,7 +154,8 @@ class ConsumeQueues:
                 self._unwritten[key] = queue
             else:
                 self._unwritten.pop(key, None)
-        self.write_some()
+        if len(self._unwritten) > MAX_UNWRITTEN_QUEUES:
+            self.write_some()
 
     def write_some(self) -> None:
         """Write the units of a few queues, if many have units that are only in memory. Raises

@@ -98,7 +98,7 @@ class KeyFile:
             self.begin_ms, self.begin_position = time_ms, position
         self.end_ms, self.end_position = time_ms, position
         slot = key_hash % self._slots
-        head = self._head(slot)
+        head = self._heads.get(slot) or self._head(slot)
         if not head:
             self._used_slots += 1
         after_s = (time_ms - self.begin_ms) // 1000

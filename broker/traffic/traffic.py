@@ -302,8 +302,8 @@ class Traffic:
 
     def _present(self) -> Second:
         """Return the current second, after counting the last one."""
-        number, second = self.second, self._second
-        if number != second.number or len(second) >= _COUNTED_AT_ONCE:
+        number, second = int(self._clock()), self._second
+        if number != second.number or len(second.puts) + len(second.given) >= _COUNTED_AT_ONCE:
             self._settle()
             second = self._second = Second(number)
         return second

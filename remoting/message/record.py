@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat
 from typing import Final
 
@@ -29,6 +30,7 @@ TRANSACTION_COMMIT: Final = 2 << 2
 TRANSACTION_ROLLBACK: Final = 3 << 2
 BORN_HOST_V6_FLAG: Final = 1 << 4
 STORE_HOST_V6_FLAG: Final = 1 << 5
+_V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 COMPRESSION_TYPE_MASK: Final = 7 << 8
 COMPRESSION_LZ4: Final = 1 << 8
 COMPRESSION_ZSTD: Final = 2 << 8
@@ -46,6 +48,8 @@ PHYSICAL_OFFSET_AT: Final = 28
 
 # The length byte of a version 1 record is signed in Java.
 MAX_TOPIC_BYTES: Final = 127
+
+_REMEMBERED_TOPICS: Final = 4096
 
 # A body longer than a frame could not have been sent; a compressed one may not inflate beyond it.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
@@ -148,7 +152,7 @@ def encode_parts_of_all(records: Sequence[MessageRecord]) -> list[tuple[bytes, b
             if before is None or not _are_alike(record, before):
                 before = record
                 common = _common(record)
-                topic = _topic(record)
+                topic = _topic(record.topic)
                 others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
             body, properties = record.body, record.properties
             properties_length = len(properties)
@@ -192,7 +196,7 @@ def encode_parts_alike(
         raise _properties_too_long(longest)
     first = shared.queue_offset
     try:
-        common, topic = _common(shared), _topic(shared)
+        common, topic = _common(shared), _topic(shared.topic)
         others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
         heads = map(
             _HEAD.pack,
@@ -244,9 +248,7 @@ def _common(record: MessageRecord) -> bytes:
     """
     born_host = packed_host(record.born_host)
     store_host = packed_host(record.store_host)
-    _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
-    _check_family(store_host, record.system_flag & STORE_HOST_V6_FLAG, "store")
-    if len(born_host) == len(store_host) == 4:
+    if len(born_host) == len(store_host) == 4 and not record.system_flag & _V6_FLAGS:
         return _COMMON.pack(
             record.system_flag,
             record.born_timestamp,
@@ -258,6 +260,8 @@ def _common(record: MessageRecord) -> bytes:
             record.reconsume_times,
             record.prepared_transaction_offset,
         )
+    _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
+    _check_family(store_host, record.system_flag & STORE_HOST_V6_FLAG, "store")
     return b"".join(
         (
             _SYSTEM_FLAG_BORN.pack(record.system_flag, record.born_timestamp),
@@ -271,12 +275,13 @@ def _common(record: MessageRecord) -> bytes:
     )
 
 
-def _topic(record: MessageRecord) -> bytes:
-    """Encode the topic behind its length. Raises MessageMalformed."""
-    topic = record.topic.encode()
-    if len(topic) > MAX_TOPIC_BYTES:
-        raise MessageMalformed(f"topic of {len(topic)} bytes: at most {MAX_TOPIC_BYTES} are stored")
-    return bytes((len(topic),)) + topic
+@lru_cache(maxsize=_REMEMBERED_TOPICS)
+def _topic(topic: str) -> bytes:
+    """Encode a topic behind its length. Raises MessageMalformed."""
+    encoded = topic.encode()
+    if (length := len(encoded)) > MAX_TOPIC_BYTES:
+        raise MessageMalformed(f"topic of {length} bytes: at most {MAX_TOPIC_BYTES} are stored")
+    return bytes((length,)) + encoded
 
 
 def encode_record(record: MessageRecord) -> bytes:

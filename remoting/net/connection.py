@@ -227,29 +227,21 @@ class Connection:
 
         Raises FrameError if the command cannot be a frame.
         """
-        if command.flag & _RESPONSE_AND_ONEWAY == _RESPONSE_AND_ONEWAY:
-            return
-        self.send_frame(self._encoded(command))
+        self.send_all((command,))
 
     def send_all(self, commands: Sequence[Command]) -> None:
         """Queue several commands, in one write while the peer takes all.
 
         Raises FrameError if a command cannot be a frame; then none of them is sent.
         """
-        frames = [
-            self._encoded(command)
-            for command in commands
-            if command.flag & _RESPONSE_AND_ONEWAY != _RESPONSE_AND_ONEWAY
-        ]
-        if frames:
-            self.send_frame(frames[0] if len(frames) == 1 else b"".join(frames))
-
-    def _encoded(self, command: Command) -> bytes:
-        """Encode a command that is about to be sent, and release the request that it answers."""
-        frame = encode_command(command)
-        if command.flag & RESPONSE_FLAG and self._close_error is None:
-            self._release(self._kept.pop(command.opaque, 0))
-        return frame
+        sent = [one for one in commands if one.flag & _RESPONSE_AND_ONEWAY != _RESPONSE_AND_ONEWAY]
+        if not sent:
+            return
+        frames = list(map(encode_command, sent))
+        if self._close_error is None:  # release the requests that they answer
+            release = self._kept.pop
+            self._release(sum([release(one.opaque, 0) for one in sent if one.flag & RESPONSE_FLAG]))
+        self.send_frame(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def send_frame(self, frame: bytes) -> None:
         """Queue a whole frame. On a closed connection it is dropped.
@@ -470,11 +462,10 @@ class Connection:
 
     def _watch(self) -> None:
         """Have `client_work` call `_readable`, if it reads for this connection."""
-        if self._client_work is None or self._descriptor == NO_DESCRIPTOR:
+        if self._is_watched or self._client_work is None or self._descriptor == NO_DESCRIPTOR:
             return
-        if not self._is_watched:
-            self._is_watched = True
-            self._client_work.watch(self._descriptor, self._readable)
+        self._is_watched = True
+        self._client_work.watch(self._descriptor, self._readable)
 
     def _unwatch(self) -> None:
         if self._is_watched and self._client_work is not None:
@@ -519,7 +510,7 @@ class Connection:
 
     def _work_some(self, until: float) -> bool:
         """Do one step; return whether there may be another one."""
-        if self.is_closed:
+        if self._close_error is not None:
             return False
         if self._steps:
             if not take_steps(self._steps[0], until):
@@ -529,18 +520,19 @@ class Connection:
         if self._is_paused:
             self._unwatch()
             return False
+        if not self._commands:
+            if self._decoder.has_more:
+                self._decode(b"")
+            elif self._decoder.error is not None:
+                raise self._decoder.error
+            elif self._is_readable:
+                self._is_readable = False
+                self._read_now()
+            else:
+                self._watch()
+                return False
         if self._commands:
             self._hand_over()
-        elif self._decoder.has_more:
-            self._decode(b"")
-        elif self._decoder.error is not None:
-            raise self._decoder.error
-        elif self._is_readable:
-            self._is_readable = False
-            self._read_now()
-        else:
-            self._watch()
-            return False
         return True
 
     def _read_now(self) -> None:
@@ -610,7 +602,8 @@ class Connection:
         if share:
             self._kept_bytes -= share
             self._count_held(-share)
-            self._go_on_reading()
+            if self._is_paused:
+                self._go_on_reading()
 
     def _note_partial(self, partial_bytes: int, completed: bool) -> None:
         """Note the size of an incomplete frame, and when its reading began."""
@@ -627,7 +620,9 @@ class Connection:
         Requests that were decoded but not handed over are among those kept, and must not wait for
         themselves.
         """
-        waiting = self.unsent_bytes + (0 if self._commands else self._kept_bytes)
+        waiting = self._queued_total - self._sent_total
+        if not self._commands:
+            waiting += self._kept_bytes
         if waiting > self._limits.pause_unsent_bytes:
             return True
         return waiting > _TIGHT_PAUSE_BYTES and self._held is not None and self._held.is_tight

@@ -28,6 +28,9 @@ _SMALL_PIECE_BYTES: Final = 4096
 _PREFIX: Final = struct.Struct(">II")  # total length; type and header length
 _PREFIX_BYTES: Final = 8
 
+_JSON: Final = HeaderFormat.JSON
+_BINARY: Final = HeaderFormat.BINARY
+
 
 def encode_command(command: Command) -> bytes:
     """Encode `command` as a frame, in its header format.
@@ -38,7 +41,7 @@ def encode_command(command: Command) -> bytes:
     """
     header = (
         encode_json_header(command)
-        if command.header_format is HeaderFormat.JSON
+        if command.header_format is _JSON
         else encode_binary_header(command)
     )
     header_bytes = len(header)
@@ -136,7 +139,14 @@ class FrameDecoder:
                 self._behind = data[at:]
                 return
             total, second = _PREFIX.unpack_from(data, at)
-            header_bytes = self._check(total, second)
+            header_bytes = second & 0xFFFFFF
+            if (
+                total > self._max_frame_bytes
+                or header_bytes + 4 > total
+                or header_bytes > MAX_HEADER_BYTES
+                or second >> 24 > _BINARY
+            ):
+                raise self._refusal(total, header_bytes, second >> 24)
             end = at + 4 + total
             if end > length:
                 self._needed = 4 + total
@@ -144,26 +154,24 @@ class FrameDecoder:
                 return
             body_at = at + _PREFIX_BYTES + header_bytes
             header = data[at + _PREFIX_BYTES : body_at]
-            commands.append(_decode(second >> 24, header, data[body_at:end]))
+            decode = decode_json_header if second >> 24 == _JSON else decode_binary_header
+            commands.append(decode(header, data[body_at:end]))
             at = end
         self._needed = _PREFIX_BYTES
         if at < length:
             self._hold(data[at:])
 
-    def _check(self, total: int, second: int) -> int:
-        """Check the two length words of a frame; return the length of its header."""
-        header_bytes = second & 0xFFFFFF
+    def _refusal(self, total: int, header_bytes: int, header_type: int) -> FrameError:
+        """Return the error of a frame whose first words are wrong."""
         if total > self._max_frame_bytes:
             if (other := other_protocol(total.to_bytes(4, "big"))) is not None:
-                raise ProtocolDiffers(*other)
-            raise FrameTooLarge(total, self._max_frame_bytes)
+                return ProtocolDiffers(*other)
+            return FrameTooLarge(total, self._max_frame_bytes)
         if header_bytes + 4 > total:
-            raise FrameMalformed(f"header of {header_bytes} bytes in a frame of {total}")
+            return FrameMalformed(f"header of {header_bytes} bytes in a frame of {total}")
         if header_bytes > MAX_HEADER_BYTES:
-            raise FrameTooLarge(header_bytes, MAX_HEADER_BYTES, "header")
-        if second >> 24 > HeaderFormat.BINARY:
-            raise FrameMalformed(f"unknown header type {second >> 24}")
-        return header_bytes
+            return FrameTooLarge(header_bytes, MAX_HEADER_BYTES, "header")
+        return FrameMalformed(f"unknown header type {header_type}")
 
     def _hold(self, data: bytes) -> None:
         self._held += len(data)
@@ -206,10 +214,5 @@ def _decode_pieces(pieces: list[bytes | bytearray]) -> Command:
     header = bytes(head[_PREFIX_BYTES:header_end])
     with memoryview(head) as view:
         body = b"".join((view[header_end:], *pieces[first + 1 :]))
-    return _decode(second >> 24, header, body)
-
-
-def _decode(header_type: int, header: bytes, body: bytes) -> Command:
-    if header_type == HeaderFormat.JSON:
-        return decode_json_header(header, body)
-    return decode_binary_header(header, body)
+    decode = decode_json_header if second >> 24 == _JSON else decode_binary_header
+    return decode(header, body)

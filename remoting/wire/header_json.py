@@ -24,6 +24,9 @@ _ALL_TEXT: Final = {str}
 
 _LANGUAGE_NAMES: Final[dict[int | str, int | str]] = {code: code.name for code in LanguageCode}
 
+_JSON: Final = HeaderFormat.JSON
+_KNOWN_LANGUAGES: Final[dict[int | str, LanguageCode]] = {code.name: code for code in LanguageCode}
+
 _Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
 
@@ -102,6 +105,9 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
         read = _read(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _decode_loosely(header, body)
+    language: int | str | None = _KNOWN_LANGUAGES.get(read.language)
+    if language is None:
+        language = _language(read.language)
     return Command(
         read.code,
         read.extFields or {},
@@ -109,9 +115,9 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
         read.opaque,
         read.flag,
         read.remark,
-        _language(read.language),
+        language,
         read.version,
-        HeaderFormat.JSON,
+        _JSON,
     )
 
 

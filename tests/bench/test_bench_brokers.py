@@ -24,12 +24,15 @@ from bench.brokers.command import (
     ratio,
     share,
 )
+from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.rows import Bench, Figure, Row, Scale
+from bench.brokers.send_costs import calls_of_a_send, regular
+from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
 from bench.options import chosen_keys
@@ -184,6 +187,29 @@ async def test_a_light_client_pulls_all_messages_and_brings_its_offsets(tmp_path
         await until(lambda: brought(broker))
         with pytest.raises(RunFailed, match="not exist"), trio.fail_after(20):
             await trio.to_thread.run_sync(pull_all, address, "NoTopic", 1, 1)
+
+
+async def test_light_senders_have_each_message_and_each_batch_stored(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, _):
+        address = str(broker.config.address)
+        batch = encode_batch_body([BatchMessage(b"x")] * 10)
+
+        def send() -> int:
+            with connected(address) as connection:
+                return Senders(connection, "T", 4, b"x").send(3, requests=20).requests
+
+        with trio.fail_after(20):
+            sent = await trio.to_thread.run_sync(send)
+            await trio.to_thread.run_sync(fill, address, "T", 4, batch, 20)
+        assert sent >= 20
+        ends = [broker.machine.queues.end("T", queue_id) for queue_id in range(4)]
+        assert sum(ends) == sent + 10 * 20
+
+
+def test_calls_of_most_sends_are_counted_by_package(tmp_path: Path) -> None:
+    calls = regular(trio.run(calls_of_a_send, tmp_path / "group", 4), 4)
+    assert calls["broker", "broker/sends/request.py", "read_send_request"] == 1
+    assert calls["remoting", "remoting/wire/frame.py", "encode_command"] >= 1
 
 
 async def brought(broker: Broker) -> bool:

@@ -12,6 +12,8 @@ import trio
 from broker.errors import RequestRefused
 from broker.log.one_by_one import call, call_each, failure
 from broker.sends.pending_messages import PendingSend
+from broker.sends.request import SendTerms
+from broker.sends.request import _terms as read_terms
 from broker.sends.sends import Sends
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.record import decode_records
@@ -67,12 +69,22 @@ async def test_a_count_of_failures_that_is_no_number_of_32_bits_is_refused(
         assert [one.body for one in await client.messages("T")] == [b"good"]
 
 
+def take_as_sent(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each send be one that has failed so often, as brokers of before took it."""
+    read = read_terms.__wrapped__
+
+    def terms(*texts: Any) -> SendTerms:
+        return read(*texts)._replace(reconsume_times=times)
+
+    monkeypatch.setattr("broker.sends.request._terms", terms)
+
+
 # What brokers of before took.
 @pytest.mark.parametrize("times", [INT32_MAX, INT32_MAX - 1, -1, -5, INT32_MIN])
 async def test_a_count_of_failures_saturates_when_a_message_is_popped_again(
     tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.sends.request._times", lambda _command, _name: times)
+    take_as_sent(times, monkeypatch)
     async with popping(tmp_path) as one:
         await one.send(b"x")
         await one.send(b"y")
@@ -90,7 +102,7 @@ async def test_a_count_of_failures_saturates_when_a_message_is_popped_again(
 async def test_a_message_is_sent_back_whatever_its_count_of_failures_is(
     tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.sends.request._times", lambda _command, _name: times)
+    take_as_sent(times, monkeypatch)
     async with served(tmp_path) as client:
         assert (await client.send("T", b"x")).code == 0
         (message,) = await client.messages("T")
