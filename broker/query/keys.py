@@ -17,8 +17,7 @@ _WORDS: Final = b"KEYS"
 def keys_of(record: bytes) -> Sequence[str]:
     """Return the keys by which a record is found, at most 256."""
     properties = properties_run(record)
-    unique = found_value(properties, _UNIQUE)
-    words = found_value(properties, _WORDS) if _WORDS in properties else None
+    unique, words = found_value(properties, _UNIQUE), found_value(properties, _WORDS)
     keys = [unique] if unique else []
     if words:
         keys += [word for word in words.split(" ") if word]

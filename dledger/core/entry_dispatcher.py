@@ -179,7 +179,11 @@ class EntryDispatcher:
         if self.next_index <= self._view.before_begin:
             # Discarded entries cannot be sent, and their terms are no longer known.
             self.next_index = self._view.before_begin + 1
-        if self._stuck(now):
+        if (
+            now >= self._progress_deadline
+            and self.match_index < self.next_index - 1
+            and (self.phase is _APPEND or self.phase is _COMMIT)
+        ):
             self._round_trip.missed()
             self._change(PhaseEvent.LOST)
             self._probe_deadline = now
@@ -210,13 +214,6 @@ class EntryDispatcher:
         if self.phase is _COMMIT and self._sent_committed < committed:
             return min(deadline, self.commit_notice_at)
         return deadline
-
-    def _stuck(self, now: float) -> bool:
-        return (
-            self.match_index < self.next_index - 1
-            and now >= self._progress_deadline
-            and self.phase in (_APPEND, _COMMIT)
-        )
 
     def _push(self, phase: Phase, last_index: int, committed: int) -> PushRequest:
         view, first = self._view, self.next_index

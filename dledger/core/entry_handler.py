@@ -118,7 +118,8 @@ class EntryHandler:
             return None
         if not self._agrees(push):
             return self._refusal(push)
-        self._recognize(push.prev_index)
+        if self.orphans is not None:
+            self._recognize(push.prev_index)
         self.verified = max(self.verified, push.prev_index)
         if push.phase is Phase.APPEND:
             return self._append(push)
@@ -229,7 +230,8 @@ class EntryHandler:
                 # A snapshot may already have brought changes that the log reaches only now.
                 if index >= first_new and index > self._state.membership.index:
                     self._state.membership.appended(index, change)
-        self._recognize(push.last_index)
+        if self.orphans is not None:
+            self._recognize(push.last_index)
         self.verified = max(self.verified, push.last_index)
         self.commit(push.committed)
         if self._state.durable >= self.verified:

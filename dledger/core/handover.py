@@ -153,14 +153,14 @@ class DiskWatch:
 class Handover:
     """The running transfer, and the reasons to start one: an operator, a preference, a bad disk."""
 
-    __slots__ = ("_config", "_disk", "_preferred", "_state", "_view", "transfer")
+    __slots__ = ("_config", "_preferred", "_state", "_view", "disk", "transfer")
 
     def __init__(self, shared: SharedParts) -> None:
         config = shared.config
         self._config = config
         self._state = shared.state
         self._view = shared.view
-        self._disk = DiskWatch(config.election_timeout_s)
+        self.disk = DiskWatch(config.election_timeout_s)
         self._preferred = PreferredLeader(config.preferred_leader, config.election_timeout_s)
         self.transfer: LeaderTransfer | None = None
 
@@ -168,19 +168,15 @@ class Handover:
         if name != self._preferred.name:
             self._preferred = PreferredLeader(name, self._config.election_timeout_s)
 
-    def awaits_disk(self, now: float) -> None:
-        """Note that entries wait for the disk, from now on at the latest."""
-        self._disk.observe(self._view.last_index, self._state.durable, now)
-
     def observe(self, now: float) -> None:
         """Watch the disk and the preferred leader; call this in any role."""
-        self.awaits_disk(now)
+        self.disk.observe(self._view.last_index, self._state.durable, now)
         if self._preferred.name is not None:
             self._preferred.observe(self._state.leader, now)
 
     def disk_stalled(self, now: float) -> bool:
         """Return whether entries wait and none has become durable here for an election timeout."""
-        return self._disk.stalled(now)
+        return self.disk.stalled(now)
 
     def begin(
         self, target: str | None, dispatchers: Dispatchers, now: float

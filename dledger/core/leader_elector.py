@@ -150,7 +150,7 @@ class LeaderElector:
 
     def _stand_at(self, at: float) -> None:
         self.deadline = at
-        self._agenda.wake_by(at)
+        self._agenda.wakes_at = min(self._agenda.wakes_at, at)  # spares a call, with each push
 
     def postpone(self, now: float) -> None:
         """Restart the election timer with a random time of one to two election timeouts, so that

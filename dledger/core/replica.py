@@ -319,7 +319,8 @@ class Replica:
 
     def awaits_disk(self, now: float) -> None:
         """Note that what was written waits for a sync."""
-        self.handover.awaits_disk(now - self.patience.lost_s)
+        disk = self.handover.disk
+        disk.observe(self.view.last_index, self.state.durable, now - self.patience.lost_s)
 
     def persisted(self, index: int, epoch: int, promise: HardState | None, now: float) -> None:
         """Record that a sync ended: the log, as of truncation `epoch`, is durable up to `index`,

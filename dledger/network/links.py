@@ -173,7 +173,7 @@ class Links:
 
 
 class GroupLinks:
-    """Makes the links follow the configuration. Call `follow` after every turn.
+    """Makes the links follow the configuration. Call `follow` when it has changed.
 
     A removed member keeps its link as long as the leader still sends to it.
     """

@@ -16,7 +16,7 @@ YOUNG_LOG_ENTRIES = 64
 
 
 class AdmissionLog:
-    """Compares the state after each turn with what was logged; that takes a few comparisons.
+    """Compares the state after each change with what was logged.
 
     While the group is new, a member without its log is no reason to warn. Members begin one after
     the other, and those that start after the first election are in doubt for a moment.
@@ -34,7 +34,7 @@ class AdmissionLog:
         self._said = False
         self._peers_in_doubt: set[str] = set()
 
-    def after_turn(self) -> None:
+    def look(self) -> None:
         proven = self._replica.state.proven
         if not proven:
             self._look_at_hold(self._replica.hold(self._clock()))

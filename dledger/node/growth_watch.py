@@ -32,7 +32,9 @@ class GrowthWatch:
         self._grown = trio.Event()
 
     def look(self) -> None:
-        """Request the note if the group has grown. Call this after every turn."""
+        """Request the note if the group has grown. Call this when the group has
+        changed.
+        """
         replica = self._replica
         seen = (replica.state.membership.index, replica.admission.told)
         if seen == self._seen:

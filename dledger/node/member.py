@@ -179,12 +179,10 @@ class Member:
         )
         self.reads = PendingReads(self._begin_read, self.read_facts, replica.config.read_wait_s)
         self._application = application_of(machine)
-        changes, applied = changes_of(self._application), replica.state.applied
-        self.history = (
-            None
-            if changes is None
-            else ChangeHistory(changes, settings.watch_history_bytes, applied)
-        )
+        self.history: ChangeHistory | None = None
+        if (changes := changes_of(self._application)) is not None:
+            limit, applied = settings.watch_history_bytes, replica.state.applied
+            self.history = ChangeHistory(changes, limit, applied)
         self.applier = Applier(
             replica,
             self.writer.cache,
@@ -258,7 +256,7 @@ class Member:
         self._around.told(outcomes)
         self.reads.applied_to(self.replica.state.applied)
 
-    def _apply(self) -> None:
+    def _apply(self, _now: float) -> None:
         self.applier.begin()
         if self.applier.stopped is not None and self.pending.entries:
             self.pending.never_applied(self.replica.view.last_index, self.replica.state.leader)

@@ -562,7 +562,7 @@ class Node:
         self._moved.made()
         self._group_links.follow()
         self._growth.look()
-        self._admission_log.after_turn()
+        self._admission_log.look()
         if self._replica.handler.orphans != self._orphans:
             self._orphans_changed(self._replica.handler.orphans)
         self._leadership.look()

@@ -138,7 +138,7 @@ class Turn:
         syncs: SyncSchedule,
         transfer: MovesSnapshots,
         tell: Callable[[Outcomes], None],
-        apply: Callable[[], None],
+        apply: Callable[[float], None],
         refused: Callable[[PeerFault], None],
         clock: Callable[[], float],
         tally: Tally,
@@ -155,7 +155,6 @@ class Turn:
         self.syncs = syncs
         self._transfer = transfer
         self._tell = tell
-        self._apply = apply
         self._refused = refused
         self._clock = clock
         self.tally = tally
@@ -183,7 +182,7 @@ class Turn:
             SEND: self.send,
             FOLLOWER_SYNC: self.sync,
             TELL: self.tell,
-            APPLY: self.apply,
+            APPLY: apply,
             LEADER_SYNC: self.sync,
             PLAN: self.plan,
         }
@@ -312,7 +311,8 @@ class Turn:
     def receive(self, now: float) -> None:
         """Give the replica everything that arrived."""
         replica = self._replica
-        for sender, messages in _taken(self._inbox):
+        inbox, self._inbox = self._inbox, []
+        for sender, messages in inbox:
             for message in messages:
                 if isinstance(message, PushRequest) and not self._has_room_for(message):
                     continue
@@ -434,10 +434,6 @@ class Turn:
             self._led_term = leading
             self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
         self._tell(self._replica.take_outcomes())
-
-    def apply(self, _now: float) -> None:
-        """Apply what is committed and durable here."""
-        self._apply()
 
 
 def _taken(items: list[T]) -> Sequence[T]:

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipWatch:
-    """The watch of one node. The node calls `look` after every turn and every apply.
+    """The watch of one node. The node calls `look` after every change and every apply.
 
     Attributes:
         may_serve: whether the state machine can serve; the node sets it before `look`.

@@ -58,7 +58,7 @@ _FUTURE = "a future is the form of a callback"
 _BLOCK = "the block of the session does it"
 _HOST = "`open_host` and figures of the process use it"
 _TOOLS = "sessions and tools are built on it"
-_DRIVEN = ("start", "stop", "closed", "turned", "refused", "applied", "submit_envelopes", "tally")
+_DRIVEN = ("start", "stop", "closed", "told", "refused", "applied", "submit_envelopes", "tally")
 _READ_BY_BROKERS = (
     *("read_bytes", "check_at", "segment_begin", "begin_position", "max_body_bytes"),
     *("disk_short", "machine_version", "machine_name"),

@@ -162,7 +162,7 @@ def imagined_turn(
     def told(outcomes: Outcomes) -> None:
         """A test that is interested takes the outcomes itself."""
 
-    def apply() -> None:
+    def apply(_now: float) -> None:
         """A test says what is applied."""
 
     def refused(fault: PeerFault) -> None:

@@ -33,7 +33,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[s
         held = turn.get("hold")
         admission.told_last_index = turn.get("told", -1)
         admission.forgotten = turn.get("forgotten")
-        log.after_turn()
+        log.look()
     return [record.getMessage() for record in caplog.records]
 
 
