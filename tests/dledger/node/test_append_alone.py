@@ -46,7 +46,7 @@ class Leader:
 
     def is_quick(self) -> None:
         """The disk has shown that it is quick, also on a machine that is busy."""
-        self.driver._syncer._average_s = float("-inf")
+        self.driver._syncer._average_s = -1e9
 
     def append(self, done: Done | None = None) -> None:
         self.is_quick()
