@@ -104,6 +104,8 @@ def test_each_row_at_each_step_of_a_store_is_one_line_with_its_cure(tmp_path: Pa
                 store.close()
             if outcome is None and disk.kind:
                 continue  # that step has no such call
+            if outcome is None and row.kind is Kind.ROOM and (step, kind) == ("sync", "write"):
+                continue  # an index without room is written later
             line = str(outcome)
             full = row.kind is Kind.ROOM and step == "append" and kind != "sync_folder"
             expected = DiskFull if full else DiskFailed

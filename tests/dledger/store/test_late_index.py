@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from dledger.store.store_config import StoreConfig
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.store.stored_entries import read_all
+from tests.dledger.store.test_store_failures import FailingDisk
 
 CONFIG = StoreConfig(
     segment_bytes=1 << 20,
@@ -104,6 +106,27 @@ def test_what_a_start_checks_is_bounded_though_the_index_is_late() -> None:
     assert store.recovered.entries_checked <= MOST_CHECKED
     assert read_all(store) == entries
     store.close()
+
+
+def test_an_index_without_room_is_written_once_there_is_room(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    store = opened(disk, str(tmp_path))
+    append(store, 3)
+    store.note_committed(2)
+    disk.fail("write", number=errno.ENOSPC)
+    store.save_committed(in_next_sync=False)
+    assert disk.kind == ""
+    assert written_units(tmp_path) == 1  # with the record of the first term
+    append(store, 2)
+    assert store.synced_index == 4
+    entries = read_all(store)
+    record_commit(store, 4, in_next_sync=False)
+    assert written_units(tmp_path) == 5
+    store.close()
+    store = opened(OsDisk(), str(tmp_path))
+    assert read_all(store) == entries
+    store.close()
+    assert scan_folder(str(tmp_path), OsDisk()).verify() == []
 
 
 def test_a_killed_process_leaves_an_index_that_the_start_completes(tmp_path: Path) -> None:
