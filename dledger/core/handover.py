@@ -238,6 +238,16 @@ class Handover:
         repeat_s = self._config.heartbeat_interval_s
         return transfer.target if transfer.must_tell(match_index, now, repeat_s) else None
 
+    def next_deadline(self, dispatchers: Dispatchers) -> float:
+        """Return when a running transfer ends, or its target must be told again to stand."""
+        transfer = self.transfer
+        if transfer is None:
+            return float("inf")
+        target = dispatchers.get(transfer.target)
+        if target is None or target.match_index < transfer.last_index:
+            return transfer.deadline
+        return min(transfer.tell_at, transfer.deadline)
+
     def successor(self, dispatchers: Dispatchers, now: float) -> str | None:
         """Return the other voter with the longest log, if any voter answers."""
         try:

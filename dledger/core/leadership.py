@@ -308,6 +308,7 @@ class Leadership:
         """When `tick` or `pump` has something to do without new input."""
         committed = self._state.committed
         deadline = min(self.heartbeat_at, self._heard_at + self._silence_s)
+        deadline = min(deadline, self._handover.next_deadline(self._followers.voters))
         for dispatcher in self._followers.dispatchers.values():
             due = dispatcher.next_deadline(committed)
             if due < deadline:  # noqa: PLR1730  # min() costs a call, once a follower and turn
@@ -336,9 +337,10 @@ class Leadership:
                 for piece in dispatcher.pump_snapshot(now):
                     self._outbox.send(peer, piece)
             earliest = min(earliest, dispatcher.next_deadline(committed))
-        self._agenda.wake_by(earliest)
         if (successor := self._handover.due_target(self._followers.voters, now)) is not None:
             self._tell_to_stand(successor)
+        earliest = min(earliest, self._handover.next_deadline(self._followers.voters))
+        self._agenda.wake_by(earliest)
 
     def _tell_successor(self, now: float) -> None:
         if (successor := self._handover.successor(self._followers.voters, now)) is not None:

@@ -408,6 +408,7 @@ class Turn:
         syncs, replica = self.syncs, self._replica
         replica.awaits_disk(now)
         if syncs.may_wait and (written := syncs.written_that_counts(now)) is not None:
+            self._begin(now)
             replica.persisted(*written, None, now)
         if not syncs.is_due(now):
             return
