@@ -234,7 +234,6 @@ class Turn:
 
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer each submission that has not entered the log with a copy of `error`."""
-        self._holds_back = False
         for done in self.submissions.take_all():
             done(error.again())
 
@@ -355,6 +354,7 @@ class Turn:
     def propose(self, _now: float) -> None:
         """Append a slice of the submissions if this member leads; else reject them all."""
         waiting, replica = self.submissions, self._replica
+        self._holds_back = False
         waiting.drop_failed(replica.state.term)
         if not self._waiting:
             return

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dledger
+from dledger.core.messages import Heartbeat
 from dledger.errors import (
     AppendCutShort,
     Discarded,
@@ -231,6 +232,17 @@ def test_messages_that_take_turns_in_one_pass_of_the_loop_append_no_further_slic
     assert member.store.last_index - before == SLICE_ENTRIES
     turn.turn(50.0)
     assert member.store.last_index - before == 2 * SLICE_ENTRIES
+
+
+def test_nothing_is_held_back_once_the_rest_of_an_append_is_dropped() -> None:
+    member = leading()
+    turn = member.member.turn
+    turn.submit([b"x"] * (3 * SLICE_ENTRIES), 3 * SLICE_ENTRIES, member.outcomes.append)
+    assert turn.turn(50.0) < 50.0
+    member.receive("n1", Heartbeat(99, -1, 1), 50.0)  # another leads: a part of it is lost
+    assert turn.turn(50.0) > 50.0
+    (lost,) = member.outcomes
+    assert isinstance(lost, LeadershipLost)
 
 
 def test_a_disk_that_is_full_in_the_middle_of_an_append_is_told_as_the_reason(
