@@ -310,6 +310,9 @@ class Turn:
     def receive(self, now: float) -> None:
         """Give the replica everything that arrived."""
         replica = self._replica
+        if self._link_changes:
+            for peer, connected in _taken(self._link_changes):
+                (replica.reachable if connected else replica.unreachable)(peer, now)
         inbox, self._inbox = self._inbox, []
         for sender, messages in inbox:
             for message in messages:
@@ -319,16 +322,13 @@ class Turn:
                     replica.receive(sender, message, now)
                 except PeerFault as fault:
                     self._refused(fault)
+        if self._gone:
+            for leader, term in _taken(self._gone):
+                replica.leader_gone(leader, term, now)
         if self._ended_syncs:
             for work, error in _taken(self._ended_syncs):
                 self._sync_ended(work, error)
                 self.request_sync()  # for what was written meanwhile
-        if self._link_changes:
-            for peer, connected in _taken(self._link_changes):
-                (replica.reachable if connected else replica.unreachable)(peer, now)
-        if self._gone:
-            for leader, term in _taken(self._gone):
-                replica.leader_gone(leader, term, now)
 
     def _has_room_for(self, push: PushRequest) -> bool:
         return not push.payload or self._takes(len(push.payload))

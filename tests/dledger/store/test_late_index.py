@@ -1,4 +1,4 @@
-"""The index files lack the units of the newest entries; nobody may miss them there."""
+"""Recovery and readers find every entry while the index files lack the newest units."""
 
 from __future__ import annotations
 
