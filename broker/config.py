@@ -12,6 +12,7 @@ from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
+from remoting.net.access_file import AccessFile
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
 
@@ -61,6 +62,7 @@ class BrokerConfig:
         max_message_bytes: the longest body of a send.
         max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
         max_connections: of clients; None for as many as the process may open files.
+        access: switches access control on; None lets everybody do everything.
         metrics: where GET /metrics is answered for Prometheus.
         store: sizes of the log's files; never changed, and equal on all members.
     """
@@ -89,6 +91,7 @@ class BrokerConfig:
     max_delay_s: int = MAX_DELAY_S
     max_connections: int | None = None
     metrics: Address | None = None
+    access: AccessFile | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 import trio
 
+from broker.access.guard import ACCESS_GUARD
+from broker.access.processor import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL
@@ -118,6 +120,7 @@ class Broker:
                     lambda: self.requests.connections,
                 ),
                 ROUTES: Routes(client.request_nowait, config.nameservers),
+                RANDOM_BYTES: os.urandom,
                 READ_BY_ALL: lambda: node.machine_version,
             },
         )
@@ -129,6 +132,7 @@ class Broker:
             self._reads.add,
             self._registrar.announce,
             lambda: not machine.queues.damaged,
+            None if config.access is None else self.parts[ACCESS_GUARD].check,
         )
         self.server = Server(self.requests, serving, client_work=self._work)
         machine.on_applied = self.requests.applied

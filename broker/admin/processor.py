@@ -3,11 +3,13 @@
 Source: RocketMQ's AdminBrokerProcessor and QueryMessageProcessor.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.errors import RequestRefused
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
 from dledger import Status
 from remoting.bodies.table import encode_table
@@ -27,6 +29,10 @@ class AdminProcessor:
     def runtime_info(self, _origin: Origin, command: Command) -> Command:
         """Return the run-time figures (28), all as text."""
         return command.reply(body=encode_table(self._figures()))
+
+    def view_needs(self, command: Command) -> Sequence[Need]:
+        record = self._reader.record_at(command.integer("offset"))
+        return message_needs(record, Action.SUB, Action.GET)
 
     def view_message(self, _origin: Origin, command: Command) -> Command:
         """Return the stored message at a log position (33). Raises RequestRefused (1): there is

@@ -7,16 +7,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.assignment.commands import SetMode
 from broker.assignment.state import MODES, Mode
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.log.submissions import submit_commands
+from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.serving.routes import ROUTES
 from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
+from broker.topics.needs import group_need, topic_need
 from remoting.bodies.assignment import POP, PULL, Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
@@ -54,6 +57,7 @@ class AssignmentProcessor:
         self._log = parts.log
         self._consumers = parts[CONSUMERS]
         self._routes = parts[ROUTES]
+        self._access = parts[ACCESS_GUARD]
         self._waiting = 0
 
     def query(self, origin: Origin, command: Command) -> None:
@@ -63,6 +67,8 @@ class AssignmentProcessor:
         """
         asked = JsonObject.parse("question for queues", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
+        needs = (group_need(group, Action.SUB), topic_need(topic, Action.SUB))
+        self._access.require(origin, command, needs)
         client_id = asked.name("clientId")
         strategy = asked.text("strategyName", "AVG")
         is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"

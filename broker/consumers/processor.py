@@ -5,9 +5,10 @@ A heartbeat also names the groups for which a client produces.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.consumers.differences import Differences
 from broker.consumers.members import CONSUMERS, Member
 from broker.consumers.namesakes import Namesakes
@@ -17,10 +18,12 @@ from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
 from broker.producers.members import PRODUCERS, Producer
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.settings.settings import SETTINGS
 from broker.topics.names import check_group_name, is_legal_name
+from broker.topics.needs import group_need, topic_need
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import (
     MAX_HEARTBEAT_GROUPS,
@@ -59,8 +62,14 @@ class ClientProcessor:
         self._changes = parts[GROUP_CHANGES]
         self._filters = parts[FILTER_CHANGES]
         self._settings = parts[SETTINGS]
+        self._access = parts[ACCESS_GUARD]
         self._clock = parts.clock
         self._work = parts.work
+
+    @staticmethod
+    def unregister_needs(command: Command) -> Sequence[Need]:
+        group = command.name("consumerGroup", "")
+        return (group_need(group, Action.SUB),) if group else ()
 
     def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client (34). The reply leaves when the groups of its consumers are in the log.
@@ -69,6 +78,7 @@ class ClientProcessor:
         wrong SQL92 condition, (26) no such group, and none is created, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
+        self._access.require(origin, command, _heartbeat_needs(heartbeat))
         yield from self._register_producers(origin, command, heartbeat)
         self._check_room(origin, heartbeat)
         for data in heartbeat.consumers:
@@ -192,6 +202,7 @@ class ClientProcessor:
     def _register_producers(
         self, origin: Origin, command: Command, heartbeat: Heartbeat
     ) -> Generator[None, None, None]:
+        user = self._access.user_of(origin, command)
         for number, group in enumerate(heartbeat.producer_groups, 1):
             if number % _GROUPS_A_STEP == 0:
                 yield
@@ -204,7 +215,9 @@ class ClientProcessor:
                 raise RequestRefused.busy(
                     f"{len(self._producers)} producers are registered: stop some"
                 )
-            member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
+            member = Producer(
+                heartbeat.client_id, self._clock(), command.language, command.version, user
+            )
             self._producers.register(origin, group, member)
 
     def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
@@ -263,3 +276,16 @@ def _connection(origin: Origin, member: Member) -> dict[str, object]:
         "language": getattr(member.language, "name", str(member.language)),
         "version": member.version,
     }
+
+
+def _heartbeat_needs(heartbeat: Heartbeat) -> Sequence[Need]:
+    """Need to consume in each group, and from each topic. Producers need nothing: what they send
+    and end is judged, and what they are asked about as well.
+    """
+    groups = {group_need(data.group, Action.SUB) for data in heartbeat.consumers}
+    topics = {
+        topic_need(one.topic, Action.SUB)
+        for data in heartbeat.consumers
+        for one in data.subscriptions
+    }
+    return [*groups, *topics]

@@ -11,7 +11,7 @@ def service(parts: Parts) -> Service:
     processor = RedriveProcessor(parts)
     redriven = parts.state[REDRIVEN]
     return Service(
-        handlers={RequestCode.REDRIVE_DEAD_LETTERS: Handler(processor.redrive)},
+        handlers={RequestCode.REDRIVE_DEAD_LETTERS: Handler(processor.redrive, processor.needs)},
         begin_term=processor.begin_term,
         figures=lambda: {"dledgerRedrivenDeadLetters": str(redriven.redriven_letters)},
     )

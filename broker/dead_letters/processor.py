@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker.dead_letters.commands import Redrive
-from broker.dead_letters.request import RedriveRequest, read_redrive_request
+from broker.dead_letters.request import TO_GROUP, RedriveRequest, read_redrive_request
 from broker.dead_letters.state import REDRIVEN
 from broker.errors import NeverStored, RequestRefused
 from broker.groups.state import GROUPS
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.copies import COPIES, Copy
 from broker.sends.sends import SENDS
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import created_for_group, dead_letter_topic, retry_topic
+from broker.topics.needs import cluster_need, group_need
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
 from remoting.message.errors import MessageMalformed
@@ -100,6 +102,13 @@ class _Outcome:
 
 class RedriveProcessor:
     """Stores copies of dead letters in their group's retry topic, or in their original topic."""
+
+    @staticmethod
+    def needs(command: Command) -> Sequence[Need]:
+        """Need to change the group; and the cluster, if letters go to all groups of a topic."""
+        group = group_need(command.name("consumerGroup"), Action.UPDATE)
+        to_topic = command.fields.get("target", TO_GROUP) != TO_GROUP
+        return (group, cluster_need(Action.UPDATE)) if to_topic else (group,)
 
     def __init__(self, parts: Parts) -> None:
         self._redriven = parts.state[REDRIVEN]

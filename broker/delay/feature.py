@@ -11,8 +11,10 @@ from broker.delay.recall import RecallProcessor
 from broker.log.one_by_one import failure
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
+from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import LOOK, on_topic
 from dledger import DLedgerError
 from dledger.wake_up import WakeUp
 from remoting.wire.codes import RequestCode
@@ -52,10 +54,12 @@ def service(parts: Parts) -> Service:
     parts[KEPT_BACK].add(deliveries.move_before)
     return Service(
         handlers={
-            RequestCode.RECALL_MESSAGE: Handler(processor.recall),
-            RequestCode.GET_ALL_DELAY_OFFSET: Handler(figures.level_offsets, confirmed=True),
-            RequestCode.GET_TIMER_CHECK_POINT: Handler(figures.timer_checkpoint, confirmed=True),
-            RequestCode.GET_TIMER_METRICS: Handler(figures.timer_metrics, confirmed=True),
+            RequestCode.RECALL_MESSAGE: Handler(processor.recall, on_topic(Action.PUB)),
+            RequestCode.GET_ALL_DELAY_OFFSET: Handler(figures.level_offsets, LOOK, confirmed=True),
+            RequestCode.GET_TIMER_CHECK_POINT: Handler(
+                figures.timer_checkpoint, LOOK, confirmed=True
+            ),
+            RequestCode.GET_TIMER_METRICS: Handler(figures.timer_metrics, LOOK, confirmed=True),
         },
         begin_term=deliveries.begin_term,
         applied=deliveries.applied,

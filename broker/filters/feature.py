@@ -4,6 +4,7 @@ from typing import Final
 
 from broker.filters.changes import FILTER_CHANGES, SQL92
 from broker.filters.condition import condition, load_parser
+from broker.serving.needs import any_user
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -34,7 +35,7 @@ def check(_origin: Origin, command: Command) -> Command:
 
 def service(parts: Parts) -> Service:
     return Service(
-        handlers={RequestCode.CHECK_CLIENT_CONFIG: Handler(check, any_role=True)},
+        handlers={RequestCode.CHECK_CLIENT_CONFIG: Handler(check, any_user, any_role=True)},
         begin_term=parts[FILTER_CHANGES].begin_term,
         tasks=(load_parser_early,),
     )

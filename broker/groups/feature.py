@@ -2,8 +2,10 @@
 
 from broker.groups.processor import GroupProcessor
 from broker.groups.state import GROUPS
+from broker.serving.needs import Action, any_user
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import LOOK, OPERATE, on_group
 from remoting.wire.codes import RequestCode
 
 
@@ -12,12 +14,18 @@ def service(parts: Parts) -> Service:
     groups = parts.state[GROUPS]
     return Service(
         handlers={
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(processor.put_group),
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(processor.put_groups),
-            RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(processor.delete_group),
-            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler(processor.forbid),
-            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.group_config),
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.all_groups),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(processor.put_group, any_user),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(
+                processor.put_groups, OPERATE
+            ),
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(
+                processor.delete_group, on_group(Action.DELETE, field="groupName")
+            ),
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler(processor.forbid, OPERATE),
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
+                processor.group_config, on_group(Action.GET, Action.SUB, field="group")
+            ),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.all_groups, LOOK),
         },
         figures=lambda: {"groups": str(len(groups.configs))},
     )

@@ -5,14 +5,17 @@ Source: RocketMQ's AdminBrokerProcessor.
 
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
 from broker.groups.state import GROUPS
+from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
+from broker.topics.needs import group_need
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
@@ -28,6 +31,7 @@ class GroupProcessor:
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._changes = parts[GROUP_CHANGES]
+        self._access = parts[ACCESS_GUARD]
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
@@ -35,6 +39,8 @@ class GroupProcessor:
         Raises RequestRefused (29): a name, a number or an attribute is not allowed.
         """
         config = _asked(JsonObject.parse("consumer group", command.body))
+        needs = (group_need(config.group, Action.CREATE, Action.UPDATE),)
+        self._access.require(origin, command, needs)
         self._changes.put_groups([config], replying(origin, command))
 
     def put_groups(self, origin: Origin, command: Command) -> None:

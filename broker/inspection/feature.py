@@ -5,8 +5,10 @@ from broker.inspection.consumer_status import ConsumerStatus
 from broker.inspection.forwarding import Forwarding
 from broker.inspection.processor import InspectionProcessor
 from broker.inspection.queue_units import QueueUnits
+from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import LOOK, on_group, on_topic
 from remoting.wire.codes import RequestCode
 
 
@@ -17,21 +19,37 @@ def service(parts: Parts) -> Service:
     status = ConsumerStatus(parts[CONSUMERS])
     return Service(
         handlers={
-            RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(forwarding.running_info),
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(forwarding.consume_directly),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(
+                forwarding.running_info, on_group(Action.GET)
+            ),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(
+                forwarding.consume_directly, forwarding.direct_needs
+            ),
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(
-                processor.groups_of_topic, confirmed=True
+                processor.groups_of_topic, on_topic(Action.GET), confirmed=True
             ),
             RequestCode.QUERY_TOPICS_BY_CONSUMER: Handler(
-                processor.topics_of_group, confirmed=True
+                processor.topics_of_group,
+                on_group(Action.GET, Action.SUB, field="group"),
+                confirmed=True,
             ),
-            RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(processor.time_spans, confirmed=True),
-            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler(processor.subscription),
+            RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
+                processor.time_spans, on_group(Action.GET, field="group"), confirmed=True
+            ),
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler(
+                processor.subscription, on_group(Action.GET, Action.SUB, field="group")
+            ),
             RequestCode.QUERY_CORRECTION_OFFSET: Handler(
-                processor.correction_offsets, confirmed=True
+                processor.correction_offsets, LOOK, confirmed=True
             ),
-            RequestCode.QUERY_CONSUME_QUEUE: Handler(units.show, confirmed=True),
-            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(status.gather),
-            RequestCode.CLONE_GROUP_OFFSET: Handler(processor.clone_offsets, confirmed=True),
+            RequestCode.QUERY_CONSUME_QUEUE: Handler(
+                units.show, on_topic(Action.GET), confirmed=True
+            ),
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(
+                status.gather, on_group(Action.GET, field="group")
+            ),
+            RequestCode.CLONE_GROUP_OFFSET: Handler(
+                processor.clone_offsets, processor.clone_needs, confirmed=True
+            ),
         }
     )

@@ -4,13 +4,17 @@ Clients of some languages write invalid JSON, with objects for keys. So answers 
 Source: RocketMQ's AdminBrokerProcessor.callConsumer.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.needs import group_need
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
@@ -32,6 +36,11 @@ class Forwarding:
         here.
         """
         self._forward(origin, command, command.body)
+
+    def direct_needs(self, command: Command) -> Sequence[Need]:
+        record = self._reader.record_named(command.text("msgId"))
+        group = group_need(command.name("consumerGroup"), Action.UPDATE)
+        return (group, *message_needs(record, Action.SUB, Action.GET))
 
     def consume_directly(self, origin: Origin, command: Command) -> None:
         """Have a consumer consume a stored message (309), and return its result.

@@ -3,6 +3,7 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
@@ -10,12 +11,14 @@ from broker.errors import RequestRefused
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.state import OFFSETS
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name
+from broker.topics.needs import group_need
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
@@ -144,6 +147,11 @@ class InspectionProcessor:
             },
             "minTimeStamp": oldest,
         }
+
+    @staticmethod
+    def clone_needs(command: Command) -> Sequence[Need]:
+        source = group_need(command.name("srcGroup"), Action.GET)
+        return (source, group_need(command.name("destGroup"), Action.UPDATE))
 
     def clone_offsets(self, origin: Origin, command: Command) -> Steps:
         """Copy the offsets of one group to another (314): in one topic, or in all.

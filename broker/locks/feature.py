@@ -1,6 +1,7 @@
 """Locks of ordered consumers."""
 
 from broker.locks.processor import LockProcessor
+from broker.serving.needs import any_user
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
@@ -10,7 +11,7 @@ def service(parts: Parts) -> Service:
     processor = LockProcessor(parts)
     return Service(
         handlers={
-            RequestCode.LOCK_BATCH_MQ: Handler(processor.lock),
-            RequestCode.UNLOCK_BATCH_MQ: Handler(processor.unlock),
+            RequestCode.LOCK_BATCH_MQ: Handler(processor.lock, any_user),
+            RequestCode.UNLOCK_BATCH_MQ: Handler(processor.unlock, any_user),
         }
     )

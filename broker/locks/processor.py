@@ -6,13 +6,16 @@ Source: RocketMQ's RebalanceLockManager.
 from collections.abc import Generator
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
 from broker.log.submissions import Then, submit_commands
+from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
+from broker.topics.needs import group_need
 from dledger import SessionClock
 from remoting.bodies.consumer_group import (
     QueueLock,
@@ -34,6 +37,7 @@ _IN_ONE_ENTRY: Final = 1024
 class LockProcessor:
     def __init__(self, parts: Parts) -> None:
         self._locks = parts.state[LOCKS]
+        self._access = parts[ACCESS_GUARD]
         self._log = parts.log
         self._limits = parts.config.limits
         self._clock = parts.clock
@@ -44,7 +48,7 @@ class LockProcessor:
 
         Raises RequestRefused (29): a bad name.
         """
-        asked = yield from _read(command)
+        asked = yield from self._read(origin, command)
         locks = self._locks
         free = locks.room(self._limits.max_locks)
         wanted: list[tuple[str, int]] = []
@@ -76,7 +80,7 @@ class LockProcessor:
 
     def unlock(self, origin: Origin, command: Command) -> Steps:
         """Unlock queues. Raises RequestRefused (29): a bad name."""
-        asked = yield from _read(command)
+        asked = yield from self._read(origin, command)
         queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
         self._change_locks(asked, False, queues, replying(origin, command))
         return None
@@ -91,13 +95,13 @@ class LockProcessor:
         ]
         submit_commands(self._log, changes, then)
 
-
-def _read(command: Command) -> Generator[None, None, QueueLock]:
-    """Read the request and check its names, as they go into the log and the state."""
-    asked = yield from decode_queue_lock_in_steps(command.body)
-    check_group_name(asked.group)
-    for piece in pieces(asked.queues, _AT_ONCE):
-        for queue in piece:
-            check_topic_name(queue.topic)
-        yield
-    return asked
+    def _read(self, origin: Origin, command: Command) -> Generator[None, None, QueueLock]:
+        """Read the request and check its names, as they go into the log and the state."""
+        asked = yield from decode_queue_lock_in_steps(command.body)
+        self._access.require(origin, command, (group_need(asked.group, Action.SUB),))
+        check_group_name(asked.group)
+        for piece in pieces(asked.queues, _AT_ONCE):
+            for queue in piece:
+                check_topic_name(queue.topic)
+            yield
+        return asked

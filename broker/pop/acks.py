@@ -15,10 +15,12 @@ from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, InFlight, QueueKey
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.needs import group_need, topic_need
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
@@ -90,6 +92,13 @@ class PopAcks:
             origin.send(command.reply() if refusal is None else refusal.reply_to(command))
 
         self._add([message], then)
+
+    @staticmethod
+    def batch_needs(command: Command) -> Sequence[Need]:
+        """Need to consume in each group, and from each topic."""
+        pops = decode_batch_ack(command.body)
+        groups = {group_need(pop.group, Action.SUB) for pop in pops}
+        return sorted(groups | {topic_need(pop.topic, Action.SUB) for pop in pops})
 
     def ack_batch(self, origin: Origin, command: Command) -> None:
         """Acknowledge many; those that are not in flight, or were given again, are skipped.

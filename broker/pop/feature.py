@@ -1,5 +1,6 @@
 """POP."""
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.pop.acks import PopAcks
 from broker.pop.choice import Chooser
@@ -8,6 +9,7 @@ from broker.pop.popping import Popping
 from broker.pop.state import POPS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import CONSUMES
 from remoting.wire.codes import RequestCode
 
 
@@ -15,6 +17,7 @@ def service(parts: Parts) -> Service:
     pops, chooser = parts.state[POPS], Chooser(parts)
     popping = Popping(parts, chooser)
     acks = PopAcks(parts, chooser, popping.freed)
+    parts[ACCESS_GUARD].watchers.append(popping.ask_again)
 
     def end_term(refusal: RequestRefused) -> None:
         popping.end_term(refusal)
@@ -34,13 +37,13 @@ def service(parts: Parts) -> Service:
 
     return Service(
         handlers={
-            RequestCode.POP_MESSAGE: Handler(popping.pop, while_ending=True),
-            RequestCode.NOTIFICATION: Handler(popping.notify, while_ending=True),
-            RequestCode.PEEK_MESSAGE: Handler(popping.peek, confirmed=True),
-            RequestCode.POLLING_INFO: Handler(popping.polling_info),
-            RequestCode.ACK_MESSAGE: Handler(acks.ack),
-            RequestCode.BATCH_ACK_MESSAGE: Handler(acks.ack_batch),
-            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler(acks.hide),
+            RequestCode.POP_MESSAGE: Handler(popping.pop, CONSUMES, while_ending=True),
+            RequestCode.NOTIFICATION: Handler(popping.notify, CONSUMES, while_ending=True),
+            RequestCode.PEEK_MESSAGE: Handler(popping.peek, CONSUMES, confirmed=True),
+            RequestCode.POLLING_INFO: Handler(popping.polling_info, CONSUMES),
+            RequestCode.ACK_MESSAGE: Handler(acks.ack, CONSUMES),
+            RequestCode.BATCH_ACK_MESSAGE: Handler(acks.ack_batch, acks.batch_needs),
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler(acks.hide, CONSUMES),
         },
         begin_term=popping.begin_term,
         end_term=end_term,

@@ -204,6 +204,9 @@ class Popping:
         """Answer all waiting pops, so that clients ask again: another member leads, or
         soon will.
         """
+        self.ask_again()
+
+    def ask_again(self) -> None:
         self._work.each("pops that are asked again", self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:

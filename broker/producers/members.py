@@ -17,13 +17,16 @@ from broker.serving.parts import Shared
 class Producer:
     """A connection that sends for a group.
 
-    `last_heartbeat`: seconds on the monotonic clock.
+    Attributes:
+        last_heartbeat: seconds on the monotonic clock.
+        user: who signed the heartbeat; None without access control.
     """
 
     client_id: str
     last_heartbeat: float
     language: int | str = 0
     version: int = 0
+    user: str | None = None
 
 
 class Producers:

@@ -164,6 +164,9 @@ class PullProcessor:
 
         After 14, the answer to other requests, a client pauses for up to three seconds.
         """
+        self.ask_again()
+
+    def ask_again(self) -> None:
         self._work.each("pulls that are asked again", self._held.take_all(), _ask_again)
 
     def drop(self, origin: Origin) -> None:

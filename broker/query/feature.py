@@ -13,6 +13,7 @@ from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.store.key_index import KeyIndex
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.needs import READS
 from remoting.wire.codes import RequestCode
 
 
@@ -38,7 +39,7 @@ def service(parts: Parts) -> Service:
         }
 
     return Service(
-        handlers={RequestCode.QUERY_MESSAGE: Handler(processor.query, confirmed=True)},
+        handlers={RequestCode.QUERY_MESSAGE: Handler(processor.query, READS, confirmed=True)},
         end_term=searches.end_term,
         dropped=searches.drop,
         figures=figures,

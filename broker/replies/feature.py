@@ -3,6 +3,7 @@
 from broker.replies.askers import ASKERS
 from broker.replies.processor import ReplyProcessor
 from broker.replies.question_sends import QuestionSends, StrayReplies
+from broker.sends.request import send_needs
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -16,8 +17,8 @@ def service(parts: Parts) -> Service:
     processor = ReplyProcessor(parts)
     return Service(
         handlers={
-            RequestCode.SEND_REPLY_MESSAGE: Handler(processor.reply),
-            RequestCode.SEND_REPLY_MESSAGE_V2: Handler(processor.reply),
+            RequestCode.SEND_REPLY_MESSAGE: Handler(processor.reply, send_needs),
+            RequestCode.SEND_REPLY_MESSAGE_V2: Handler(processor.reply, send_needs),
         },
         end_term=lambda _refusal: askers.clear(),
         dropped=askers.drop,

@@ -1,8 +1,10 @@
 """Resets of consumer groups."""
 
 from broker.resets.processor import ResetProcessor
+from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import on_group
 from remoting.wire.codes import RequestCode
 
 
@@ -10,6 +12,8 @@ def service(parts: Parts) -> Service:
     processor = ResetProcessor(parts)
     return Service(
         handlers={
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(processor.reset, confirmed=True)
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(
+                processor.reset, on_group(Action.UPDATE, field="group"), confirmed=True
+            )
         }
     )

@@ -3,6 +3,7 @@
 from broker.retention.keeper import LOG_KEEPER
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import OPERATE
 from remoting.wire.codes import RequestCode
 
 
@@ -10,9 +11,11 @@ def service(parts: Parts) -> Service:
     keeper = parts[LOG_KEEPER]
     return Service(
         handlers={
-            RequestCode.TRIGGER_DELETE_FILES: Handler(keeper.drop_expired),
-            RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(keeper.drop_expired),
-            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(keeper.clean_queues, any_role=True),
+            RequestCode.TRIGGER_DELETE_FILES: Handler(keeper.drop_expired, OPERATE),
+            RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(keeper.drop_expired, OPERATE),
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(
+                keeper.clean_queues, OPERATE, any_role=True
+            ),
         },
         tasks=(keeper.run,),
     )

@@ -8,4 +8,6 @@ from remoting.wire.codes import RequestCode
 
 def service(parts: Parts) -> Service:
     processor = RetryProcessor(parts)
-    return Service(handlers={RequestCode.CONSUMER_SEND_MSG_BACK: Handler(processor.send_back)})
+    return Service(
+        handlers={RequestCode.CONSUMER_SEND_MSG_BACK: Handler(processor.send_back, processor.needs)}
+    )

@@ -3,6 +3,7 @@
 Source: RocketMQ's AbstractSendMessageProcessor.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.delay.delayed_sends import DELAYED_SENDS
@@ -17,12 +18,15 @@ from broker.retention.full_disk import FULL_DISK
 from broker.retry.copies import dead_letter_properties, retry_properties
 from broker.sends.copies import COPIES, Copy, StandIn
 from broker.sends.sends import SENDS
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
+from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
+from broker.topics.needs import group_need
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.topic_config import PERMISSION_WRITE
@@ -51,6 +55,12 @@ class RetryProcessor:
         self._traffic = parts[TRAFFIC]
         self._broker_name = parts.config.group
         self._turn = 0
+
+    def needs(self, command: Command) -> Sequence[Need]:
+        """Need to consume in the group, and the message's topic."""
+        record = self._reader.record_at(command.integer("offset"))
+        group = group_need(command.name("group"), Action.SUB)
+        return (group, *message_needs(record, Action.SUB))
 
     def send_back(self, origin: Origin, command: Command) -> Command | None:
         """Deliver a message again that a consumer could not consume, or make it a dead letter.

@@ -4,6 +4,7 @@ from broker.errors import RequestRefused
 from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.copies import COPIES
 from broker.sends.processor import SendProcessor
+from broker.sends.request import send_needs
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -30,9 +31,9 @@ def service(parts: Parts) -> Service:
 
     return Service(
         handlers={
-            RequestCode.SEND_MESSAGE: Handler(processor.send),
-            RequestCode.SEND_MESSAGE_V2: Handler(processor.send),
-            RequestCode.SEND_BATCH_MESSAGE: Handler(processor.send),
+            RequestCode.SEND_MESSAGE: Handler(processor.send, send_needs),
+            RequestCode.SEND_MESSAGE_V2: Handler(processor.send, send_needs),
+            RequestCode.SEND_BATCH_MESSAGE: Handler(processor.send, send_needs),
         },
         begin_term=sends.begin_term,
         end_term=end_term,

@@ -10,7 +10,9 @@ from operator import add
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
+from broker.serving.needs import Action, Need
 from broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN, check_topic_name
+from broker.topics.needs import topic_need
 from remoting.message.batch import MAX_BATCH_MESSAGES, batch_parts
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
@@ -85,6 +87,12 @@ _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
 
 # The terms of a producer are the same for each of its queues: more are read again.
 _REMEMBERED_TERMS: Final = 4096
+
+
+def send_needs(command: Command) -> Sequence[Need]:
+    """Need to publish to the topic of a send."""
+    names = _LONG if command.code in _LONG_NAMES else _SHORT
+    return (topic_need(command.name(names.topic), Action.PUB),)
 
 
 class SendTerms(NamedTuple):

@@ -13,6 +13,7 @@ from broker.log.one_by_one import call, call_each
 from broker.log.replicated_log import Log
 from broker.log.state import add_once
 from broker.log.submissions import Then
+from broker.serving.needs import Needs
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
 from dledger import Fatal
@@ -30,6 +31,7 @@ class Requests:
         confirm: calls back when the applied state may be read; see `ConfirmedReads.add`.
         announce: tells the name servers of a new leader or of changed topics.
         queues_are_whole: whether the consume queues are complete enough to answer from.
+        check_access: raises RequestRefused if a request is not permitted; None permits all.
 
     Raises FeatureClash: two services answer the same request code.
     """
@@ -42,6 +44,7 @@ class Requests:
         confirm: Callable[[Then], None],
         announce: Callable[[], None],
         queues_are_whole: Callable[[], bool],
+        check_access: Callable[[Connection, Command, Needs], None] | None = None,
     ) -> None:
         self._broker_name = broker_name
         self._log = log
@@ -49,6 +52,7 @@ class Requests:
         self._confirm = confirm
         self._announce = announce
         self._queues_are_whole = queues_are_whole
+        self._check_access = check_access
         self._handlers: dict[int, Handler] = {}
         for service in services:
             for code, handler in service.handlers.items():
@@ -99,6 +103,8 @@ class Requests:
         try:
             if not handler.any_role and (self._term is None or self._is_ending):
                 self._check_leads(handler)
+            if self._check_access is not None:
+                self._check_access(connection, command, handler.needs)
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)
                 return None

@@ -6,6 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from broker.errors import RequestRefused
 from broker.log.folded import Folded
+from broker.serving.needs import Needs
 from broker.serving.origin import Origin
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
@@ -24,6 +25,7 @@ class Handler:
     """How requests of one code are answered.
 
     Attributes:
+        needs: what access control must grant.
         any_role: whether every member answers, not only the leader.
         confirmed: whether the answer waits until the group has confirmed this leader. An older
             offset would have messages consumed twice, or taken for lost.
@@ -34,6 +36,7 @@ class Handler:
     """
 
     answer: Answer
+    needs: Needs
     any_role: bool = False
     confirmed: bool = False
     while_ending: bool = False

@@ -6,6 +6,7 @@ from broker.retention.disk_usage import capacity_bytes
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import LOOK
 from broker.traffic.figures import TrafficFigures
 from broker.traffic.processor import TrafficProcessor
 from broker.traffic.traffic import TRAFFIC
@@ -28,7 +29,7 @@ def service(parts: Parts) -> Service:
         parts.work.begin("forgetting idle counters", traffic.let_go())
 
     return Service(
-        handlers={RequestCode.VIEW_BROKER_STATS_DATA: Handler(processor.view)},
+        handlers={RequestCode.VIEW_BROKER_STATS_DATA: Handler(processor.view, LOOK)},
         begin_term=figures.begin_term,
         applied=traffic.stored,
         tick=traffic.sample,

@@ -13,6 +13,7 @@ from heapq import heappop
 from itertools import islice
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.log.one_by_one import call
 from broker.log.submissions import Then, submit_commands
@@ -20,9 +21,11 @@ from broker.messages.fitted_properties import fitted
 from broker.producers.members import PRODUCERS
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.sends import SENDS
+from broker.serving.needs import Action
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.names import GIVEN_UP_TOPIC
+from broker.topics.needs import topic_need
 from broker.transactions.commands import Checked
 from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, Half
@@ -61,6 +64,7 @@ class Checks:
         self._log = parts.log
         self._ends = parts[ENDS]
         self._producers = parts[PRODUCERS]
+        self._access = parts[ACCESS_GUARD]
         self._sends = parts[SENDS]
         self._disk = parts[FULL_DISK]
         self._settings = parts[SETTINGS]
@@ -201,6 +205,12 @@ class Checks:
             return
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
+        user = self._producers.members(half.group)[producer].user
+        # Anybody may join a producer group, and the question has the message in it.
+        if not self._access.allows(
+            user, producer.peer.host, (topic_need(record.topic, Action.PUB),)
+        ):
+            return  # the next check asks another member
         record.properties = fitted(
             edit_properties(
                 record.properties,

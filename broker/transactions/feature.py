@@ -6,6 +6,7 @@ from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.topics.needs import OPERATE
 from broker.transactions.checks import CHECKS
 from broker.transactions.ends import ENDS
 from broker.transactions.half_sends import HALF_SENDS
@@ -34,8 +35,8 @@ def service(parts: Parts) -> Service:
 
     return Service(
         handlers={
-            RequestCode.END_TRANSACTION: Handler(processor.end),
-            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(processor.resume),
+            RequestCode.END_TRANSACTION: Handler(processor.end, processor.end_needs),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(processor.resume, OPERATE),
         },
         begin_term=begin_term,
         tick=checks.tick,

@@ -3,20 +3,23 @@
 Source: RocketMQ's EndTransactionProcessor and AdminBrokerProcessor.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import EntryPassedOver, RequestRefused
 from broker.messages.record_facts import read_record_facts
 from broker.retention.full_disk import FULL_DISK
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
+from broker.topics.needs import topic_need
 from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, End, Half
-from remoting.message.properties import PRODUCER_GROUP
+from remoting.message.properties import PRODUCER_GROUP, REAL_TOPIC
 from remoting.message.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_NONE,
@@ -38,6 +41,14 @@ class TransactionProcessor:
         self._reader = parts[MESSAGE_READER]
         self._disk = parts[FULL_DISK]
         self._settings = parts[SETTINGS]
+
+    def end_needs(self, command: Command) -> Sequence[Need]:
+        """Need to publish to the topic of the transaction's message."""
+        half = self._transactions.halves.get(command.integer("commitLogOffset"))
+        if half is None:
+            return ()
+        topic = self._ends.record(half).property_map()[REAL_TOPIC]
+        return (topic_need(topic, Action.PUB),)
 
     def end(self, origin: Origin, command: Command) -> Command | None:
         """Commit a transaction or roll it back, once. If it has ended in the same way before, reply

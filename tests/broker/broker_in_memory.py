@@ -5,6 +5,7 @@ Each append is applied by the next `settle`. The test moves the clock.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from broker.access.processor import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
 from broker.features import REGISTRY
@@ -152,7 +154,7 @@ class BrokerInMemory:
             process_id=1,
             figures=dict,
             work=AtOnce(),
-            made={READ_BY_ALL: lambda: self._format_version},
+            made={RANDOM_BYTES: os.urandom, READ_BY_ALL: lambda: self._format_version},
         )
 
     def _new_requests(self, parts: Parts) -> Requests:

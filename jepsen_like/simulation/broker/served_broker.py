@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
+from broker.access.processor import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
@@ -237,6 +238,7 @@ class ServedBroker:
             made={
                 # Names and entries are short here.
                 ENTRY_ROOM: EntryRoom(member.broker.state, self._log, copy_bytes=0),
+                RANDOM_BYTES: lambda count: bytes(chance.randint(0, 255) for _ in range(count)),
                 READ_BY_ALL: read_by_all,
             },
         )

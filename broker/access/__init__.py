@@ -1,0 +1,1 @@
+"""Users and what each of them may do."""

@@ -1,0 +1,36 @@
+"""Users and what each of them may do."""
+
+from broker.access.guard import ACCESS_GUARD
+from broker.access.processor import AccessProcessor
+from broker.access.state import ACCESS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.topics.needs import LOOK, OPERATE
+from remoting.wire.codes import RequestCode
+
+
+def service(parts: Parts) -> Service:
+    processor, access, guard = AccessProcessor(parts), parts.state[ACCESS], parts[ACCESS_GUARD]
+
+    def figures() -> dict[str, str]:
+        counts = {"users": str(len(access.users)), "accessRules": str(access.rule_count)}
+        return counts if guard.is_on else {}
+
+    return Service(
+        handlers={
+            RequestCode.AUTH_CREATE_USER: Handler(processor.create_user, OPERATE),
+            RequestCode.AUTH_UPDATE_USER: Handler(processor.update_user, OPERATE),
+            RequestCode.AUTH_DELETE_USER: Handler(processor.delete_user, OPERATE),
+            RequestCode.AUTH_GET_USER: Handler(processor.get_user, LOOK, confirmed=True),
+            RequestCode.AUTH_LIST_USER: Handler(processor.list_users, LOOK, confirmed=True),
+            RequestCode.AUTH_CREATE_ACL: Handler(processor.put_rules, OPERATE),
+            RequestCode.AUTH_UPDATE_ACL: Handler(processor.put_rules, OPERATE),
+            RequestCode.AUTH_DELETE_ACL: Handler(processor.delete_rules, OPERATE),
+            RequestCode.AUTH_GET_ACL: Handler(processor.get_rules, LOOK, confirmed=True),
+            RequestCode.AUTH_LIST_ACL: Handler(processor.list_rules, LOOK, confirmed=True),
+        },
+        begin_term=processor.begin_term,
+        applied=lambda _folded: guard.look(),
+        look_over=processor.look,
+        figures=figures,
+    )

@@ -1,0 +1,197 @@
+"""Judges requests: who sends them, and whether the rules grant what they need."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.access.rules import Fitting, Policy, is_granted, read_rule
+from broker.access.secret_seal import SealBroken, SecretSeal
+from broker.access.state import ACCESS, User
+from broker.errors import RequestRefused
+from broker.serving.needs import Action, Kind, Need, Needs
+from broker.serving.origin import Origin
+from broker.serving.parts import Parts, Shared
+from remoting.net.bounded_log import about_client
+from remoting.wire.codes import request_name
+from remoting.wire.command import Command
+from remoting.wire.quoted import quoted
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, is_signed_by
+
+_log = logging.getLogger(__name__)
+
+# Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
+# decided anew.
+_MAX_REMEMBERED: Final = 20_000
+
+
+class Caller:
+    """A user at an address, with the rules in force for it. Not kept over a change of users."""
+
+    def __init__(self, name: str, user: User, secret: bytes) -> None:
+        self.name = name
+        self.is_super = user.is_super
+        self.secret = secret
+        self.own: Sequence[Fitting] = ()
+        self.default: Sequence[Fitting] = ()
+
+
+class AccessGuard:
+    """Judges the requests of one member's clients by the users and rules in the log.
+
+    Without a file of access control it grants everything, and costs nothing.
+
+    Attributes:
+        watchers: called when users or rules have changed, so that what waits is judged again.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._access = parts.state[ACCESS]
+        self._cluster = parts.config.cluster
+        file = parts.config.access
+        self._seal = None if file is None else SecretSeal(file.seal_key)
+        self._callers: dict[str, Caller | None] = {}
+        self._decisions: dict[tuple[str, Need, str], bool] = {}
+        self._seen = -1
+        self._last: tuple[Command, Caller] | None = None
+        self.watchers: list[Callable[[], None]] = []
+
+    @property
+    def is_on(self) -> bool:
+        return self._seal is not None
+
+    @property
+    def seal(self) -> SecretSeal | None:
+        return self._seal
+
+    def look(self) -> None:
+        """Tell the watchers of a change. Called after each apply."""
+        if self._seal is not None and self._seen != self._access.access_changes:
+            self._forget()
+            for watcher in self.watchers:
+                watcher()
+
+    def check(self, origin: Origin, command: Command, needs: Needs) -> None:
+        """Check a request.
+
+        Raises:
+            RequestRefused: (16) its user is unknown, its signature is wrong, or no rule grants it.
+            FieldMissing, BodyMalformed: it does not say what it is about.
+        """
+        if self._seal is None:
+            return
+        caller = self.caller(origin, command)
+        if not caller.is_super:
+            self._check_all(origin, command, caller, needs(command))
+
+    def require(self, origin: Origin, command: Command, needs: Sequence[Need]) -> None:
+        """Check what a request needs that is known only while it is answered. Raises as `check`."""
+        if self._seal is None:
+            return
+        caller = self.caller(origin, command)
+        if not caller.is_super:
+            self._check_all(origin, command, caller, needs)
+
+    def caller(self, origin: Origin, command: Command) -> Caller:
+        """Return who has signed a request. Raises RequestRefused (16)."""
+        last = self._last
+        if last is not None and last[0] is command and self._is_fresh():
+            return last[1]
+        name = command.fields.get(ACCESS_KEY, "")
+        caller = self._caller(name)
+        if not name or SIGNATURE not in command.fields:
+            raise self._refused(origin, command, "it is not signed: give the client credentials")
+        if caller is None or not is_signed_by(command, caller.secret):
+            # One text for both: it tells nobody which users there are.
+            words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
+            raise self._refused(origin, command, words)
+        self._last = (command, caller)
+        return caller
+
+    def user_of(self, origin: Origin, command: Command) -> str | None:
+        """Return the name of who has signed a request; None without access control. Raises
+        RequestRefused (16).
+        """
+        return None if self._seal is None else self.caller(origin, command).name
+
+    def allows(self, user: str | None, host: str, needs: Sequence[Need]) -> bool:
+        """Return whether rules grant needs to a user without a request, as for what it is sent."""
+        if self._seal is None:
+            return True
+        caller = None if user is None else self._caller(user)
+        return caller is not None and all(self._grants(caller, need, host) for need in needs)
+
+    def _check_all(
+        self, origin: Origin, command: Command, caller: Caller, needs: Sequence[Need]
+    ) -> None:
+        for need in needs:
+            if not self._grants(caller, need, origin.peer.host):
+                raise self._refused(origin, command, f"{caller.name} lacks {need}")
+
+    def _grants(self, caller: Caller, need: Need, host: str) -> bool:
+        if caller.is_super:
+            return True
+        if need.kind is Kind.CLUSTER:
+            need = need._replace(name=self._cluster)
+        key = (caller.name, need, host)
+        known = self._decisions.get(key)
+        if known is None:
+            known = is_granted(caller.own, caller.default, need, host)
+            if len(self._decisions) >= _MAX_REMEMBERED:
+                self._decisions.clear()
+            self._decisions[key] = known
+        return known
+
+    def _is_fresh(self) -> bool:
+        return self._seen == self._access.access_changes
+
+    def _caller(self, name: str) -> Caller | None:
+        """Return a user that may do something; None for all others."""
+        if not self._is_fresh():
+            self._forget()
+        if name not in self._access.users:
+            return None
+        if name not in self._callers:
+            self._callers[name] = self._made(name, self._access.users[name])
+        return self._callers[name]
+
+    def _made(self, name: str, user: User) -> Caller | None:
+        if not user.is_enabled or self._seal is None:
+            return None
+        try:
+            caller = Caller(name, user, self._seal.opened(name, user.sealed))
+        except SealBroken as error:
+            _log.warning("%s", error)
+            return None
+        caller.own = self._read(name, Policy.CUSTOM)
+        caller.default = self._read(name, Policy.DEFAULT)
+        return caller
+
+    def _read(self, name: str, policy: Policy) -> Sequence[Fitting]:
+        """Read the rules. One that this version does not know denies what it may be about: all."""
+        found = []
+        for rule in self._access.rules_of(name, policy):
+            try:
+                found.append(read_rule(rule))
+            except ValueError as error:
+                _log.warning("user %s may do nothing: %s", quoted(name), quoted(error))
+                return [Fitting(None, "", True, frozenset(Action), (), False)]
+        return found
+
+    def _forget(self) -> None:
+        self._seen = self._access.access_changes
+        self._callers.clear()
+        self._decisions.clear()
+        self._last = None
+
+    def _refused(self, origin: Origin, command: Command, why: str) -> RequestRefused:
+        _log.warning(
+            "request %s of %s is not permitted: %s",
+            request_name(command.code),
+            origin.peer,
+            quoted(why, 300),
+            extra=about_client(origin.peer.host),
+        )
+        return RequestRefused.forbidden(f"not permitted: {why}")
+
+
+ACCESS_GUARD: Final = Shared("access guard", AccessGuard)

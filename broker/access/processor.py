@@ -1,0 +1,294 @@
+"""Answers operators' requests about users and rules (3001 to 3010).
+
+Source: RocketMQ's AdminBrokerProcessor and access control 2.0.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.access.commands import (
+    AccessCommand,
+    DeleteRules,
+    DeleteUser,
+    PutRules,
+    PutUser,
+    SealedSecret,
+    why_not,
+)
+from broker.access.guard import ACCESS_GUARD
+from broker.access.rules import Policy, Rule, policy_of, rule_of
+from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
+from broker.access.state import ACCESS, User
+from broker.errors import RequestRefused
+from broker.formats.state import FORMATS
+from broker.log.entry import USERS_VERSION
+from broker.log.submissions import submit_commands
+from broker.serving.origin import Origin
+from broker.serving.parts import Parts, Shared
+from broker.serving.replying import replying
+from remoting.bodies.access import (
+    DISABLED,
+    ENABLED,
+    NORMAL,
+    SUBJECT_PREFIX,
+    SUPER,
+    AclEntry,
+    AclInfo,
+    AclPolicy,
+    UserInfo,
+    read_acl,
+    read_user,
+)
+from remoting.bodies.pieces import pieces
+from remoting.net.access_file import secret_problem, user_problem
+from remoting.net.answering import Steps
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+# Random bytes that the leader chooses: so many, and never the same again.
+RANDOM_BYTES: Final[Shared[Callable[[int], bytes]]] = Shared("random bytes")
+
+
+class AccessProcessor:
+    """Changes users and rules through the log, and tells them.
+
+    A secret is told to super users only, as RocketMQ's proxies and `copyUser` need it.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._access = parts.state[ACCESS]
+        self._formats = parts.state[FORMATS]
+        self._guard = parts[ACCESS_GUARD]
+        self._log = parts.log
+        self._random = parts[RANDOM_BYTES]
+        self._admin = None if parts.config.access is None else parts.config.access.admin
+
+    def begin_term(self) -> None:
+        """Make the administrator of the file, or give it the file's secret again."""
+        self.look()
+
+    def look(self) -> None:
+        """Bring the administrator of the file into the log, once all members can read it."""
+        seal, admin = self._guard.seal, self._admin
+        if seal is None or admin is None or self._formats.format_version < USERS_VERSION:
+            return
+        user = self._access.users.get(admin.access_key)
+        if user is not None and user.is_super and user.is_enabled:
+            try:
+                if seal.opened(admin.access_key, user.sealed) == admin.secret_key.encode():
+                    return
+            except SealBroken:
+                pass  # the file has a new key: the secrets of all users must be given again
+        sealed = self._sealed(seal, admin.access_key, admin.secret_key)
+        put = PutUser(admin.access_key, sealed, is_super=True, is_enabled=True, only_if=None)
+        submit_commands(self._log, [put], lambda _refusal: None)  # the next look tries again
+
+    def create_user(self, origin: Origin, command: Command) -> None:
+        """Create a user (3001).
+
+        Raises RequestRefused: (1) access control is off, (16) only a super user makes another one,
+        (29) a name, a secret or a word is not allowed.
+        """
+        asked = _named(command)
+        if not asked.password:
+            raise RequestRefused.invalid("password: a new user needs one")
+        self._put_user(origin, command, asked, is_new=True)
+
+    def update_user(self, origin: Origin, command: Command) -> None:
+        """Change a user (3002); what is not given stays. Raises as `create_user`."""
+        self._put_user(origin, command, _named(command), is_new=False)
+
+    def _put_user(self, origin: Origin, command: Command, asked: UserInfo, *, is_new: bool) -> None:
+        seal = self._check_on()
+        is_super = _truth(asked.user_type, SUPER, NORMAL, "userType")
+        is_enabled = _truth(asked.user_status, ENABLED, DISABLED, "userStatus")
+        if is_super:
+            self._check_super(origin, command)
+        if not is_new:
+            self._check_not_super_of_others(origin, command, asked.username)
+        secret = None
+        if asked.password:
+            problem = secret_problem(asked.password)
+            if problem is not None:
+                raise RequestRefused.invalid(f"password: {problem}")
+            secret = self._sealed(seal, asked.username, asked.password)
+        put = PutUser(asked.username, secret, is_super, is_enabled, only_if=not is_new)
+        self._submit([put], origin, command)
+
+    def delete_user(self, origin: Origin, command: Command) -> None:
+        """Delete a user with its rules (3003). Raises as `create_user`."""
+        self._check_on()
+        name = _user_name(command.text("username"))
+        self._check_not_super_of_others(origin, command, name)
+        self._submit([DeleteUser(name)], origin, command)
+
+    def get_user(self, origin: Origin, command: Command) -> Command:
+        """Tell one user (3004); nothing if there is none."""
+        name = command.text("username")
+        user = self._access.users.get(name)
+        if user is None:
+            return command.reply()
+        told = self._told(name, user, with_secret=self._is_super(origin, command))
+        return command.reply(body=compact_json(told.to_json()).encode())
+
+    def list_users(self, _origin: Origin, command: Command) -> Steps:
+        """Tell all users whose names have a text in them (3005), without secrets."""
+        wanted = command.fields.get("filter", "")
+        rows: list[str] = []
+        for piece in pieces(sorted(self._access.users.items())):
+            for name, user in piece:
+                if wanted in name:
+                    rows.append(compact_json(self._told(name, user, with_secret=False).to_json()))
+            yield
+        return command.reply(body=f"[{','.join(rows)}]".encode())
+
+    def put_rules(self, origin: Origin, command: Command) -> None:
+        """Give a user rules (3006, 3007). Rules for other resources stay.
+
+        Raises RequestRefused: (1) access control is off, or no such user, (16) only a super user
+        changes the rules of another one, (29) a rule or a name is not allowed.
+        """
+        self._check_on()
+        asked = read_acl(command)
+        name = _subject(command.fields.get("subject") or asked.subject)
+        self._check_not_super_of_others(origin, command, name)
+        commands: list[AccessCommand] = []
+        for policy in asked.policies:
+            rules = [
+                rule_of(entry.resource, entry.actions, entry.source_ips, entry.decision)
+                for entry in policy.entries
+            ]
+            if rules:
+                commands.append(PutRules(name, policy_of(policy.policy_type), rules))
+        if not commands:
+            raise RequestRefused.invalid("no rule is given")
+        self._submit(commands, origin, command)
+
+    def delete_rules(self, origin: Origin, command: Command) -> None:
+        """Take rules from a user (3008): those for a resource, of a policy, or all.
+
+        Raises as `put_rules`.
+        """
+        self._check_on()
+        name = _subject(command.text("subject"))
+        self._check_not_super_of_others(origin, command, name)
+        policy = command.fields.get("policyType", "")
+        resource = command.fields.get("resource", "")
+        if resource:
+            resource = rule_of(resource, ("All",), (), "Allow").resource
+        self._submit(
+            [DeleteRules(name, policy_of(policy) if policy else "", resource)], origin, command
+        )
+
+    def get_rules(self, _origin: Origin, command: Command) -> Command:
+        """Tell the rules of a user (3009); nothing if it has none."""
+        name = _subject(command.text("subject"))
+        if name not in self._access.rules:
+            return command.reply()
+        return command.reply(body=compact_json(self._rules(name, "").to_json()).encode())
+
+    def list_rules(self, _origin: Origin, command: Command) -> Steps:
+        """Tell the rules of all users, or of those whose names and resources have texts in them
+        (3010).
+        """
+        wanted = command.fields.get("subjectFilter", "").removeprefix(SUBJECT_PREFIX)
+        resource = command.fields.get("resourceFilter", "")
+        rows: list[str] = []
+        for piece in pieces(sorted(self._access.rules), 16):
+            for name in piece:
+                told = self._rules(name, resource) if wanted in name else None
+                if told is not None and told.policies:
+                    rows.append(compact_json(told.to_json()))
+            yield
+        return command.reply(body=f"[{','.join(rows)}]".encode())
+
+    def _rules(self, name: str, resource_filter: str) -> AclInfo:
+        policies = []
+        for policy in Policy:
+            entries = tuple(
+                _entry(rule)
+                for rule in self._access.rules_of(name, policy)
+                if resource_filter in rule.resource
+            )
+            if entries:
+                policies.append(AclPolicy(policy, entries))
+        return AclInfo(SUBJECT_PREFIX + name, tuple(policies))
+
+    def _told(self, name: str, user: User, *, with_secret: bool) -> UserInfo:
+        secret, seal = "", self._guard.seal
+        if with_secret and seal is not None:
+            try:
+                secret = seal.opened(name, user.sealed).decode()
+            except SealBroken as error:
+                raise RequestRefused.failed(str(error)) from None
+        kind = SUPER if user.is_super else NORMAL
+        return UserInfo(name, secret, kind, ENABLED if user.is_enabled else DISABLED)
+
+    def _sealed(self, seal: SecretSeal, name: str, secret: str) -> SealedSecret:
+        return SealedSecret(seal.sealed(name, secret, self._random(NONCE_BYTES)))
+
+    def _submit(self, commands: Sequence[AccessCommand], origin: Origin, command: Command) -> None:
+        for one in commands:
+            if (why := why_not(self._access, one)) is not None:
+                raise RequestRefused.failed(why)
+        submit_commands(self._log, commands, replying(origin, command))
+
+    def _check_on(self) -> SecretSeal:
+        """Raises RequestRefused (1): without the file, a broker could neither seal nor check."""
+        if self._guard.seal is None:
+            raise RequestRefused.failed(
+                "access control is off: start all brokers of the group with --access FILE"
+            )
+        if self._formats.format_version < USERS_VERSION:
+            raise RequestRefused.failed(
+                "a member of the group runs a version that does not know users: upgrade it"
+            )
+        return self._guard.seal
+
+    def _is_super(self, origin: Origin, command: Command) -> bool:
+        return self._guard.is_on and self._guard.caller(origin, command).is_super
+
+    def _check_super(self, origin: Origin, command: Command) -> None:
+        if not self._is_super(origin, command):
+            raise RequestRefused.forbidden("not permitted: only a super user changes super users")
+
+    def _check_not_super_of_others(self, origin: Origin, command: Command, name: str) -> None:
+        user = self._access.users.get(name)
+        if user is not None and user.is_super:
+            self._check_super(origin, command)
+
+
+def _named(command: Command) -> UserInfo:
+    """Read a user. Raises RequestRefused (29), BodyMalformed."""
+    asked = read_user(command)
+    name = _user_name(command.fields.get("username") or asked.username)
+    return UserInfo(name, asked.password, asked.user_type, asked.user_status)
+
+
+def _user_name(name: str) -> str:
+    """Raises RequestRefused (29)."""
+    problem = user_problem(name)
+    if problem is not None:
+        raise RequestRefused.invalid(f"username {name!r:.80}: {problem}")
+    return name
+
+
+def _subject(subject: str) -> str:
+    """Return the user of a subject. Raises RequestRefused (29)."""
+    if not subject.startswith(SUBJECT_PREFIX):
+        raise RequestRefused.invalid(f"subject {subject!r:.80}: give {SUBJECT_PREFIX}name")
+    return _user_name(subject.removeprefix(SUBJECT_PREFIX))
+
+
+def _truth(word: str, true: str, false: str, what: str) -> bool | None:
+    """Read one of two words, whatever its case; None for none. Raises RequestRefused (29)."""
+    if not word:
+        return None
+    if word.lower() not in (true.lower(), false.lower()):
+        raise RequestRefused.invalid(f"{what} {word!r:.40}: give {true} or {false}")
+    return word.lower() == true.lower()
+
+
+def _entry(rule: Rule) -> AclEntry:
+    sources = tuple(filter(None, rule.sources.split(",")))
+    return AclEntry(rule.resource, tuple(rule.actions.split(",")), sources, rule.decision)

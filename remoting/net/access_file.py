@@ -1,0 +1,138 @@
+"""The file by which a broker or a name server switches access control on.
+
+It is TOML, with the user that may do everything and, for brokers, the key that seals the secrets of
+all users:
+
+    admin = "admin"
+    secret = "..."
+    seal_key = "64 hexadecimal digits"
+
+All members of a group have the same file, and only their user can read it.
+"""
+
+import os
+import secrets
+import stat
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from remoting.wire.errors import RemotingError
+from remoting.wire.signature import Credentials
+
+SEAL_KEY_BYTES: Final = 32
+
+# Three short lines; a longer file is another one.
+_MAX_FILE_BYTES: Final = 16 * 1024
+_KEYS: Final = ("admin", "secret", "seal_key")
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+# RocketMQ 4 takes secrets of more than six characters. Each check of a signature reads the secret.
+MIN_SECRET_CHARACTERS: Final = 7
+MAX_SECRET_CHARACTERS: Final = 128
+MAX_USER_CHARACTERS: Final = 64
+
+
+class AccessFileUnusable(RemotingError):
+    """The file of access control cannot be used."""
+
+    outcome_unknown = False
+
+    path: str
+    problem: str
+    _template = "{path}: {problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFile:
+    """What the file says.
+
+    Attributes:
+        admin: the user that may do everything.
+        seal_key: seals the secrets of users in the log; not shown by `repr`.
+    """
+
+    admin: Credentials
+    seal_key: bytes = field(repr=False)
+
+
+def user_problem(name: str) -> str | None:
+    """Return what is wrong with a user's name, or None."""
+    if not name or len(name) > MAX_USER_CHARACTERS:
+        return f"give 1 to {MAX_USER_CHARACTERS} characters"
+    if not name.isascii() or not name.isprintable() or set(name) & set(" :*,"):
+        return "give letters, digits and signs of ASCII, without blanks, ':', '*' and ','"
+    return None
+
+
+def secret_problem(secret: str) -> str | None:
+    """Return what is wrong with a secret, or None."""
+    if not MIN_SECRET_CHARACTERS <= len(secret) <= MAX_SECRET_CHARACTERS:
+        return f"give {MIN_SECRET_CHARACTERS} to {MAX_SECRET_CHARACTERS} characters"
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        return "give letters, digits and signs of ASCII, without blanks"
+    return None
+
+
+def read_access_file(path: Path) -> AccessFile:
+    """Read the file. Raises AccessFileUnusable."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise AccessFileUnusable(str(path), error.strerror or str(error)) from None
+    if mode & _OTHERS:
+        raise AccessFileUnusable(
+            str(path), "others can read or write it, and it has secrets: chmod 600"
+        )
+    if len(content) > _MAX_FILE_BYTES:
+        raise AccessFileUnusable(str(path), f"more than {_MAX_FILE_BYTES} bytes: another file?")
+    try:
+        values = tomllib.loads(content.decode())
+    except ValueError as error:  # TOML, or not UTF-8
+        raise AccessFileUnusable(str(path), f"this is not TOML: {error}") from None
+    for key in values.keys() - set(_KEYS):
+        raise AccessFileUnusable(str(path), f"no such key {key!r:.80}: give {', '.join(_KEYS)}")
+    texts = {key: values.get(key) for key in _KEYS}
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            raise AccessFileUnusable(str(path), f"{key} is missing, or no text")
+    problem = user_problem(values["admin"])
+    if problem is not None:
+        raise AccessFileUnusable(str(path), f"admin: {problem}")
+    problem = secret_problem(values["secret"])
+    if problem is not None:
+        raise AccessFileUnusable(str(path), f"secret: {problem}")
+    try:
+        seal_key = bytes.fromhex(values["seal_key"])
+    except ValueError:
+        seal_key = b""
+    if len(seal_key) != SEAL_KEY_BYTES:
+        raise AccessFileUnusable(
+            str(path), f"seal_key: give {2 * SEAL_KEY_BYTES} hexadecimal digits"
+        )
+    return AccessFile(Credentials(values["admin"], values["secret"]), seal_key)
+
+
+def new_access_file(path: Path, admin: str) -> AccessFile:
+    """Make the file with a new secret and a new key. Raises AccessFileUnusable: it is there."""
+    made = AccessFile(Credentials(admin, secrets.token_urlsafe(24)), os.urandom(SEAL_KEY_BYTES))
+    text = (
+        "# Access control: all brokers of a group, and the name servers, have this same file.\n"
+        "# The user that may do everything, and creates the others.\n"
+        f'admin = "{admin}"\n'
+        f'secret = "{made.admin.secret_key}"\n'
+        "# Seals the secrets of users in the log. Without it they are lost.\n"
+        f'seal_key = "{made.seal_key.hex()}"\n'
+    )
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        raise AccessFileUnusable(str(path), error.strerror or str(error)) from None
+    return made
