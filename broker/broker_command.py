@@ -33,6 +33,7 @@ from dledger.command_line.options import Decorated, flag, option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
+from remoting.net.access_file import AccessFile, read_access_file
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
@@ -127,6 +128,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     "Connections of clients at once; as many as the process may open files for.",
     type=int,
 )
+@option(
+    "--access",
+    "access_file",
+    "Switch access control on by this file, the same for all members; see `dledger-mq access`.",
+    type=click.Path(path_type=Path, dir_okay=False),
+)
 @option("--metrics", "Answer GET /metrics for Prometheus here: host:port.")
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @option(
@@ -208,6 +215,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         auto_create_topics=options["auto_create_topics"],
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
+        access=_access_or_none(options["access_file"]),
         pass_over=frozenset(options["pass_over"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
@@ -227,6 +235,10 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
 
 def _address_or_none(setting: str, text: str | None) -> Address | None:
     return read_address(setting, text) if text else None
+
+
+def _access_or_none(path: Path | None) -> AccessFile | None:
+    return None if path is None else read_access_file(path)
 
 
 def _warn_of_second_port(config: BrokerConfig) -> None:

@@ -324,7 +324,8 @@ async def run_broker(
             await rebuild_queues(node, machine)
             if start is not None:
                 start.ended("queues")
-            client = RemotingClient(nursery)
+            credentials = None if config.access is None else config.access.admin
+            client = RemotingClient(nursery, credentials=credentials)
             broker = Broker(config, node, machine, client, surroundings, serving)
             await broker.run(report, task_status, start)
     finally:

@@ -18,6 +18,7 @@ from dledger.command_line.server_signals import cancel_at_end_of_input, ending_s
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
+from remoting.net.access_file import AccessFileUnusable, read_access_file
 from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
@@ -30,7 +31,10 @@ _log = logging.getLogger(__name__)
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Errors of the start, reported in one line.
-_PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
+_PROBLEMS = (
+    *(AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors),
+    *(SettingFileUnreadable, AccessFileUnusable),
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -59,6 +63,13 @@ _PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, Setti
     "By default anybody may register a broker and change what is told.",
     callback=lambda _context, _option, text: _networks(text),
 )
+@option(
+    "--access",
+    "access_file",
+    "Only brokers and operators with this file may change routes and settings; see "
+    "`dledger-mq access`.",
+    type=FILE,
+)
 @flag(
     "--exit-with-stdin",
     "End when standard input ends, as it does when the program that started this one dies.",
@@ -68,6 +79,7 @@ def main(
     max_connections: int | None,
     settings_file: Path | None,
     changes_from: tuple[Network, ...] | None,
+    access_file: Path | None,
     exit_with_stdin: bool,
 ) -> None:
     """Tell clients where topics are. Run as many as you like."""
@@ -76,11 +88,14 @@ def main(
     handler.setFormatter(LogLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     raise_descriptor_limit()
+    with ending("nameserver", _PROBLEMS):
+        admin = None if access_file is None else read_access_file(access_file).admin
     serve = partial(
         serve_nameserver,
         limits=ServerLimits(max_connections=max_connections),
         settings_file=settings_file,
         may_change=partial(_is_of, changes_from),
+        admin=admin,
     )
     with ending("nameserver", _PROBLEMS):
         trio.run(_serve, parse_address(address), serve, exit_with_stdin)

@@ -37,6 +37,7 @@ from remoting.net.dispatch import DispatchTable
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+from remoting.wire.signature import ACCESS_KEY, Credentials, is_signed_by
 
 # Bits of a topic's system flag.
 _UNIT: Final = 1
@@ -118,6 +119,7 @@ class Processors:
         routes: the registrations of brokers.
         settings: the settings of operators.
         may_change: returns whether a host may register brokers and change routes and settings.
+        admin: who must have signed such requests; None for nobody.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class Processors:
         routes: RouteTable,
         settings: SettingTable,
         may_change: Callable[[str], bool] = lambda _host: True,
+        admin: Credentials | None = None,
     ) -> None:
+        self._admin = admin
         self._routes = routes
         self._settings = settings
         self._may_change = may_change
@@ -169,13 +173,21 @@ class Processors:
         command: Command,
     ) -> Command | Steps | None:
         """Answer a request that changes routes or settings, or refuse its host."""
-        if self._may_change(asker.host):
+        if (why := self._why_not(asker.host, command)) is None:
             return function(asker, command)
-        return command.reply(
-            ResponseCode.NO_PERMISSION,
-            remark=f"{asker.host} may change nothing here: add it to the name server's "
-            "--changes-from",
-        )
+        return command.reply(ResponseCode.NO_PERMISSION, remark=why)
+
+    def _why_not(self, host: str, command: Command) -> str | None:
+        if not self._may_change(host):
+            return f"{host} may change nothing here: add it to the name server's --changes-from"
+        admin = self._admin
+        if admin is None:
+            return None
+        if command.fields.get(ACCESS_KEY) == admin.access_key and is_signed_by(
+            command, admin.secret_key.encode()
+        ):
+            return None
+        return "not permitted: only brokers and operators with the file of --access change this"
 
     # Routes
 

@@ -19,6 +19,7 @@ from remoting.net.connection import Connection
 from remoting.net.server import ServerLimits, ServerTls, listen, serve_listeners
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
+from remoting.wire.signature import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ async def serve_nameserver(
     tls: ServerTls | None = None,
     settings_file: Path | None = None,
     may_change: Callable[[str], bool] = lambda _host: True,
+    admin: Credentials | None = None,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -50,6 +52,7 @@ async def serve_nameserver(
         tls: only plain connections if None.
         settings_file: where settings (100-102) are kept; only in memory if None.
         may_change: returns whether a host may register brokers and change routes and settings.
+        admin: who must have signed such requests; None for nobody.
 
     Raises:
         SettingFileUnreadable: the file of settings cannot be used.
@@ -57,7 +60,7 @@ async def serve_nameserver(
     """
     routes = RouteTable()
     settings = _settings(settings_file)
-    handler = _Handler(routes, Processors(routes, settings, may_change))
+    handler = _Handler(routes, Processors(routes, settings, may_change, admin))
     limits = (limits or ServerLimits()).within_descriptors()
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:

@@ -14,6 +14,14 @@ from bench.log_costs.full_log import (
     TOPIC,
     WIDE,
     FullLog,
+    user_rules,
+)
+from broker.access.commands import (
+    DeleteRules,
+    DeleteUser,
+    PutRules,
+    PutUser,
+    SealedSecret,
 )
 from broker.assignment.commands import SetMode
 from broker.dead_letters.commands import Redrive
@@ -127,6 +135,23 @@ def _redriven(full: FullLog, number: int) -> Entry:
     return full.record(TOPIC, 0, Redrive(DEAD, 0, offset, full.dead[0] + 1, 0))
 
 
+_SECRET: Final = SealedSecret("s" * 200)
+
+
+def _rules_given(full: FullLog, number: int) -> Entry:
+    rules = user_rules(full.sizes.rules_of_user, f"{number}x")
+    # They would be too many, so they are refused after all the work.
+    return full.command(PutRules("u1", "Custom", rules))
+
+
+def _rules_taken(full: FullLog, number: int) -> Entry:
+    return full.command(DeleteRules(f"u{number + 1}", "", ""))
+
+
+def _user_gone(full: FullLog, number: int) -> Entry:
+    return full.command(DeleteUser(f"u{full.sizes.users - 1 - number}"))
+
+
 DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     PutTopic: {
         "a new topic": lambda full, number: full.command(
@@ -206,6 +231,12 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
             HALF_TOPIC, 0, Resume(number + MAX_ENDS, "p", DUE_MS)
         )
     },
+    PutUser: {
+        "": lambda full, number: full.command(PutUser(f"n{number}", _SECRET, False, True, None))
+    },
+    DeleteUser: {"with the most rules": _user_gone},
+    PutRules: {"the most of one user": _rules_given},
+    DeleteRules: {"the most of one user": _rules_taken},
     Forbid: {
         "": lambda full, number: full.command(Forbid(f"new{number}", TOPIC, True, _LARGE)),
     },

@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from broker.access.commands import (
+    MAX_RULES,
+    MAX_RULES_OF_USER,
+    PutRules,
+    PutUser,
+    SealedSecret,
+)
+from broker.access.rules import Rule
 from broker.delay.commands import Delay
 from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
@@ -51,6 +59,11 @@ _ROWS: Final = 500
 T = TypeVar("T")
 
 
+def user_rules(count: int, prefix: str = "t") -> list[Rule]:
+    """Return rules for so many topics."""
+    return [Rule(f"Topic:{prefix}{number}", "Pub,Sub", "", "Allow") for number in range(count)]
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How many there are of each. The defaults are what the limits allow.
@@ -68,6 +81,8 @@ class Sizes:
     delayed: int = 100_000
     pop_queues: int = MAX_QUEUES
     flying: int = MAX_IN_FLIGHT_PER_QUEUE
+    users: int = MAX_RULES // MAX_RULES_OF_USER
+    rules_of_user: int = MAX_RULES_OF_USER
 
     @classmethod
     def times(cls, count: int) -> Sizes:
@@ -76,6 +91,8 @@ class Sizes:
             topics=count,
             groups=count,
             queues=256,
+            users=count,
+            rules_of_user=16,
             offset_tables=2 * count,
             locks=2 * count,
             filters=count,
@@ -176,8 +193,16 @@ class FullLog:
             yield self.command(PutTopic(TopicConfig(topic, 1, 1), AT_MS, False, 1 << 30))
         for number in range(sizes.groups):
             yield self.command(PutGroup(ConsumerGroup(f"g{number}")))
+        yield from self._users()
         yield from self._of_groups_and_topics()
         yield from self._messages()
+
+    def _users(self) -> Iterator[Entry]:
+        secret = SealedSecret("s" * 200)
+        for number in range(self.sizes.users):
+            name = f"u{number}"
+            yield self.command(PutUser(name, secret, number == 0, True, None))
+            yield self.command(PutRules(name, "Custom", user_rules(self.sizes.rules_of_user)))
 
     def _of_groups_and_topics(self) -> Iterator[Entry]:
         sizes, end = self.sizes, self._pos

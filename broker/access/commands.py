@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, TypeAlias
 
 from broker.access.rules import Rule
-from broker.access.state import ACCESS, Access, User
+from broker.access.state import ACCESS, Access, RuleKey, User
 from broker.log.command_layout import Form, text
 from broker.log.entry import USERS_VERSION
 from broker.log.folded import EntryRefused, Folded
@@ -100,9 +100,9 @@ def why_not(access: Access, command: AccessCommand) -> str | None:
         case PutRules(user, policy, rules):
             if user not in access.users:
                 return f"there is no user {user}"
-            present = access.rules.get(user, {})
-            new = len({(policy, rule.resource) for rule in rules} - present.keys())
-            if len(present) + new > MAX_RULES_OF_USER or access.rule_count + new > MAX_RULES:
+            present = access.keys.get(user, {})
+            new = len({(user, policy, rule.resource) for rule in rules} - present.keys())
+            if len(present) + new > MAX_RULES_OF_USER or len(access.rules) + new > MAX_RULES:
                 return f"user {user} has {len(present)} rules: delete some first"
         case DeleteRules(user):
             if not _chosen(access, command):
@@ -128,16 +128,15 @@ _LAST: Final = "it is the last super user: make another one first, or nobody cou
 
 
 def _is_last_super(access: Access, name: str) -> bool:
-    supers = [each for each, user in access.users.items() if user.is_super and user.is_enabled]
-    return supers == [name]
+    return access.supers == {name}
 
 
-def _chosen(access: Access, command: DeleteRules) -> list[tuple[str, str]]:
+def _chosen(access: Access, command: DeleteRules) -> list[RuleKey]:
     """Return the keys of the rules that a command deletes."""
     return [
-        (policy, resource)
-        for policy, resource in access.rules.get(command.user, {})
-        if command.policy in ("", policy) and command.resource in ("", resource)
+        key
+        for key in access.keys.get(command.user, ())
+        if command.policy in ("", key[1]) and command.resource in ("", key[2])
     ]
 
 
@@ -148,11 +147,12 @@ def _put_user(
     if (why := why_not(access, command)) is not None:
         return EntryRefused(why)
     user = access.users.get(name) or User("", is_super=False, is_enabled=True)
-    access.users[name] = User(
+    changed = User(
         user.sealed if command.secret is None else command.secret.sealed,
         user.is_super if command.is_super is None else command.is_super,
         user.is_enabled if command.is_enabled is None else command.is_enabled,
     )
+    access.put_user(name, changed)
     access.access_changes += 1
     return None
 
@@ -163,8 +163,7 @@ def _delete_user(
     access = state[ACCESS]
     if (why := why_not(access, command)) is not None:
         return EntryRefused(why)
-    del access.users[command.name]
-    access.rules.pop(command.name, None)
+    access.drop_user(command.name)
     access.access_changes += 1
     return None
 
@@ -175,8 +174,8 @@ def _put_rules(
     access = state[ACCESS]
     if (why := why_not(access, command)) is not None:
         return EntryRefused(why)
-    rules = access.rules.setdefault(command.user, {})
-    rules.update({(command.policy, rule.resource): rule for rule in command.rules})
+    for rule in command.rules:
+        access.put_rule(command.user, command.policy, rule)
     access.access_changes += 1
     return None
 
@@ -187,11 +186,8 @@ def _delete_rules(
     access = state[ACCESS]
     if (why := why_not(access, command)) is not None:
         return EntryRefused(why)
-    rules = access.rules[command.user]
     for key in _chosen(access, command):
-        del rules[key]
-    if not rules:
-        del access.rules[command.user]
+        access.drop_rule(key)
     access.access_changes += 1
     return None
 

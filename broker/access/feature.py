@@ -13,7 +13,7 @@ def service(parts: Parts) -> Service:
     processor, access, guard = AccessProcessor(parts), parts.state[ACCESS], parts[ACCESS_GUARD]
 
     def figures() -> dict[str, str]:
-        counts = {"users": str(len(access.users)), "accessRules": str(access.rule_count)}
+        counts = {"users": str(len(access.users)), "accessRules": str(len(access.rules))}
         return counts if guard.is_on else {}
 
     return Service(

@@ -183,7 +183,7 @@ class AccessProcessor:
     def get_rules(self, _origin: Origin, command: Command) -> Command:
         """Tell the rules of a user (3009); nothing if it has none."""
         name = _subject(command.text("subject"))
-        if name not in self._access.rules:
+        if name not in self._access.keys:
             return command.reply()
         return command.reply(body=compact_json(self._rules(name, "").to_json()).encode())
 
@@ -194,7 +194,7 @@ class AccessProcessor:
         wanted = command.fields.get("subjectFilter", "").removeprefix(SUBJECT_PREFIX)
         resource = command.fields.get("resourceFilter", "")
         rows: list[str] = []
-        for piece in pieces(sorted(self._access.rules), 16):
+        for piece in pieces(sorted(self._access.keys), 16):
             for name in piece:
                 told = self._rules(name, resource) if wanted in name else None
                 if told is not None and told.policies:

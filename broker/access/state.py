@@ -22,8 +22,8 @@ class User(NamedTuple):
     is_enabled: bool
 
 
-# The rules of a user: one for each policy and resource.
-RulesOfUser = dict[tuple[str, str], Rule]
+# A user, a policy and a resource: there is one rule for them.
+RuleKey = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -32,20 +32,44 @@ class Access:
 
     Attributes:
         users: by name.
-        rules: by the user's name.
+        supers: the super users that are enabled.
+        rules: of all users.
+        keys: of the rules, by user.
         access_changes: how many entries have changed any of them.
     """
 
     users: dict[str, User] = field(default_factory=dict)
-    rules: dict[str, RulesOfUser] = field(default_factory=dict)
+    supers: set[str] = field(default_factory=set)
+    rules: dict[RuleKey, Rule] = field(default_factory=dict)
+    keys: dict[str, dict[RuleKey, None]] = field(default_factory=dict)
     access_changes: int = 0
 
-    @property
-    def rule_count(self) -> int:
-        return sum(map(len, self.rules.values()))
-
     def rules_of(self, name: str, policy: Policy) -> list[Rule]:
-        return [rule for (of, _), rule in self.rules.get(name, {}).items() if of == policy]
+        return [self.rules[key] for key in self.keys.get(name, ()) if key[1] == policy]
+
+    def put_user(self, name: str, user: User) -> None:
+        self.users[name] = user
+        if user.is_super and user.is_enabled:
+            self.supers.add(name)
+        else:
+            self.supers.discard(name)
+
+    def drop_user(self, name: str) -> None:
+        del self.users[name]
+        self.supers.discard(name)
+        for key in self.keys.pop(name, ()):
+            del self.rules[key]
+
+    def put_rule(self, name: str, policy: str, rule: Rule) -> None:
+        key = (name, policy, rule.resource)
+        self.rules[key] = rule
+        self.keys.setdefault(name, {})[key] = None
+
+    def drop_rule(self, key: RuleKey) -> None:
+        name = key[0]
+        del self.rules[key], self.keys[name][key]
+        if not self.keys[name]:
+            del self.keys[name]
 
 
 def _captured_users(access: Access) -> Iterator[object]:
@@ -55,22 +79,17 @@ def _captured_users(access: Access) -> Iterator[object]:
 
 def _take_users(access: Access, rows: list[Any]) -> None:
     for name, sealed, is_super, is_enabled in rows:
-        access.users[str(name)] = User(str(sealed), bool(is_super), bool(is_enabled))
+        access.put_user(str(name), User(str(sealed), bool(is_super), bool(is_enabled)))
 
 
 def _captured_rules(access: Access) -> Iterator[object]:
-    rules = [
-        [name, policy, *rule]
-        for name, of_user in access.rules.items()
-        for (policy, _), rule in of_user.items()
-    ]
-    return iter(rules)
+    rules = list(access.rules.items())
+    return ([name, policy, *rule] for (name, policy, _resource), rule in rules)
 
 
 def _take_rules(access: Access, rows: list[Any]) -> None:
     for name, policy, *texts in rows:
-        rule = Rule(*map(str, texts))
-        access.rules.setdefault(str(name), {})[str(policy), rule.resource] = rule
+        access.put_rule(str(name), str(policy), Rule(*map(str, texts)))
 
 
 ACCESS: Final = StatePart(

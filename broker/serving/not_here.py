@@ -10,7 +10,7 @@ from remoting.wire.codes import RequestCode
 
 _CLIENT: Final = "is sent by brokers to clients"
 _NAME_SERVER: Final = "is for name servers: ask one"
-_ACCESS: Final = "there is no access control yet"
+_ACCESS: Final = "users and rules are those of version 5: 3001 to 3010"
 _CONTROLLER: Final = "there is no controller: the group elects its leader itself"
 _ROCKSDB: Final = "there is no RocksDB: consume queues are files, settings are in the log"
 _CONTAINER: Final = "there is no broker container: each member is a process of its own"
@@ -59,16 +59,6 @@ _CODES: Final[Mapping[str, tuple[RequestCode, ...]]] = {
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-        RequestCode.AUTH_CREATE_USER,
-        RequestCode.AUTH_UPDATE_USER,
-        RequestCode.AUTH_DELETE_USER,
-        RequestCode.AUTH_GET_USER,
-        RequestCode.AUTH_LIST_USER,
-        RequestCode.AUTH_CREATE_ACL,
-        RequestCode.AUTH_UPDATE_ACL,
-        RequestCode.AUTH_DELETE_ACL,
-        RequestCode.AUTH_GET_ACL,
-        RequestCode.AUTH_LIST_ACL,
     ),
     _CONTROLLER: (
         RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,

@@ -33,6 +33,7 @@ from remoting.net.dispatch import unsupported
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
+from remoting.wire.signature import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Client:
         nameservers: "host:port" each, or one text with semicolons between them.
         client_id: the id that brokers know it by; None for one that no other client has. Members of
             a group share its queues by their ids, so no two may have the same.
+        credentials: the user that it is, where brokers have access control.
 
     Attributes:
         replies: the requests that wait for a consumer's reply.
@@ -89,10 +91,17 @@ class Client:
         InvalidClientId: the id is empty, longer than 255 characters, or not printable.
     """
 
-    def __init__(self, nameservers: str | Sequence[str], *, client_id: str | None = None) -> None:
+    def __init__(
+        self,
+        nameservers: str | Sequence[str],
+        *,
+        client_id: str | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         if client_id is not None:
             check_client_id(client_id)
         self._given_id = client_id
+        self._credentials = credentials
         self._nameservers = read_nameservers(nameservers)
         self.lifetime = Lifetime(
             "client", "Client", "give `nameservers` to what would share it, and open that"
@@ -121,7 +130,12 @@ class Client:
         nursery = await self._stack.enter_async_context(
             Background(self.lifetime, until_the_end=True)
         )
-        self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
+        self._remoting = RemotingClient(
+            nursery,
+            self._answer,
+            on_connected=self._connected,
+            credentials=self._credentials,
+        )
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
         self._silence = SilenceWatch(self._remoting, self._routes)

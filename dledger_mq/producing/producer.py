@@ -166,6 +166,7 @@ class Producer:
                     self._check,
                     calls,
                     client.listener_watch,
+                    client.remoting.sign,
                     self._transaction_answered,
                 )
                 self._asked = checks.asked

@@ -184,7 +184,8 @@ async def decided(transaction: _Decidable) -> AsyncIterator[None]:
 class TransactionChecks:
     """Runs a producer's check for each question of a broker.
 
-    `on_answer` is called with the half message and the state that was answered.
+    `sign` signs a request; `on_answer` is called with the half message and the state that was
+    answered.
     """
 
     def __init__(
@@ -193,12 +194,14 @@ class TransactionChecks:
         check: TransactionCheck,
         nursery: StartsTasks,
         watch: ListenerWatch,
+        sign: Callable[[Command], None],
         on_answer: Callable[[ReceivedMessage, TransactionState], None],
     ) -> None:
         self._group = group
         self._check = check
         self._nursery = nursery
         self._watch = watch
+        self._sign = sign
         self._on_answer = on_answer
         self._under_way = 0
         self._ended = trio.lowlevel.ParkingLot()
@@ -227,16 +230,16 @@ class TransactionChecks:
             state = await self._state(message)
             if state is not TransactionState.UNKNOWN and not connection.is_closed:
                 # If this is lost, the broker asks again.
-                connection.send_oneway(
-                    requests.end_transaction(
-                        self._group,
-                        half_offset=command.integer("tranStateTableOffset"),
-                        physical_offset=command.integer("commitLogOffset"),
-                        message_id=command.fields.get("msgId", ""),
-                        how=state,
-                        is_answer=True,
-                    )
+                answer = requests.end_transaction(
+                    self._group,
+                    half_offset=command.integer("tranStateTableOffset"),
+                    physical_offset=command.integer("commitLogOffset"),
+                    message_id=command.fields.get("msgId", ""),
+                    how=state,
+                    is_answer=True,
                 )
+                self._sign(answer)
+                connection.send_oneway(answer)
                 self._on_answer(message, state)
         except (MessageMalformed, RemotingError) as error:
             _log.warning("a broker's question about a transaction cannot be read: %s", error)

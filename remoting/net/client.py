@@ -22,6 +22,7 @@ from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
+from remoting.wire.signature import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class RemotingClient:
             reply or None. Without it they are answered as not supported.
         on_connected: called with the address of each new connection; must not block.
         limits: the defaults if None.
+        credentials: sign each request; None for requests without a signature.
         tls: the context for TLS with every server; plain connections if None.
     """
 
@@ -87,12 +89,14 @@ class RemotingClient:
         on_connected: Callable[[str], None] | None = None,
         limits: ClientLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._nursery = nursery
         self._on_request: OnRequest = on_request or _answer_unsupported
         self._on_connected = on_connected
         self._limits = limits or ClientLimits()
         self._tls = tls
+        self._credentials = credentials
         self._connections: dict[str, Connection] = {}
         self._closed = trio.Event()
         self._clock = trio.lowlevel.current_clock().current_time
@@ -131,6 +135,7 @@ class RemotingClient:
             # If the task was cancelled as well, it gets that rather than a closed client's error.
             await trio.lowlevel.checkpoint()
             raise
+        self.sign(command)
         opaque = connection.request(command, settle, timeout_s)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
@@ -174,6 +179,7 @@ class RemotingClient:
         except RemotingError as error:
             callback(error)
             return
+        self.sign(command)
         connection.request(command, callback, timeout_s)
 
     def send_oneway(self, address: str, command: Command) -> None:
@@ -182,7 +188,13 @@ class RemotingClient:
         Raises:
             AddressMalformed, TooManyConnections, FrameError: it was certainly not sent.
         """
+        self.sign(command)
         self._connection(address).send_oneway(replace(command))
+
+    def sign(self, command: Command) -> None:
+        """Sign a request that is sent by a `Connection` itself."""
+        if self._credentials is not None:
+            self._credentials.sign(command)
 
     def is_connected(self, address: str) -> bool:
         return address in self._connections

@@ -24,6 +24,7 @@ from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.signature import Credentials
 
 START_MS = 1_700_000_000_000
 
@@ -47,13 +48,15 @@ class Client:
         answers_with: the body of these replies.
     """
 
-    def __init__(self, nursery: trio.Nursery, address: str) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, address: str, credentials: Credentials | None = None
+    ) -> None:
         self.address = address
         self.notices: list[Command] = []
         self.noticed = trio.Event()
         self.answers = False
         self.answers_with: bytes | None = None
-        self._client = RemotingClient(nursery, self._on_request)
+        self._client = RemotingClient(nursery, self._on_request, credentials=credentials)
 
     def _on_request(self, _connection: Connection, command: Command) -> Command | None:
         self.notices.append(command)

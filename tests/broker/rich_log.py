@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser, SealedSecret
+from broker.access.rules import Rule
 from broker.assignment.commands import SetMode
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
@@ -73,6 +75,7 @@ def rich_entries() -> list[Entry]:
     rich = RichLog()
     for feature in (
         _topics_and_groups,
+        _access,
         _messages,
         _offsets,
         _locks,
@@ -110,6 +113,21 @@ def _topics_and_groups(rich: RichLog) -> None:
         LeadFrom("n1", "localhost:2"),
         ChangeSettings({"maxMessageSize": "1000"}, 7),
         ChangeSettings({"fileReservedTime": "48"}, 8),
+    )
+
+
+def _access(rich: RichLog) -> None:
+    rules = [Rule("Topic:A", "Pub,Sub", "10.0.0.0/8", "Allow"), Rule("*", "All", "", "Deny")]
+    rich.say(
+        PutUser("root", SealedSecret("cm9vdA=="), True, True, False),
+        PutUser("reader", SealedSecret("cmVhZGVy"), None, None, None),
+        PutUser("gone", SealedSecret("Z29uZQ=="), True, True, None),
+        PutUser("reader", None, None, False, True),
+        PutRules("reader", "Custom", rules),
+        PutRules("reader", "Default", rules[1:]),
+        PutRules("gone", "Custom", rules),
+        DeleteRules("reader", "Custom", "*"),
+        DeleteUser("gone"),
     )
 
 

@@ -14,6 +14,7 @@ from broker.locks.state import LOCKS, QueueLocks
 from broker.log.state import Registry, StatePart
 from broker.messages.fold import RecordFold
 from broker.services import SERVICES
+from broker.serving.needs import any_user
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
@@ -59,13 +60,14 @@ COUNTED: Final = StatePart("counted", Counted, numbers=("counted",))
 """,
     "feature": """
 from broker.counted.state import COUNTED
+from broker.serving.needs import any_user
 from broker.serving.service import Handler, Service
 
 def service(parts):
     def told(origin, command):
         return command.reply(fields={"counted": str(parts.state[COUNTED].counted)})
 
-    return Service(handlers={31099: Handler(told)})
+    return Service(handlers={31099: Handler(told, any_user)})
 """,
 }
 WITH_IT = """
@@ -126,7 +128,9 @@ def test_a_name_of_state_that_is_taken_twice_is_an_error_at_the_start(
 
 
 def test_a_request_code_that_is_taken_twice_is_an_error_at_the_start() -> None:
-    service = Service(handlers={RequestCode.HEART_BEAT: Handler(lambda _origin, command: command)})
+    service = Service(
+        handlers={RequestCode.HEART_BEAT: Handler(lambda _origin, command: command, any_user)}
+    )
     with pytest.raises(FeatureClash, match="the request code 34"):
         Requests("b", FakeLog(), [service, service], lambda _then: None, lambda: None, lambda: True)
 

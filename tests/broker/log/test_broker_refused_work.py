@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser
 from broker.assignment.commands import SetMode
 from broker.delay.state import DELAYS
 from broker.features import REGISTRY
@@ -211,6 +212,7 @@ NOT_PLAYED: Final = {
     KeepLogFrom: "see test_broker_retention",
     LeadFrom: "see test_broker_group_door",
     RaiseFormat: "see test_broker_format_gate",
+    **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
 }
 
 

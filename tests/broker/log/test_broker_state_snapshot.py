@@ -192,7 +192,7 @@ def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> No
     first = {name for name, _value in rows_of(captured(empty_state()))["numbers"]}
     later = first - {name for name, _value in then["numbers"]}
     assert later == {
-        *("delivered", "dropped", "format_version"),
+        *("access_changes", "delivered", "dropped", "format_version"),
         *("committed", "given_up", "rolled_back"),
         *("redriven_letters", "resets_made", "setting_changes", "settings_changed_ms"),
     }

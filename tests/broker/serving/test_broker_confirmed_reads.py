@@ -46,6 +46,10 @@ CONFIRMED = (
     RequestCode.GET_ALL_DELAY_OFFSET,
     RequestCode.GET_TIMER_CHECK_POINT,
     RequestCode.GET_TIMER_METRICS,
+    RequestCode.AUTH_GET_USER,
+    RequestCode.AUTH_LIST_USER,
+    RequestCode.AUTH_GET_ACL,
+    RequestCode.AUTH_LIST_ACL,
 )
 
 Answers = list[RequestRefused | None]
@@ -124,6 +128,7 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path) -> 
         fields |= {"group": "g", "isForce": "true", "srcGroup": "g", "destGroup": "h"}
         fields |= {"key": "7F0000010001000000000000000001", "maxNum": 1}
         fields |= {"compareGroup": "g", "index": 0, "count": 1}
+        fields |= {"username": "u", "subject": "User:u"}
         fields |= {"beginTimestamp": 0, "endTimestamp": 1 << 62, "maxMsgNums": 1}
         found: dict[int, int] = {}
 

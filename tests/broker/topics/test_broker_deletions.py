@@ -31,6 +31,7 @@ TOPIC, GROUP = "TheTopic", "TheGroup"
 # Rows that name no topic and no group; and those that outlive them.
 OF_NOBODY = {
     *("numbers", "times", "quarters", "passed over", "lock clock", "leader place", "settings"),
+    *("users", "access rules"),  # a rule for a topic is there before the topic, and after it
     *("delayed", "halves", "ends of transactions", "resumed transactions"),
 }
 OUTLIVES = {"ended topics"}

@@ -1,0 +1,393 @@
+"""Users and rules at a real broker: who may do what, told at once, and never by its secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
+from broker.access.state import ACCESS
+from broker.features import REGISTRY
+from broker.log.state_snapshot import captured, restored
+from broker.server import Broker
+from broker.transactions.checks import CHECKS
+from broker.transactions.state import TRANSACTIONS
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.message.message_id import message_id
+from remoting.net.access_file import AccessFile
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
+from tests.broker.one_broker import Client, running_broker, send_fields, until
+
+CODE = RequestCode
+ADMIN = Credentials("admin", "admin-secret")
+FILE = AccessFile(ADMIN, bytes(range(32)))
+NO_PERMISSION = ResponseCode.NO_PERMISSION
+
+
+class Guarded:
+    """A broker with access control, and clients of its users."""
+
+    def __init__(self, broker: Broker, nursery: trio.Nursery) -> None:
+        self.broker = broker
+        self._nursery = nursery
+        self.admin = self.client(ADMIN)
+
+    def client(self, credentials: Credentials | None) -> Client:
+        return Client(self._nursery, str(self.broker.config.listen), credentials)
+
+    async def user(self, name: str, *entries: dict[str, Any], **more: str) -> Client:
+        """A new user with rules, as its client."""
+        secret = f"{name}-secret"
+        body = {"username": name, "password": secret, "userType": "Normal", **more}
+        assert (await self.ask(CODE.AUTH_CREATE_USER, body, username=name)) == 0
+        if entries:
+            await self.rules(name, *entries)
+        return self.client(Credentials(name, secret))
+
+    async def rules(self, name: str, *entries: dict[str, Any], policy: str = "Custom") -> None:
+        subject = f"User:{name}"
+        policies = [{"policyType": policy, "entries": list(entries)}]
+        body = {"subject": subject, "policies": policies}
+        assert (await self.ask(CODE.AUTH_UPDATE_ACL, body, subject=subject)) == 0
+
+    async def ask(self, code: int, body: object = None, **fields: Any) -> int:
+        """What the administrator's request is answered with."""
+        content = b"" if body is None else json.dumps(body).encode()
+        return (await self.admin.ask(code, content, **fields)).code
+
+    async def told(self, code: int, **fields: Any) -> Any:
+        reply = await self.admin.ask(code, **fields)
+        assert reply.code == 0, reply
+        return json.loads(reply.body) if reply.body else None
+
+
+def allow(resource: str, *actions: str, **more: Any) -> dict[str, Any]:
+    return {"resource": resource, "actions": list(actions), "decision": "Allow", **more}
+
+
+@asynccontextmanager
+async def guarded(directory: Path, **settings: Any) -> AsyncIterator[Guarded]:
+    async with running_broker(directory, access=FILE, **settings) as (broker, nursery):
+        found = Guarded(broker, nursery)
+        users = broker.machine.state[ACCESS].users
+
+        async def is_made() -> bool:
+            return "admin" in users
+
+        await until(is_made)
+        yield found
+
+
+async def test_a_user_may_do_what_its_rules_say_and_nothing_else(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        writer = await here.user("writer", allow("Topic:orders", "Pub"))
+        reader = await here.user("reader", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        assert (await writer.send("orders", b"1")).code == 0
+        assert (await writer.send("others", b"1")).code == NO_PERMISSION
+        assert (await writer.pull("orders", 0)).code == NO_PERMISSION
+        assert (await reader.pull("orders", 0)).body
+        assert (await reader.pull("orders", 0, consumerGroup="h")).code == NO_PERMISSION
+        assert (await reader.send("orders", b"2")).code == NO_PERMISSION
+        assert (await here.admin.send("others", b"1")).code == 0
+
+
+STRANGERS = (
+    (None, "not signed"),
+    (Credentials("nobody", "nobody-secret"), "unknown"),
+    (Credentials("admin", "another-secret"), "wrong"),
+    (Credentials("", "admin-secret"), "not signed"),
+    (Credentials("admin\n", "admin-secret"), "unknown"),
+)
+
+
+async def test_who_does_not_prove_its_name_is_refused_everything(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        for credentials, what in STRANGERS:
+            stranger = here.client(credentials)
+            for code in sorted(here.broker.requests.handlers):
+                reply = await stranger.ask(code, b"{}", username="admin")
+                assert reply.code == NO_PERMISSION, RequestCode(code)
+                assert what in (reply.remark or "")
+                assert "secret" not in (reply.remark or "")
+
+
+async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_something(
+    tmp_path: Path,
+) -> None:
+    """With every name that a request may have, it gets nothing but what is its own."""
+    fields: dict[str, Any] = dict.fromkeys(
+        ("topic", "b", "consumerGroup", "group", "groupName", "producerGroup", "srcGroup"), "orders"
+    )
+    fields |= {"destGroup": "orders", "username": "admin", "subject": "User:admin", "offset": 0}
+    fields |= {"msgId": message_id("127.0.0.1", 1, 0), "commitLogOffset": 0, "a": "p", "queueId": 0}
+    # Their bodies say what they are about. The last ones are answered with nothing of others.
+    by_body = {CODE.HEART_BEAT, CODE.LOCK_BATCH_MQ, CODE.UNLOCK_BATCH_MQ, CODE.BATCH_ACK_MESSAGE}
+    by_body |= {CODE.QUERY_ASSIGNMENT, CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP}
+    own = {CODE.CHECK_CLIENT_CONFIG, CODE.END_TRANSACTION, CODE.VIEW_MESSAGE_BY_ID}
+    async with guarded(tmp_path) as here:
+        poor = await here.user("poor")
+        for code in sorted(set(here.broker.requests.handlers) - by_body - own):
+            reply = await poor.ask(code, b"{}", **fields)
+            assert reply.code == NO_PERMISSION, RequestCode(code)
+        heartbeat = Heartbeat(
+            "poor@1", [], [ConsumerData("g", subscriptions=[SubscriptionData("orders")])]
+        )
+        queue = {"topic": "orders", "brokerName": "broker-a", "queueId": 0}
+        lock = {"consumerGroup": "g", "clientId": "poor@1", "mqSet": [queue]}
+        ack = {
+            "c": "g",
+            "t": "orders",
+            "r": "0",
+            "q": 0,
+            "rq": 0,
+            "so": 0,
+            "it": 1,
+            "pt": 1,
+            "b": "AQ==",
+        }
+        for code, body in (
+            (CODE.HEART_BEAT, encode_heartbeat(heartbeat)),
+            (CODE.LOCK_BATCH_MQ, json.dumps(lock).encode()),
+            (CODE.UNLOCK_BATCH_MQ, json.dumps(lock).encode()),
+            (CODE.BATCH_ACK_MESSAGE, json.dumps({"brokerName": "b", "acks": [ack]}).encode()),
+            (CODE.QUERY_ASSIGNMENT, json.dumps({**lock, "topic": "orders"}).encode()),
+            (CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g"}'),
+        ):
+            assert (await poor.ask(code, body)).code == NO_PERMISSION, code
+
+
+async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
+    """Positions can be guessed: by id, sent back to another group, or given to a consumer."""
+    async with guarded(tmp_path) as here:
+        sent = await here.admin.send("secrets", b"payload")
+        position = int(sent.fields["msgId"][-16:], 16)
+        thief = await here.user("thief", allow("Topic:mine", "All"), allow("Group:mine", "All"))
+        assert (await thief.ask(CODE.VIEW_MESSAGE_BY_ID, offset=position)).code == NO_PERMISSION
+        back: dict[str, Any] = {
+            "group": "mine",
+            "offset": position,
+            "delayLevel": 0,
+            "originTopic": "mine",
+        }
+        assert (await thief.ask(CODE.CONSUMER_SEND_MSG_BACK, **back)).code == NO_PERMISSION
+        direct: dict[str, Any] = {
+            "consumerGroup": "mine",
+            "clientId": "c",
+            "msgId": sent.fields["msgId"],
+        }
+        assert (await thief.ask(CODE.CONSUME_MESSAGE_DIRECTLY, **direct)).code == NO_PERMISSION
+        await here.rules("thief", allow("Topic:secrets", "Sub"))
+        assert b"payload" in (await thief.ask(CODE.VIEW_MESSAGE_BY_ID, offset=position)).body
+
+
+async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path: Path) -> None:
+    """Anybody may join a producer group, and the question has the message in it."""
+    async with guarded(tmp_path) as here:
+        fields = send_fields("bank")
+        fields["i"] += "\x02TRAN_MSG\x01true\x02PGROUP\x01tellers"
+        fields["f"] = 4
+        sent = await here.admin.ask(CODE.SEND_MESSAGE_V2, b"half", **fields)
+        assert sent.code == 0
+        thief, teller = (
+            await here.user("thief"),
+            await here.user("teller", allow("Topic:bank", "Pub")),
+        )
+        beat = encode_heartbeat(Heartbeat("t@1", ["tellers"], []))
+        for client in (thief, teller):
+            assert (await client.ask(CODE.HEART_BEAT, beat)).code == 0
+        (position,) = here.broker.machine.state[TRANSACTIONS].halves
+        end: dict[str, Any] = {
+            "producerGroup": "tellers",
+            "commitLogOffset": position,
+            "commitOrRollback": 8,
+        }
+        refused = await thief.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
+        assert refused.code == NO_PERMISSION
+        for _ in range(2):  # each member of the group in turn
+            here.broker.parts[CHECKS]._ask_now(position)
+        await until(lambda: _noticed(teller))
+        assert [one.code for one in teller.notices] == [CODE.CHECK_TRANSACTION_STATE]
+        assert thief.notices == []
+
+
+async def _noticed(client: Client) -> bool:
+    return bool(client.notices)
+
+
+async def test_a_change_of_rules_counts_at_once_also_for_pulls_that_wait(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
+        assert (await here.admin.send("orders", b"1")).code == 0
+        reader = await here.user("reader", allow("*", "Sub"))
+        waits = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
+        replies = []
+
+        async def pull() -> None:
+            replies.append(await reader.pull("orders", 1, **waits))
+
+        nursery.start_soon(pull)
+        await until(lambda: _holds(here.broker))
+        deny = {"resource": "Topic:orders", "actions": ["All"], "decision": "Deny"}
+        await here.rules("reader", deny)
+        with trio.fail_after(5):
+            while not replies:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        assert replies[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert (await reader.pull("orders", 1, **waits)).code == NO_PERMISSION
+        assert (await here.ask(CODE.AUTH_DELETE_USER, username="reader")) == 0
+        refused = await reader.pull("orders", 0)
+        assert (refused.code, "unknown" in (refused.remark or "")) == (NO_PERMISSION, True)
+
+
+async def _holds(broker: Broker) -> bool:
+    return broker.parts.figures()["pullHeld"] == "1"
+
+
+async def test_the_last_super_user_stays_and_only_super_users_change_super_users(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as here:
+        operator = await here.user("operator", allow("Cluster:*", "All"))
+
+        async def put(client: Client, code: int, name: str, **more: str) -> int:
+            body = json.dumps({"username": name, **more}).encode()
+            return (await client.ask(code, body, username=name)).code
+
+        create, update = CODE.AUTH_CREATE_USER, CODE.AUTH_UPDATE_USER
+        assert await put(operator, create, "root", password="root-secret", userType="Super") == 16
+        assert await put(operator, update, "admin", password="mine-now") == 16
+        assert await put(operator, update, "operator", userType="Super") == 16
+        assert (await operator.ask(CODE.AUTH_DELETE_USER, username="admin")).code == 16
+        assert (await operator.ask(CODE.AUTH_DELETE_ACL, subject="User:admin")).code == 16
+        assert await put(here.admin, update, "admin", userStatus="disable") == 1
+        assert await here.ask(CODE.AUTH_DELETE_USER, username="admin") == 1
+        assert await put(here.admin, create, "root", password="root-secret", userType="Super") == 0
+        assert await put(here.admin, create, "root", password="root-secret") == 1
+        assert await put(here.admin, update, "nobody", password="some-secret") == 1
+
+
+def files_in(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_secrets_are_told_to_super_users_alone_and_are_nowhere_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with guarded(tmp_path) as here:
+        reader = await here.user("reader", allow("Cluster:*", "Get"))
+        told = await here.told(CODE.AUTH_GET_USER, username="reader")
+        assert told["password"] == "reader-secret"
+        own = json.loads((await reader.ask(CODE.AUTH_GET_USER, username="reader")).body)
+        listed = json.loads((await reader.ask(CODE.AUTH_LIST_USER)).body)
+        assert "password" not in own
+        assert [one.get("password") for one in listed] == [None, None]
+        assert [one["username"] for one in listed] == ["admin", "reader"]
+        state = here.broker.machine.state
+        chunks = list(captured(state))
+        assert restored(chunks, REGISTRY, None)[ACCESS] == state[ACCESS]
+    for data in (b"".join(chunks), *files_in(tmp_path)):
+        assert b"reader-secret" not in data
+        assert b"admin-secret" not in data
+    assert "-secret" not in caplog.text
+    assert "-secret" not in repr(FILE) + repr(ADMIN)
+
+
+async def test_rules_are_told_as_they_were_given_and_taken_one_by_one(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        await here.user(
+            "reader",
+            allow("Topic:a*", "Sub", "Pub", sourceIps=["10.0.0.0/8"]),
+            allow("Group:g", "Sub"),
+        )
+        await here.rules("reader", allow("*", "Get"), policy="Default")
+        told = await here.told(CODE.AUTH_GET_ACL, subject="User:reader")
+        assert told["subject"] == "User:reader"
+        assert [one["policyType"] for one in told["policies"]] == ["Custom", "Default"]
+        assert told["policies"][0]["entries"][0] == {
+            "resource": "Topic:a*",
+            "actions": ["Pub", "Sub"],
+            "sourceIps": ["10.0.0.0/8"],
+            "decision": "Allow",
+        }
+        few = await here.told(CODE.AUTH_LIST_ACL, subjectFilter="read", resourceFilter="Group")
+        assert [len(policy["entries"]) for policy in few[0]["policies"]] == [1]
+        gone = {"subject": "User:reader", "policyType": "Custom", "resource": "Topic:a*"}
+        assert await here.ask(CODE.AUTH_DELETE_ACL, **gone) == 0
+        assert await here.ask(CODE.AUTH_DELETE_ACL, **gone) == 1
+        assert await here.ask(CODE.AUTH_DELETE_ACL, subject="User:reader") == 0
+        assert await here.told(CODE.AUTH_GET_ACL, subject="User:reader") is None
+        assert await here.told(CODE.AUTH_LIST_ACL) == []
+
+
+MALFORMED: tuple[tuple[int, dict[str, str], bytes], ...] = (
+    (CODE.AUTH_CREATE_USER, {}, b""),
+    (CODE.AUTH_CREATE_USER, {}, b"[]"),
+    (CODE.AUTH_CREATE_USER, {"username": "a:b"}, b'{"password":"long-enough"}'),
+    (CODE.AUTH_CREATE_USER, {"username": 65 * "a"}, b'{"password":"long-enough"}'),
+    (CODE.AUTH_CREATE_USER, {"username": "a"}, b'{"password":"short"}'),
+    (CODE.AUTH_CREATE_USER, {"username": "a"}, b'{"password":"\\u0000\\u0001\\u0002345678"}'),
+    (CODE.AUTH_CREATE_USER, {"username": "a"}, b'{"password":"long-enough","userType":"God"}'),
+    (CODE.AUTH_CREATE_ACL, {"subject": "reader"}, b'{"policies":[]}'),
+    (CODE.AUTH_CREATE_ACL, {"subject": "User:admin"}, b'{"policies":[{"entries":[{}]}]}'),
+    (CODE.AUTH_CREATE_ACL, {"subject": "User:admin"}, b'{"policies":[{},{},{}]}'),
+    (CODE.AUTH_CREATE_ACL, {"subject": "User:admin"}, b'{"policies":[{"entries":[]}]}'),
+    (CODE.AUTH_DELETE_ACL, {"subject": "User:admin", "resource": "*:*"}, b""),
+)
+
+
+async def test_a_malformed_change_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        before = here.broker.machine.state[ACCESS].access_changes
+        for code, fields, body in MALFORMED:
+            reply = await here.admin.ask(code, body, **fields)
+            assert reply.code in (1, 29), body
+        assert here.broker.machine.state[ACCESS].access_changes == before
+
+
+async def test_a_signature_covers_fields_and_body(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        command_fields = send_fields("orders")
+        stranger = here.client(None)
+        signed = Command(310, {name: str(value) for name, value in command_fields.items()}, b"1")
+        ADMIN.sign(signed)
+        assert (await stranger.ask(310, b"1", **signed.fields)).code == 0
+        assert (await stranger.ask(310, b"2", **signed.fields)).code == NO_PERMISSION
+        changed = {**signed.fields, "b": "others"}
+        assert (await stranger.ask(310, b"1", **changed)).code == NO_PERMISSION
+        without = {name: text for name, text in signed.fields.items() if name != SIGNATURE}
+        assert (await stranger.ask(310, b"1", **without)).code == NO_PERMISSION
+        empty = {**signed.fields, ACCESS_KEY: ""}
+        assert (await stranger.ask(310, b"1", **empty)).code == NO_PERMISSION
+
+
+def test_a_sealed_secret_opens_for_its_user_by_its_key_alone() -> None:
+    seal, nonce = SecretSeal(bytes(32)), bytes(NONCE_BYTES)
+    sealed = seal.sealed("a", "secret!", nonce)
+    assert seal.opened("a", sealed) == b"secret!"
+    for user, box, opener in (
+        ("b", sealed, seal),
+        ("a", sealed, SecretSeal(bytes([1] * 32))),
+        ("a", sealed[:-8] + "AAAAAAA=", seal),
+        ("a", "", seal),
+        ("a", "no base64", seal),
+    ):
+        with pytest.raises(SealBroken):
+            opener.opened(user, box)
+
+
+async def test_without_a_file_all_is_permitted_and_users_cannot_be_made(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.listen))
+        assert (await client.send("orders", b"1")).code == 0
+        body = b'{"username":"a","password":"long-enough"}'
+        refused = await client.ask(CODE.AUTH_CREATE_USER, body, username="a")
+        assert (refused.code, "access control is off" in (refused.remark or "")) == (1, True)
