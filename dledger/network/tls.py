@@ -13,6 +13,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 import trio
@@ -87,20 +88,29 @@ class GroupTls:
 
     async def accepted(self, stream: trio.abc.Stream) -> SecureStream:
         """Return a connection from a caller with a certificate of the group. Raises TlsRefused."""
-        # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
-        # and closing does not wait for the peer.
-        overheard = _Overheard(self._server)
-        context = cast(ssl.SSLContext, overheard)
-        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
-        try:
-            await secure.do_handshake()
-        except trio.BrokenResourceError as error:
-            # Trio does not send the TLS alert that says why the connection ends.
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await stream.send_all(overheard.unsent())
-            early = "it ended the connection: does it believe our certificate?"
-            raise handshake_refused(error, early) from error
-        return secure
+        return await accepted_by(self._server, stream)
+
+
+async def accepted_by(context: ssl.SSLContext, stream: trio.abc.Stream) -> SecureStream:
+    """Return a connection from a caller that has done the handshake. Raises TlsRefused.
+
+    The caller of this function sets the timeout, and closes `stream`.
+    """
+    # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
+    # and closing does not wait for the peer.
+    overheard = _Overheard(context)
+    secure = trio.SSLStream(
+        stream, cast(ssl.SSLContext, overheard), server_side=True, https_compatible=True
+    )
+    try:
+        await secure.do_handshake()
+    except trio.BrokenResourceError as error:
+        # Trio does not send the TLS alert that says why the connection ends.
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_all(overheard.unsent())
+        early = "it ended the connection: does it believe our certificate?"
+        raise handshake_refused(error, early) from error
+    return secure
 
 
 def group_tls(tls: GroupTls | TlsConfig | None) -> GroupTls | None:
@@ -144,11 +154,11 @@ def handshake_refused(error: trio.BrokenResourceError, ended: str) -> TlsRefused
     """Return the error for a TLS connection that broke; `ended` describes an early end."""
     cause = error.__cause__
     lasting = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
-    return TlsRefused(_problem(cause, ended), lasting)
+    return TlsRefused(tls_problem(cause, ended), lasting)
 
 
-def _problem(cause: BaseException | None, ended: str) -> str:
-    """Say why a handshake failed; `ended` if the connection was closed."""
+def tls_problem(cause: BaseException | None, ended: str) -> str:
+    """Say why a connection with TLS broke; `ended` if it was closed."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not believed: {cause.verify_message}"
@@ -184,17 +194,28 @@ def _contexts(config: TlsConfig) -> Contexts:
     for context in (client, server):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         try:
-            context.load_cert_chain(config.certificate, config.key, password=_no_password)
-        except (OSError, ssl.SSLError, _KeyHasPassword) as error:
-            raise ConfigInvalid(
-                "tls.certificate, tls.key",
-                f"{config.certificate} and {config.key} cannot be used: {error}",
-            ) from error
+            load_certificate(context, config.certificate, config.key)
+        except CertificateUnusable as error:
+            raise ConfigInvalid("tls.certificate, tls.key", error.problem) from error
     return client, server
+
+
+class CertificateUnusable(DeclaredError):
+    """A certificate and its key cannot be used together, or not be read."""
+
+    problem: str
 
 
 class _KeyHasPassword(DeclaredError):
     problem: str
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Have `context` show a certificate. Raises CertificateUnusable."""
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ssl.SSLError, _KeyHasPassword) as error:
+        raise CertificateUnusable(f"{certificate} and {key} cannot be used: {error}") from error
 
 
 def _no_password() -> str:
