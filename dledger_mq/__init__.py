@@ -34,6 +34,7 @@ from dledger_mq.errors import (
     InvalidMessage,
     InvalidNameServers,
     InvalidOptions,
+    InvalidTls,
     MessagingError,
     NameServersUnreachable,
     NoBrokerLeads,
@@ -71,6 +72,7 @@ from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord
+from remoting.net.tls_config import Tls
 
 __all__ = [
     "Admin",
@@ -96,6 +98,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidNameServers",
     "InvalidOptions",
+    "InvalidTls",
     "Listener",
     "Message",
     "MessageModel",
@@ -139,6 +142,7 @@ __all__ = [
     "Sql",
     "Statistic",
     "TimeSpan",
+    "Tls",
     "TraceRecord",
     "Transaction",
     "TransactionCheck",

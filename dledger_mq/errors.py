@@ -442,6 +442,17 @@ class InvalidNameServers(MessagingError):
     _template = "name servers: {reason}"
 
 
+class InvalidTls(MessagingError):
+    """The certificates that were given cannot be used.
+
+    Attributes:
+        reason: what is wrong, and which file.
+    """
+
+    reason: str
+    _template = "TLS: {reason}"
+
+
 class InvalidClientId(MessagingError):
     """An illegal client id was given.
 

@@ -1,14 +1,9 @@
 """The certificates of one broker: for its clients, for name servers, and for clients passed on."""
 
-import logging
-
 from broker.config import BrokerConfig
-from dledger import DLedgerError, Node
-from remoting.net.tls import ClientTls, MemberTls, ServerTls
+from dledger import Node
+from remoting.net.tls import ClientTls, MemberTls, reload_or_tell, server_tls
 from remoting.net.tls_config import TlsMode
-from remoting.wire.quoted import quoted
-
-_log = logging.getLogger(__name__)
 
 
 class BrokerTls:
@@ -22,31 +17,18 @@ class BrokerTls:
 
     def __init__(self, config: BrokerConfig, node: Node) -> None:
         self._node = node
-        self._has_files = config.tls is not None
-        self.server: ServerTls | None = None
-        self.client: ClientTls | None = None
-        self.members: MemberTls | None = None
-        if config.tls is None or config.tls.mode is TlsMode.DISABLED:
-            return
-        if config.log_tls is not None:
-            self.members = MemberTls(config.log_tls, self._is_member)
-        self.server = ServerTls(config.tls, self.members)
-        if config.client_tls is not None:
-            self.client = ClientTls(config.client_tls)
+        is_plain = config.tls is None or config.tls.mode is TlsMode.DISABLED
+        log_tls, client_tls = config.log_tls, config.client_tls
+        self.members = None if is_plain or log_tls is None else MemberTls(log_tls, self._is_member)
+        self.server = server_tls(config.tls, self.members)
+        self.client = None if client_tls is None else ClientTls(client_tls)
 
     def _is_member(self, names: frozenset[str]) -> bool:
         return not names.isdisjoint(self._node.status().members.addresses)
 
     def reload(self) -> None:
-        """Read all files again, for new connections. Those that cannot be used are logged."""
-        if not self._has_files:
-            return
-        try:
-            self._node.reload_tls()
-            for side in (self.server, self.client):
-                if side is not None:
-                    side.reload()
-        except DLedgerError as error:
-            _log.error("the old certificates stay in use: %s", quoted(error))
-        else:
-            _log.warning("certificates were read again")
+        """Read the files again, for new connections; it is logged if they cannot be used. `client`
+        does that by itself.
+        """
+        server = () if self.server is None else (self.server.reload,)
+        reload_or_tell((self._node.reload_tls, *server))

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import trio
 
+from dledger.errors import ConfigInvalid
 from dledger.renamed import renamed_arguments
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
@@ -21,7 +22,7 @@ from dledger_mq.connection.side_work import SideWork
 from dledger_mq.connection.silence_watch import SilenceWatch
 from dledger_mq.connection.this_process import new_identity
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.errors import GroupInUse
+from dledger_mq.errors import GroupInUse, InvalidTls
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat
 from remoting.message.errors import MessageMalformed
@@ -30,6 +31,8 @@ from remoting.message.record import decode_record
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
+from remoting.net.tls import ClientTls
+from remoting.net.tls_config import Tls
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -77,6 +80,7 @@ class Client:
         nameservers: "host:port" each, or one text with semicolons between them.
         client_id: the id that brokers know it by; None for one that no other client has. Members of
             a group share its queues by their ids, so no two may have the same.
+        tls: TLS with all name servers and brokers; plain connections if None.
 
     Attributes:
         replies: the requests that wait for a consumer's reply.
@@ -87,13 +91,21 @@ class Client:
     Raises:
         InvalidNameServers: there is none, or one is no address.
         InvalidClientId: the id is empty, longer than 255 characters, or not printable.
+        InvalidTls: the certificates cannot be used.
     """
 
-    def __init__(self, nameservers: str | Sequence[str], *, client_id: str | None = None) -> None:
+    def __init__(
+        self,
+        nameservers: str | Sequence[str],
+        *,
+        client_id: str | None = None,
+        tls: Tls | None = None,
+    ) -> None:
         if client_id is not None:
             check_client_id(client_id)
         self._given_id = client_id
         self._nameservers = read_nameservers(nameservers)
+        self._tls = _read_tls(tls)
         self.lifetime = Lifetime(
             "client", "Client", "give `nameservers` to what would share it, and open that"
         )
@@ -121,7 +133,9 @@ class Client:
         nursery = await self._stack.enter_async_context(
             Background(self.lifetime, until_the_end=True)
         )
-        self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
+        self._remoting = RemotingClient(
+            nursery, self._answer, on_connected=self._connected, tls=self._tls
+        )
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
         self._silence = SilenceWatch(self._remoting, self._routes)
@@ -341,3 +355,11 @@ class Client:
 def _no_consumer(command: Command, group: str) -> Command:
     remark = f"the consumer group <{group:.120}> not exist in the consumer"
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _read_tls(config: Tls | None) -> ClientTls | None:
+    """Raises InvalidTls."""
+    try:
+        return None if config is None else ClientTls(config)
+    except ConfigInvalid as error:
+        raise InvalidTls(str(error)) from error

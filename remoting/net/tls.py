@@ -6,8 +6,9 @@ common name of its subject. Access control knows clients by them.
 
 from __future__ import annotations
 
+import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,6 +34,9 @@ from remoting.net.relayed_names import (
     names_bytes,
 )
 from remoting.net.tls_config import ClientAuth, ServerTlsConfig, Tls, TlsMode
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -139,21 +143,36 @@ class ServerTls:
 
 
 class ClientTls:
-    """TLS with every server that a client dials. Raises ConfigInvalid: files cannot be used."""
+    """TLS with every server that a client dials. Raises ConfigInvalid: files cannot be used.
+
+    A client may run for long, and gets no signal: it reads its files again when they have changed.
+    """
 
     def __init__(self, config: Tls) -> None:
         self.config: Final = config
+        self._seen = self._look()
         self._context = _client_context(config)
 
-    def reload(self) -> None:
-        """Read the files again, for new connections. Raises ConfigInvalid; keeps the old ones."""
-        self._context = _client_context(self.config)
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        files = (self.config.authorities, self.config.certificate, self.config.key)
+        return [None if path is None else _looks(path) for path in files]
+
+    def _read_changed(self) -> None:
+        """Read changed files, for new connections; those that cannot be used are logged."""
+        if (found := self._look()) == self._seen:
+            return
+        self._seen = found
+        try:
+            self._context = _client_context(self.config)
+        except ConfigInvalid as error:
+            _log.warning("the old certificates stay in use: %s", quoted(error, 400))
 
     async def dialled(self, stream: trio.SocketStream, host: str) -> SecureStream:
         """Return a connection with a server whose certificate names `host`. Raises TlsRefused.
 
         The caller sets the timeout, and closes `stream`.
         """
+        self._read_changed()
         name = self.config.server_name or host
         secure: SecureStream = trio.SSLStream(
             stream, self._context, server_hostname=name, https_compatible=True
@@ -164,6 +183,26 @@ class ClientTls:
             cause = error.__cause__
             raise TlsRefused(_why_no_server(cause)) from error
         return secure
+
+
+def server_tls(
+    config: ServerTlsConfig | None, members: MemberTls | None = None
+) -> ServerTls | None:
+    """Return what a server speaks; None if only plain connections. Raises ConfigInvalid."""
+    if config is None or config.mode is TlsMode.DISABLED:
+        return None
+    return ServerTls(config, members)
+
+
+def reload_or_tell(reloads: Iterable[Callable[[], None]]) -> None:
+    """Have certificates read again; log it, or that the old ones stay in use."""
+    try:
+        for reload in reloads:
+            reload()
+    except ConfigInvalid as error:
+        _log.error("the old certificates stay in use: %s", quoted(error, 400))
+    else:
+        _log.warning("certificates were read again")
 
 
 def client_names(certificate: Mapping[str, object] | None) -> frozenset[str]:
@@ -230,12 +269,15 @@ def _server_context(config: ServerTlsConfig) -> ssl.SSLContext:
 
 
 def _client_context(config: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if config.authorities is not None:
+    if (config.certificate is None) != (config.key is None):
+        missing = "tls.certificate" if config.certificate is None else "tls.key"
+        raise ConfigInvalid(missing, "is missing: a certificate is shown by means of its key")
+    if config.authorities is None:
+        context = ssl.create_default_context()
+    else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         _believe(context, config.authorities, "tls.authorities")
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if config.certificate is not None and config.key is not None:
         try:
             load_certificate(context, config.certificate, config.key)
@@ -249,6 +291,15 @@ def _believe(context: ssl.SSLContext, authorities: Path, setting: str) -> None:
         context.load_verify_locations(cafile=authorities)
     except (OSError, ssl.SSLError) as error:
         raise ConfigInvalid(setting, f"{authorities} cannot be used: {error}") from error
+
+
+def _looks(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes with a file; None if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 async def _exactly(stream: trio.abc.Stream, count: int) -> bytes:

@@ -93,16 +93,9 @@ class Tls:
         certificate: what this client shows to servers that ask; None for nothing.
         key: its key.
         server_name: the name that every server's certificate must have, instead of the dialled one.
-
-    Raises ConfigInvalid: a certificate without its key, or a key alone.
     """
 
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     server_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            missing = "tls.certificate" if self.certificate is None else "tls.key"
-            raise ConfigInvalid(missing, "is missing: a certificate is shown by means of its key")

@@ -28,7 +28,6 @@ from tests.remoting.net.certificates import (
     HERE,
     Authority,
     authority,
-    client_config,
     client_tls,
     server_config,
     server_tls,
@@ -345,7 +344,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="missing"):
         ClientTls(Tls(authorities=missing))
     with pytest.raises(ConfigInvalid, match="is missing"):
-        Tls(certificate=missing)
+        ClientTls(Tls(certificate=missing))
     with pytest.raises(ConfigInvalid, match="missing"):
         ServerTls(ServerTlsConfig(certificate=missing, key=missing))
     text = tmp_path / "text.pem"
@@ -354,17 +353,19 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         ClientTls(Tls(authorities=text))
 
 
-async def test_a_client_reads_its_files_again_for_new_connections(
-    nursery: trio.Nursery, tmp_path: Path
+async def test_a_client_reads_changed_files_for_new_connections(
+    nursery: trio.Nursery, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = await start(nursery, Recorder(), tls=server_tls())
     authorities = tmp_path / "authorities.pem"
     authorities.write_bytes(authority("other").path.read_bytes())
     tls = ClientTls(Tls(authorities=authorities))
     assert "not believed" in await refused(nursery, address, tls)
-    authorities.write_bytes(client_config().authorities.read_bytes())  # type: ignore[union-attr]
-    tls.reload()
+    authorities.write_bytes(authority().path.read_bytes())
     assert await echoed(nursery, address, tls, b"x") == b"x"
+    authorities.write_bytes(b"half a file")
+    assert await echoed(nursery, address, tls, b"x") == b"x"
+    assert "the old certificates stay in use: tls.authorities" in caplog.text
 
 
 @pytest.fixture(autouse=True)
