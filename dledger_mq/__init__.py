@@ -24,6 +24,7 @@ from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.consuming.subscription import Sql
 from dledger_mq.errors import (
     CallMisplaced,
+    CertificatesRefused,
     ClientClosed,
     ClosedDuringCall,
     GroupInUse,
@@ -79,6 +80,7 @@ __all__ = [
     "Batching",
     "BrokerStatus",
     "CallMisplaced",
+    "CertificatesRefused",
     "Client",
     "ClientClosed",
     "ClientMetrics",

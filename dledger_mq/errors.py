@@ -453,6 +453,19 @@ class InvalidTls(MessagingError):
     _template = "TLS: {reason}"
 
 
+class CertificatesRefused(MessagingError):
+    """A folder of certificates cannot be made or used.
+
+    Attributes:
+        folder: the folder, or the part of it that is wrong.
+        reason: what is wrong and what to do.
+    """
+
+    folder: str
+    reason: str
+    _template = "certificates in {folder}: {reason}"
+
+
 class InvalidClientId(MessagingError):
     """An illegal client id was given.
 

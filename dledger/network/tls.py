@@ -49,11 +49,13 @@ class GroupTls:
     Attributes:
         config: the files.
         generation: how many times the files were read again.
+        ends_at: when our certificate ends, in seconds since 1970; None until its names are checked.
     """
 
     def __init__(self, config: TlsConfig) -> None:
         self.config = config
         self.generation = 0
+        self.ends_at: float | None = None
         self._client, self._server = _contexts(config)
 
     def reload(self, names: Iterable[str] = ()) -> None:
@@ -62,13 +64,14 @@ class GroupTls:
         Raises ConfigInvalid, and keeps the old contexts. `names`: see `check_names`.
         """
         contexts = _contexts(self.config)
-        _check_names(self.config, contexts, names)
+        ends_at = _check_names(self.config, contexts, names)
         self._client, self._server = contexts
+        self.ends_at = ends_at
         self.generation += 1
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise ConfigInvalid unless our certificate proves each of these names to our peers."""
-        _check_names(self.config, (self._client, self._server), names)
+        self.ends_at = _check_names(self.config, (self._client, self._server), names)
 
     async def dialled(self, stream: trio.abc.Stream, node_id: str) -> SecureStream:
         """Return a connection to a member that has proven to be `node_id`. Raises TlsRefused.
@@ -224,21 +227,24 @@ def _no_password() -> str:
     )
 
 
-def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) -> None:
+def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) -> float | None:
+    """Return when our certificate ends, unless there is no name to check. Raises ConfigInvalid."""
     wanted = frozenset(names)
     if not wanted:
-        return
-    shown = _shown_to_ourselves(config, contexts)
+        return None
+    certificate = _shown_to_ourselves(config, contexts)
+    shown = _dns_names(certificate)
     if not wanted <= shown:
         raise ConfigInvalid(
             "tls.certificate",
             f"{config.certificate} is that of {_listed(shown)}, not of {_listed(wanted - shown)}: "
             "name every member that runs here in it, as DNS names",
         )
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 
-def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]:
-    """Return the names in our certificate, from a handshake with ourselves.
+def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> Mapping[str, object]:
+    """Return our certificate as others see it, from a handshake with ourselves.
 
     So a certificate that peers would reject is reported at the start. Raises ConfigInvalid.
     """
@@ -259,4 +265,4 @@ def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]
             "tls.certificate",
             f"{config.certificate} would not be believed by {config.authorities}: {why}",
         ) from error
-    return _dns_names(caller.getpeercert())
+    return caller.getpeercert() or {}
