@@ -29,8 +29,9 @@ from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
 from dledger.command_line.ending import ExitCode
-from dledger.command_line.options import Decorated, flag, option
+from dledger.command_line.options import FILE, Decorated, flag, option
 from dledger.command_line.server_signals import end_of_input, ending_signals
+from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.access_file import AccessFile, read_access_file
@@ -38,6 +39,7 @@ from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.log_lines import LogLines
+from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
 
@@ -184,10 +186,18 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     type=click.IntRange(0),
     multiple=True,
 )
+@server_tls_options
+@option(
+    "--tls-peers-ca",
+    "Certificates of the authorities that sign those of members, if not --tls-ca: then a client's "
+    "certificate opens no connection to the log.",
+    type=FILE,
+)
 @flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
-def broker(exit_with_stdin: bool, **options: Any) -> None:
+@click.pass_context
+def broker(ctx: click.Context, /, exit_with_stdin: bool, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
-    config = read_config(options)
+    config = read_config({**options, "tls": read_server_tls(*server_tls_values(ctx))})
     _warn_of_second_port(config)
     collect_seldom()
     raise_descriptor_limit()
@@ -216,6 +226,8 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
         access=_access_or_none(options["access_file"]),
+        tls=options["tls"],
+        peer_authorities=options["tls_peers_ca"],
         pass_over=frozenset(options["pass_over"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
@@ -266,7 +278,7 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
     async with trio.open_nursery() as nursery:
         running: list[Broker] = []
-        await nursery.start(_warn_of_hangups)
+        await nursery.start(_read_again_at_hangups, running)
         nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
             nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
@@ -280,11 +292,16 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
         running.append(await nursery.start(start))
 
 
-async def _warn_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Log that SIGHUP reloads nothing: a broker's settings are flags, or entries of the log."""
+async def _read_again_at_hangups(
+    running: list[Broker], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Read certificates again at SIGHUP; other settings are flags, or entries of the log."""
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _signal in signals:
+            if running and running[0].config.tls is not None:
+                running[0].tls.reload()
+                continue
             _log.warning(
                 "SIGHUP: there is no file to read again; settings that may change while brokers "
                 "run are in the log, see `dledger-mq settings`"

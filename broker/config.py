@@ -10,11 +10,12 @@ from broker.errors import SettingInvalid
 from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
-from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
+from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig, TlsConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.access_file import AccessFile
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
+from remoting.net.tls_config import ServerTlsConfig, Tls, TlsMode
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -64,6 +65,8 @@ class BrokerConfig:
         max_connections: of clients; None for as many as the process may open files.
         access: switches access control on; None lets everybody do everything.
         metrics: where GET /metrics is answered for Prometheus.
+        tls: the certificate of this member, which names its node id, and what clients may speak.
+        peer_authorities: which sign the certificates of members; those of clients if None.
         store: sizes of the log's files; never changed, and equal on all members.
     """
 
@@ -92,6 +95,8 @@ class BrokerConfig:
     max_connections: int | None = None
     metrics: Address | None = None
     access: AccessFile | None = None
+    tls: ServerTlsConfig | None = None
+    peer_authorities: Path | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
@@ -125,6 +130,10 @@ class BrokerConfig:
             read_address("--nameservers", nameserver)
         if self.max_connections is not None and self.max_connections < 1:
             raise SettingInvalid("--max-connections", f"{self.max_connections}: give 1 or more")
+        if self.tls is not None and self.tls.authorities is None:
+            raise SettingInvalid(
+                "--tls-ca", "is missing: members check one another, and name servers, by it"
+            )
         if not self.cluster or not self.cluster.isprintable() or " " in self.cluster:
             raise SettingInvalid("--cluster", f"{self.cluster!r}: give a name without spaces")
 
@@ -146,6 +155,26 @@ class BrokerConfig:
         if not ipaddress.ip_address(self.listen.host).is_unspecified:
             return self.listen
         return Address(parse_address(self.peers[self.node_id]).host, self.listen.port)
+
+    @property
+    def log_tls(self) -> TlsConfig | None:
+        """The certificates of members, for the port of the log and for clients passed on."""
+        if self.tls is None or self.tls.authorities is None:
+            return None
+        return TlsConfig(
+            certificate=self.tls.certificate,
+            key=self.tls.key,
+            authorities=self.peer_authorities or self.tls.authorities,
+        )
+
+    @property
+    def client_tls(self) -> Tls | None:
+        """What this member speaks to name servers; None for plain connections."""
+        if self.tls is None or self.tls.mode is TlsMode.DISABLED:
+            return None
+        return Tls(
+            authorities=self.tls.authorities, certificate=self.tls.certificate, key=self.tls.key
+        )
 
     def trusts_proxy(self, host: str) -> bool:
         """Return whether a peer at this IP address may connect on behalf of clients: a member or a

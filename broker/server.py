@@ -21,6 +21,7 @@ from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
 from broker.retention.policy import utc_hour
 from broker.services import SERVICES
+from broker.serving.broker_tls import BrokerTls
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.ending import Ending
 from broker.serving.lasting_task import lasting
@@ -88,10 +89,12 @@ class Broker:
         client: RemotingClient,
         surroundings: Surroundings,
         serving: ServerLimits,
+        tls: BrokerTls,
     ) -> None:
         self.config = config
         self.node = node
         self.machine = machine
+        self.tls = tls
         self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
@@ -118,6 +121,7 @@ class Broker:
                     surroundings.used_percent,
                     lambda: self.server,
                     lambda: self.requests.connections,
+                    tls.members,
                 ),
                 ROUTES: Routes(client.request_nowait, config.nameservers),
                 RANDOM_BYTES: os.urandom,
@@ -134,7 +138,7 @@ class Broker:
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
         )
-        self.server = Server(self.requests, serving, client_work=self._work)
+        self.server = Server(self.requests, serving, tls.server, self._work)
         machine.on_applied = self.requests.applied
 
     def _registration(self, term: int) -> BrokerRegistration:
@@ -314,6 +318,7 @@ async def run_broker(
         client_appends=False,
         small_appends_when_full=True,  # `FullDisk` refuses messages earlier
         pass_over=config.pass_over,
+        tls=config.log_tls,
     )
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
@@ -325,8 +330,9 @@ async def run_broker(
             if start is not None:
                 start.ended("queues")
             credentials = None if config.access is None else config.access.admin
-            client = RemotingClient(nursery, credentials=credentials)
-            broker = Broker(config, node, machine, client, surroundings, serving)
+            tls = BrokerTls(config, node)
+            client = RemotingClient(nursery, tls=tls.client, credentials=credentials)
+            broker = Broker(config, node, machine, client, surroundings, serving, tls)
             await broker.run(report, task_status, start)
     finally:
         machine.close()

@@ -95,7 +95,9 @@ class PeerStatus:
 class MemberAlarm:
     """Something that an operator must look at: its kind, the member it is about, and a text."""
 
-    kind: str  # "orphans" or "second_process", see docs/failures.md
+    # "orphans" or "second_process", see docs/failures.md; "certificate_ends" or
+    # "certificate_ended", see docs/security.md
+    kind: str
     member: str
     text: str
 
@@ -145,7 +147,7 @@ class Status:
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
     disk_short: str | None = None  # why it takes no appends, and what to do; None if it does
     alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
-
+    certificate_ends_at: float | None = None  # seconds since 1970; None without TLS
     not_begun: str | None = None  # why its folder is empty and it does not begin the group
 
     def as_dict(self) -> dict[str, object]:

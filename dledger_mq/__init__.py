@@ -24,6 +24,7 @@ from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.consuming.subscription import Sql
 from dledger_mq.errors import (
     CallMisplaced,
+    CertificatesRefused,
     ClientClosed,
     ClosedDuringCall,
     GroupInUse,
@@ -34,6 +35,7 @@ from dledger_mq.errors import (
     InvalidMessage,
     InvalidNameServers,
     InvalidOptions,
+    InvalidTls,
     MessagingError,
     NameServersUnreachable,
     NoBrokerLeads,
@@ -71,12 +73,14 @@ from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord
+from remoting.net.tls_config import Tls
 
 __all__ = [
     "Admin",
     "Batching",
     "BrokerStatus",
     "CallMisplaced",
+    "CertificatesRefused",
     "Client",
     "ClientClosed",
     "ClientMetrics",
@@ -96,6 +100,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidNameServers",
     "InvalidOptions",
+    "InvalidTls",
     "Listener",
     "Message",
     "MessageModel",
@@ -139,6 +144,7 @@ __all__ = [
     "Sql",
     "Statistic",
     "TimeSpan",
+    "Tls",
     "TraceRecord",
     "Transaction",
     "TransactionCheck",

@@ -7,6 +7,7 @@ import sys
 import click
 
 from dledger.command_line.ending import Commands
+from dledger_mq.commands.certificates_command import certificates
 from dledger_mq.commands.command_line import may_be_stored
 from dledger_mq.commands.consume_command import consume, find, trace
 from dledger_mq.commands.group_commands import group_commands
@@ -50,7 +51,7 @@ def broker(arguments: tuple[str, ...]) -> None:
 
 for _command in (
     *(up, topic_commands, send, consume, find, group_commands),
-    *(settings, trace, redrive, stats, status),
+    *(settings, trace, redrive, stats, status, certificates),
 ):
     main.add_command(_command)
 

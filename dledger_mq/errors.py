@@ -442,6 +442,30 @@ class InvalidNameServers(MessagingError):
     _template = "name servers: {reason}"
 
 
+class InvalidTls(MessagingError):
+    """The certificates that were given cannot be used.
+
+    Attributes:
+        reason: what is wrong, and which file.
+    """
+
+    reason: str
+    _template = "TLS: {reason}"
+
+
+class CertificatesRefused(MessagingError):
+    """A folder of certificates cannot be made or used.
+
+    Attributes:
+        folder: the folder, or the part of it that is wrong.
+        reason: what is wrong and what to do.
+    """
+
+    folder: str
+    reason: str
+    _template = "certificates in {folder}: {reason}"
+
+
 class InvalidClientId(MessagingError):
     """An illegal client id was given.
 

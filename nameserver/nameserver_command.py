@@ -15,6 +15,8 @@ import trio
 from dledger.command_line.ending import ending
 from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
+from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
+from dledger.errors import ConfigInvalid
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
@@ -25,6 +27,8 @@ from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 from remoting.net.log_lines import LogLines
 from remoting.net.server import ServerLimits
+from remoting.net.tls import ServerTls, reload_or_tell, server_tls
+from remoting.net.tls_config import read_server_tls
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +36,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (
-    *(AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors),
+    *(AddressMalformed, ConfigInvalid, PortInUse, ListenFailed, TooFewDescriptors),
     *(SettingFileUnreadable, AccessFileUnusable),
 )
 
@@ -70,6 +74,7 @@ _PROBLEMS = (
     "`dledger-mq access`.",
     type=FILE,
 )
+@server_tls_options
 @flag(
     "--exit-with-stdin",
     "End when standard input ends, as it does when the program that started this one dies.",
@@ -81,6 +86,7 @@ def main(
     changes_from: tuple[Network, ...] | None,
     access_file: Path | None,
     exit_with_stdin: bool,
+    **_tls: str | None,
 ) -> None:
     """Tell clients where topics are. Run as many as you like."""
     handler = logging.StreamHandler()
@@ -89,16 +95,16 @@ def main(
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     raise_descriptor_limit()
     with ending("nameserver", _PROBLEMS):
-        admin = None if access_file is None else read_access_file(access_file).admin
-    serve = partial(
-        serve_nameserver,
-        limits=ServerLimits(max_connections=max_connections),
-        settings_file=settings_file,
-        may_change=partial(_is_of, changes_from),
-        admin=admin,
-    )
-    with ending("nameserver", _PROBLEMS):
-        trio.run(_serve, parse_address(address), serve, exit_with_stdin)
+        tls = server_tls(read_server_tls(*server_tls_values(click.get_current_context())))
+        serve = partial(
+            serve_nameserver,
+            limits=ServerLimits(max_connections=max_connections),
+            tls=tls,
+            settings_file=settings_file,
+            may_change=partial(_is_of, changes_from),
+            admin=None if access_file is None else read_access_file(access_file).admin,
+        )
+        trio.run(_serve, parse_address(address), serve, tls, exit_with_stdin)
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
@@ -119,7 +125,10 @@ def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
 
 
 async def _serve(
-    address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
+    address: Address,
+    serve: Callable[..., Awaitable[None]],
+    tls: ServerTls | None,
+    exit_with_stdin: bool,
 ) -> None:
     with (
         watched_loop(),
@@ -131,13 +140,16 @@ async def _serve(
             click.echo(f"nameserver listening on {listening}")
             if exit_with_stdin:
                 nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_tell_of_hangups, hangups)
+            nursery.start_soon(_read_again_at_hangups, hangups, tls)
             async for _ in signals:
                 break
             nursery.cancel_scope.cancel()
 
 
-async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
-    """Log SIGHUP, which asks for a reload: routes and settings change only by requests."""
+async def _read_again_at_hangups(hangups: AsyncIterable[int], tls: ServerTls | None) -> None:
+    """Read certificates again at SIGHUP; routes and settings change only by requests."""
     async for _ in hangups:
+        if tls is not None:
+            reload_or_tell([tls.reload])
+            continue
         _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")

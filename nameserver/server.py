@@ -16,7 +16,8 @@ from nameserver.settings import SettingTable
 from remoting.net.address import Address
 from remoting.net.answering import Steps, answer_each
 from remoting.net.connection import Connection
-from remoting.net.server import ServerLimits, ServerTls, listen, serve_listeners
+from remoting.net.server import ServerLimits, listen, serve_listeners
+from remoting.net.tls import ServerTls
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
 from remoting.wire.signature import Credentials

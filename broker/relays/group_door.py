@@ -38,7 +38,9 @@ class GroupDoor:
         self._member = parts[MEMBER]
         self._node = self._member.node
         self._place = parts.state[LEADER_PLACE]
-        self._relays = Relays(self._turn)
+        self._tls = self._member.tls
+        to_server = None if self._tls is None else self._proven_leader
+        self._relays = Relays(self._turn, to_server)
         self._leader: str | None = None
         self._role_changed = trio.lowlevel.ParkingLot()
         self._taking: trio.CancelScope | None = None
@@ -100,8 +102,17 @@ class GroupDoor:
         """Implements `remoting.net.server.Gate`."""
         if await self._found_leader() is None and self._node.is_ready_leader:
             return False
-        await self._relays.relay(stream, peer, self._found_leader_or_self)
+        secured = await self._member.server().secured(stream, peer)
+        if secured is not None:
+            await self._relays.relay(stream, peer, self._found_leader_or_self, secured)
         return True
+
+    async def _proven_leader(self, stream: trio.SocketStream) -> trio.abc.Stream:
+        """Implements `remoting.net.relay.ToServer`."""
+        assert self._tls is not None
+        leads = self._node.is_ready_leader
+        node_id = self._config.node_id if leads else self._place.node_id
+        return await self._tls.dialled(stream, node_id)
 
     async def _found_leader(self) -> Address | None:
         """Return the address of another leader; None if this member leads, or none does for too

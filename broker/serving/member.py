@@ -9,6 +9,7 @@ from broker.serving.parts import Shared
 from dledger import Node
 from remoting.net.connection import Connection
 from remoting.net.server import Server
+from remoting.net.tls import MemberTls
 
 
 class Member(NamedTuple):
@@ -18,6 +19,7 @@ class Member(NamedTuple):
         hour_of: returns the local hour of a time in milliseconds since 1970.
         used_percent: returns how full the disk of a directory is.
         connections: of all clients.
+        tls: how clients are passed on to the leader; None for plain connections.
     """
 
     node: Node
@@ -26,6 +28,7 @@ class Member(NamedTuple):
     used_percent: Callable[[Path], float]
     server: Callable[[], Server]
     connections: Callable[[], Iterable[Connection]]
+    tls: MemberTls | None = None
 
 
 MEMBER: Final[Shared[Member]] = Shared("member")

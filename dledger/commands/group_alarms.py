@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from dledger.node.member_alarms import CERTIFICATE_ENDS
 from dledger.node.tally import SLOW_SYNC_S
 from dledger.snapshots.snapshot_notes import snapshot_notes
 
@@ -48,9 +49,14 @@ def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
 
 def _told(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
     """Yield the alarms that members report of themselves and of one another, each once."""
-    told = [alarm for said in statuses.values() for alarm in said.get("alarms") or ()]
-    for text in dict.fromkeys(str(alarm.get("text")) for alarm in told):
-        yield Alarm(Severity.CRITICAL, text)
+    told = {
+        str(alarm.get("text")): alarm.get("kind")
+        for said in statuses.values()
+        for alarm in said.get("alarms") or ()
+    }
+    for text, kind in told.items():
+        later = kind == CERTIFICATE_ENDS
+        yield Alarm(Severity.WARNING if later else Severity.CRITICAL, text)
 
 
 def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:

@@ -90,6 +90,7 @@ class _Nodes(Collector):
             yield gauge
         yield from self._problems()
         yield self._alarms()
+        yield self._certificates()
         for name, text in (_TALLY_COUNTERS | _STATUS_COUNTERS).items():
             counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
             for status, tally in self._nodes:
@@ -132,6 +133,17 @@ class _Nodes(Collector):
         for status, _ in self._nodes:
             for kind, member in sorted({(one.kind, one.member) for one in status.alarms}):
                 gauge.add_metric((*_names(status), kind, member), 1)
+        return gauge
+
+    def _certificates(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "dledger_certificate_expiry_timestamp_seconds",
+            "When the node's certificate ends, in seconds since 1970; no row without TLS.",
+            labels=_LABELS,
+        )
+        for status, _ in self._nodes:
+            if status.certificate_ends_at is not None:
+                gauge.add_metric(_names(status), status.certificate_ends_at)
         return gauge
 
     def _syncs(self) -> Metric:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 import trio
@@ -48,11 +49,13 @@ class GroupTls:
     Attributes:
         config: the files.
         generation: how many times the files were read again.
+        ends_at: when our certificate ends, in seconds since 1970; None until its names are checked.
     """
 
     def __init__(self, config: TlsConfig) -> None:
         self.config = config
         self.generation = 0
+        self.ends_at: float | None = None
         self._client, self._server = _contexts(config)
 
     def reload(self, names: Iterable[str] = ()) -> None:
@@ -61,13 +64,14 @@ class GroupTls:
         Raises ConfigInvalid, and keeps the old contexts. `names`: see `check_names`.
         """
         contexts = _contexts(self.config)
-        _check_names(self.config, contexts, names)
+        ends_at = _check_names(self.config, contexts, names)
         self._client, self._server = contexts
+        self.ends_at = ends_at
         self.generation += 1
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise ConfigInvalid unless our certificate proves each of these names to our peers."""
-        _check_names(self.config, (self._client, self._server), names)
+        self.ends_at = _check_names(self.config, (self._client, self._server), names)
 
     async def dialled(self, stream: trio.abc.Stream, node_id: str) -> SecureStream:
         """Return a connection to a member that has proven to be `node_id`. Raises TlsRefused.
@@ -87,20 +91,29 @@ class GroupTls:
 
     async def accepted(self, stream: trio.abc.Stream) -> SecureStream:
         """Return a connection from a caller with a certificate of the group. Raises TlsRefused."""
-        # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
-        # and closing does not wait for the peer.
-        overheard = _Overheard(self._server)
-        context = cast(ssl.SSLContext, overheard)
-        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
-        try:
-            await secure.do_handshake()
-        except trio.BrokenResourceError as error:
-            # Trio does not send the TLS alert that says why the connection ends.
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await stream.send_all(overheard.unsent())
-            early = "it ended the connection: does it believe our certificate?"
-            raise handshake_refused(error, early) from error
-        return secure
+        return await accepted_by(self._server, stream)
+
+
+async def accepted_by(context: ssl.SSLContext, stream: trio.abc.Stream) -> SecureStream:
+    """Return a connection from a caller that has done the handshake. Raises TlsRefused.
+
+    The caller of this function sets the timeout, and closes `stream`.
+    """
+    # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
+    # and closing does not wait for the peer.
+    overheard = _Overheard(context)
+    secure = trio.SSLStream(
+        stream, cast(ssl.SSLContext, overheard), server_side=True, https_compatible=True
+    )
+    try:
+        await secure.do_handshake()
+    except trio.BrokenResourceError as error:
+        # Trio does not send the TLS alert that says why the connection ends.
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_all(overheard.unsent())
+        early = "it ended the connection: does it believe our certificate?"
+        raise handshake_refused(error, early) from error
+    return secure
 
 
 def group_tls(tls: GroupTls | TlsConfig | None) -> GroupTls | None:
@@ -144,11 +157,11 @@ def handshake_refused(error: trio.BrokenResourceError, ended: str) -> TlsRefused
     """Return the error for a TLS connection that broke; `ended` describes an early end."""
     cause = error.__cause__
     lasting = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
-    return TlsRefused(_problem(cause, ended), lasting)
+    return TlsRefused(tls_problem(cause, ended), lasting)
 
 
-def _problem(cause: BaseException | None, ended: str) -> str:
-    """Say why a handshake failed; `ended` if the connection was closed."""
+def tls_problem(cause: BaseException | None, ended: str) -> str:
+    """Say why a connection with TLS broke; `ended` if it was closed."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not believed: {cause.verify_message}"
@@ -184,17 +197,28 @@ def _contexts(config: TlsConfig) -> Contexts:
     for context in (client, server):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         try:
-            context.load_cert_chain(config.certificate, config.key, password=_no_password)
-        except (OSError, ssl.SSLError, _KeyHasPassword) as error:
-            raise ConfigInvalid(
-                "tls.certificate, tls.key",
-                f"{config.certificate} and {config.key} cannot be used: {error}",
-            ) from error
+            load_certificate(context, config.certificate, config.key)
+        except CertificateUnusable as error:
+            raise ConfigInvalid("tls.certificate, tls.key", error.problem) from error
     return client, server
+
+
+class CertificateUnusable(DeclaredError):
+    """A certificate and its key cannot be used together, or not be read."""
+
+    problem: str
 
 
 class _KeyHasPassword(DeclaredError):
     problem: str
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Have `context` show a certificate. Raises CertificateUnusable."""
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ssl.SSLError, _KeyHasPassword) as error:
+        raise CertificateUnusable(f"{certificate} and {key} cannot be used: {error}") from error
 
 
 def _no_password() -> str:
@@ -203,21 +227,24 @@ def _no_password() -> str:
     )
 
 
-def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) -> None:
+def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) -> float | None:
+    """Return when our certificate ends, unless there is no name to check. Raises ConfigInvalid."""
     wanted = frozenset(names)
     if not wanted:
-        return
-    shown = _shown_to_ourselves(config, contexts)
+        return None
+    certificate = _shown_to_ourselves(config, contexts)
+    shown = _dns_names(certificate)
     if not wanted <= shown:
         raise ConfigInvalid(
             "tls.certificate",
             f"{config.certificate} is that of {_listed(shown)}, not of {_listed(wanted - shown)}: "
             "name every member that runs here in it, as DNS names",
         )
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 
-def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]:
-    """Return the names in our certificate, from a handshake with ourselves.
+def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> Mapping[str, object]:
+    """Return our certificate as others see it, from a handshake with ourselves.
 
     So a certificate that peers would reject is reported at the start. Raises ConfigInvalid.
     """
@@ -238,4 +265,4 @@ def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]
             "tls.certificate",
             f"{config.certificate} would not be believed by {config.authorities}: {why}",
         ) from error
-    return _dns_names(caller.getpeercert())
+    return caller.getpeercert() or {}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 
 from dledger.core.admission.beginning import Hold
 from dledger.core.orphans import Orphans, orphans_text
 from dledger.status import MemberAlarm
 
 ORPHANS, SECOND_PROCESS = "orphans", "second_process"
+CERTIFICATE_ENDS, CERTIFICATE_ENDED = "certificate_ends", "certificate_ended"
+
+# A certificate is told of for so long before it ends.
+_NOTICE = timedelta(days=14)
 
 
 def member_alarms(
@@ -43,6 +48,24 @@ def member_alarms(
         text = f"another process runs as {member}, so {refusing} refuse this one: stop it"
         alarms.append(MemberAlarm(SECOND_PROCESS, member, text))
     return alarms
+
+
+def certificate_alarms(member: str, ends_at: float | None, now: float) -> list[MemberAlarm]:
+    """Return the alarm about the certificate of a member, if it ends soon or has ended.
+
+    Both times are seconds since 1970.
+    """
+    if ends_at is None:
+        return []
+    left, day = timedelta(seconds=ends_at - now), f"{datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d}"
+    if left > _NOTICE:
+        return []
+    renew = "renew it, and send SIGHUP"
+    if left <= timedelta():
+        text = f"the certificate of {member} has ended on {day}, and nobody believes it: {renew}"
+        return [MemberAlarm(CERTIFICATE_ENDED, member, text)]
+    text = f"the certificate of {member} ends in {left.days} days, on {day}: {renew}"
+    return [MemberAlarm(CERTIFICATE_ENDS, member, text)]
 
 
 def hold_text(group: str, node_id: str, hold: Hold) -> str:

@@ -10,7 +10,7 @@ from dledger.core.member_state import Role
 from dledger.network.channel import Channel
 from dledger.network.links import Links
 from dledger.node.member import Member
-from dledger.node.member_alarms import hold_text
+from dledger.node.member_alarms import certificate_alarms, hold_text
 from dledger.node.member_identity import MemberIdentity
 from dledger.serving.host_parts import HostParts
 from dledger.snapshots.snapshot_transfer import LACKS_SNAPSHOT
@@ -78,6 +78,8 @@ def node_status(
     leads = state.role is Role.LEADER
     space = host.platform.disk_space(config.data_dir)
     stopped = member.applier.stopped
+    tls = host.connections.tls
+    ends_at = None if tls is None else tls.ends_at
     return Status(
         group=config.group,
         node_id=config.node_id,
@@ -122,5 +124,9 @@ def node_status(
         not_begun=None if hold is None else hold_text(config.group, config.node_id, hold),
         machine_stopped=None if stopped is None else str(stopped),
         disk_short=member.room.why_short,
-        alarms=identity.alarms(replica.handler.orphans),
+        alarms=[
+            *identity.alarms(replica.handler.orphans),
+            *certificate_alarms(config.node_id, ends_at, host.platform.wall_clock_ms() / 1000),
+        ],
+        certificate_ends_at=ends_at,
     )

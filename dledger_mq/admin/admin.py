@@ -29,6 +29,7 @@ from remoting.bodies.table import decode_properties_text, decode_table, decode_t
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.bodies.trace import TraceRecord
 from remoting.message.record import decode_records
+from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
@@ -111,12 +112,17 @@ class Admin:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
+        tls: TLS with all name servers and brokers, for a client of its own.
     """
 
     def __init__(
-        self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
+        self,
+        *,
+        nameservers: str | Sequence[str] = (),
+        client: Client | None = None,
+        tls: Tls | None = None,
     ) -> None:
-        self._use = ClientUse("administrator", "Admin", "open_admin", nameservers, client)
+        self._use = ClientUse("administrator", "Admin", "open_admin", nameservers, client, tls=tls)
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._leaders = Leaders(self._client)
 

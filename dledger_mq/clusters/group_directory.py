@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from dledger_mq.clusters.certificate_folder import CertificateFolder
 from dledger_mq.errors import GroupDirectoryError
+from remoting.net.tls_config import Tls
 
 _FORMAT: Final = "dledger-mq group 2"
 _ONE_GROUP: Final = "dledger-mq group 1"  # the format of earlier versions
@@ -67,11 +69,17 @@ class ClusterPlan:
     Attributes:
         nameserver: where the name server listens.
         groups: the groups of brokers. Node names are unique in the cluster.
+        tls: the folder of certificates; None for plain connections.
     """
 
     cluster: str
     nameserver: str
     groups: tuple[GroupPlan, ...]
+    tls: CertificateFolder | None = None
+
+    @property
+    def client_tls(self) -> Tls | None:
+        return None if self.tls is None else self.tls.client()
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
@@ -155,19 +163,22 @@ class GroupDirectory:
                 str(content["cluster"]),
                 str(content["nameserver"]),
                 tuple(_read_group(group) for group in groups),
+                CertificateFolder(Path(folder)) if (folder := content.get("tls")) else None,
             )
         except (KeyError, TypeError) as error:
             raise self._broken(error) from None
 
     def write(self, plan: ClusterPlan, pids: Mapping[str, int]) -> None:
         """Replace the plan, and the ids of the running processes. Raises OSError."""
-        content = {
+        content: dict[str, Any] = {
             "format": _FORMAT,
             "cluster": plan.cluster,
             "nameserver": plan.nameserver,
             "groups": [_group_members(group) for group in plan.groups],
             "pids": dict(pids),
         }
+        if plan.tls is not None:
+            content["tls"] = str(plan.tls.path)
         beside = self.path / (_PLAN_FILE + ".new")
         beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         os.replace(beside, self._plan_path)

@@ -9,13 +9,12 @@ from typing import Final
 
 import trio
 
+from dledger_mq.clusters.certificate_folder import NAMESERVER, CertificateFolder
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
 # A broker flushes and closes its files before it ends.
 END_S: Final = 5.0
-
-NAMESERVER: Final = "nameserver"
 
 # The end of a process's log is shown if it does not start.
 _LAST_WORDS_BYTES: Final = 2000
@@ -39,8 +38,9 @@ class Program:
     at_birth: tuple[str, ...] = ()
 
 
-def nameserver_program(address: str) -> Program:
-    return Program(NAMESERVER, ("-m", "nameserver", "--listen", address))
+def nameserver_program(address: str, tls: CertificateFolder | None = None) -> Program:
+    more = () if tls is None else tls.server_options(NAMESERVER)
+    return Program(NAMESERVER, ("-m", "nameserver", "--listen", address, *more))
 
 
 def broker_program(
@@ -51,6 +51,8 @@ def broker_program(
         more += ("--listen-group", group.address, "--share-port")
     if group.preferred is not None:
         more += ("--prefer", group.preferred)
+    if plan.tls is not None:
+        more += plan.tls.server_options(node.name)
     return Program(
         node.name,
         (
@@ -93,7 +95,7 @@ class LocalCluster:
     def programs(self) -> list[Program]:
         """Return all programs of the plan, the name server first."""
         return [
-            nameserver_program(self._plan.nameserver),
+            nameserver_program(self._plan.nameserver, self._plan.tls),
             *(
                 broker_program(self._directory, self._plan, group, node)
                 for group in self._plan.groups

@@ -23,16 +23,18 @@ def new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
     for_clients = iter(free_addresses(group_count * (node_count + 1), _SECOND_PORT))
     for_peers = iter(free_addresses(group_count * node_count))
     groups: list[GroupPlan] = []
-    for number in range(group_count):
+    for number, names in enumerate(node_names(group_count, node_count)):
         letter = ascii_lowercase[number]
-        prefix = "n" if group_count == 1 else letter
-        nodes = tuple(
-            NodePlan(f"{prefix}{node}", next(for_peers), next(for_clients))
-            for node in range(node_count)
-        )
+        nodes = tuple(NodePlan(name, next(for_peers), next(for_clients)) for name in names)
         address: str | None = next(for_clients)
         if node_count == 1 or not _SHARES_PORTS:
             address = None
         preferred = None if group_count == 1 else nodes[number % node_count].name
         groups.append(GroupPlan(f"broker-{letter}", nodes, address, preferred))
     return tuple(groups)
+
+
+def node_names(group_count: int, node_count: int) -> list[list[str]]:
+    """Return the names of the nodes of each group."""
+    prefixes = "n" if group_count == 1 else ascii_lowercase[:group_count]
+    return [[f"{prefix}{node}" for node in range(node_count)] for prefix in prefixes]

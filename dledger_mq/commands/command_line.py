@@ -5,20 +5,51 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from dledger.command_line.options import given, json_option, kept_option
+from dledger.command_line.options import FILE, given, json_option, kept_option, options
 from dledger.command_line.rows import print_json_lines, print_table
 from dledger_mq.admin.admin import Admin
 from dledger_mq.errors import OutcomeUnknown, SomeFailed
+from remoting.net.tls_config import Tls
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 
-nameserver_option = kept_option(
-    "--nameserver",
-    "Name servers, separated by semicolons.",
-    default=DEFAULT_NAMESERVER,
-    envvar="NAMESRV_ADDR",
-    metavar="HOST:PORT[;...]",
+
+def _variable(name: str) -> dict[str, Any]:
+    return {"envvar": f"DLEDGER_MQ_{name}", "show_envvar": True}
+
+
+nameserver_option = options(
+    kept_option(
+        "--nameserver",
+        "Name servers, separated by semicolons.",
+        default=DEFAULT_NAMESERVER,
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT[;...]",
+    ),
+    kept_option(
+        "--tls",
+        "Speak TLS, and believe the system's authorities. Each option below means TLS as well.",
+        is_flag=True,
+        **_variable("TLS"),
+    ),
+    kept_option(
+        "--tls-ca",
+        "Certificates of the authorities that are believed.",
+        type=FILE,
+        **_variable("TLS_CA"),
+    ),
+    kept_option(
+        "--tls-cert", "Certificate to show to servers.", type=FILE, **_variable("TLS_CERT")
+    ),
+    kept_option("--tls-key", "Its key.", type=FILE, **_variable("TLS_KEY")),
+    kept_option(
+        "--tls-server-name",
+        "The name in the servers' certificates, if it is not where they are dialled.",
+        metavar="NAME",
+        **_variable("TLS_SERVER_NAME"),
+    ),
 )
+
 lines_option = json_option("Print a JSON object a line.")
 
 Result = TypeVar("Result")
@@ -28,12 +59,21 @@ def given_nameservers() -> tuple[str, ...]:
     return tuple(filter(None, given("--nameserver").split(";")))
 
 
+def given_tls() -> Tls | None:
+    """Return the certificates of this command; None for plain connections."""
+    found = [given(f"--tls-{name}") for name in ("ca", "cert", "key", "server-name")]
+    if not given("--tls") and not any(found):
+        return None
+    authorities, certificate, key, server_name = found
+    return Tls(authorities=authorities, certificate=certificate, key=key, server_name=server_name)
+
+
 def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
     """Run a call of `Admin` with the name servers of this command. Raises MessagingError."""
-    nameservers = given_nameservers()
+    nameservers, tls = given_nameservers(), given_tls()
 
     async def task() -> Result:
-        async with Admin(nameservers=nameservers) as admin:
+        async with Admin(nameservers=nameservers, tls=tls) as admin:
             return await question(admin)
 
     return trio.run(task)

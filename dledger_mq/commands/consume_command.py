@@ -15,6 +15,7 @@ from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
     ask,
     given_nameservers,
+    given_tls,
     lines_option,
     nameserver_option,
     print_rows,
@@ -61,7 +62,7 @@ def consume(
     trace: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
-    nameservers = given_nameservers()
+    nameservers, tls = given_nameservers(), given_tls()
 
     async def task() -> int:
         seen = 0
@@ -86,6 +87,7 @@ def consume(
             {topic: tags},
             listener,
             nameservers=nameservers,
+            tls=tls,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
             options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),

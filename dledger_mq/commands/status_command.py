@@ -17,6 +17,7 @@ from dledger_mq.clusters.group_directory import GroupDirectory
 from dledger_mq.commands.command_line import (
     ask,
     given_nameservers,
+    given_tls,
     lines_option,
     nameserver_option,
     print_rows,
@@ -123,7 +124,8 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
     if plan is None:
         raise GroupDirectoryError(str(path), "it has no group; start one with dledger-mq up")
     pids = directory.read_pids()
-    async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
+    tls = given_tls() or plan.client_tls
+    async with Client([plan.nameserver], tls=tls) as client, Admin(client=client) as admin:
         leaders = {broker.leader for broker in await admin.brokers()}
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],

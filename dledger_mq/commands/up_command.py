@@ -9,10 +9,11 @@ from typing import Final
 import click
 import trio
 
-from dledger.command_line.options import FOLDER, option
+from dledger.command_line.options import EXISTING_FOLDER, FOLDER, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
+from dledger_mq.clusters.certificate_folder import CLIENT, NAMESERVER, CertificateFolder
 from dledger_mq.clusters.group_directory import (
     MAX_GROUPS,
     MAX_NODES,
@@ -48,6 +49,13 @@ _LOOK_S: Final = 0.2
 @option("--dir", "path", "Where everything is kept.", required=True, type=FOLDER)
 @option("--nameserver", f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.")
 @option(
+    "--tls-dir",
+    "tls_path",
+    "Only TLS, with the certificates of this folder, as `dledger-mq certificates` makes it; a "
+    "directory keeps it.",
+    type=EXISTING_FOLDER,
+)
+@option(
     "--restart-after",
     "restart_after_s",
     "Start what died again after so long; by default it stays dead.",
@@ -59,6 +67,7 @@ def up(
     group_count: int | None,
     path: Path,
     nameserver: str | None,
+    tls_path: Path | None,
     restart_after_s: float | None,
 ) -> None:
     """Run a name server and groups of brokers until Ctrl-C.
@@ -66,11 +75,16 @@ def up(
     Prints a line that begins with "ready" once a leader of each group serves.
     """
     directory = GroupDirectory(path)
+    tls = None if tls_path is None else CertificateFolder(tls_path.absolute())
 
     async def task() -> None:
         directory.lock()
         try:
             plan = _plan(directory, node_count, group_count, nameserver)
+            if tls is not None:
+                plan = replace(plan, tls=tls)
+            if plan.tls is not None:
+                plan.tls.check([NAMESERVER, CLIENT, *(node.name for node in plan.nodes)])
             await _run(LocalCluster(directory, plan, say, restart_after_s), plan)
         finally:
             directory.unlock()
@@ -130,7 +144,10 @@ async def _say_ready(plan: ClusterPlan) -> None:
     """
     waiting = {group.name: group for group in plan.groups}
     patience_over_at = math.inf
-    async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
+    async with (
+        Client([plan.nameserver], tls=plan.client_tls) as client,
+        Admin(client=client) as admin,
+    ):
         while waiting:
             await trio.sleep(_LOOK_S)
             try:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import trio
 
+from dledger.errors import ConfigInvalid
 from dledger.renamed import renamed_arguments
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
@@ -21,7 +22,7 @@ from dledger_mq.connection.side_work import SideWork
 from dledger_mq.connection.silence_watch import SilenceWatch
 from dledger_mq.connection.this_process import new_identity
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.errors import GroupInUse
+from dledger_mq.errors import GroupInUse, InvalidTls
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat
 from remoting.message.errors import MessageMalformed
@@ -30,6 +31,8 @@ from remoting.message.record import decode_record
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
+from remoting.net.tls import ClientTls
+from remoting.net.tls_config import Tls
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -79,6 +82,7 @@ class Client:
         client_id: the id that brokers know it by; None for one that no other client has. Members of
             a group share its queues by their ids, so no two may have the same.
         credentials: the user that it is, where brokers have access control.
+        tls: TLS with all name servers and brokers; plain connections if None.
 
     Attributes:
         replies: the requests that wait for a consumer's reply.
@@ -89,6 +93,7 @@ class Client:
     Raises:
         InvalidNameServers: there is none, or one is no address.
         InvalidClientId: the id is empty, longer than 255 characters, or not printable.
+        InvalidTls: the certificates cannot be used.
     """
 
     def __init__(
@@ -97,12 +102,14 @@ class Client:
         *,
         client_id: str | None = None,
         credentials: Credentials | None = None,
+        tls: Tls | None = None,
     ) -> None:
         if client_id is not None:
             check_client_id(client_id)
         self._given_id = client_id
         self._credentials = credentials
         self._nameservers = read_nameservers(nameservers)
+        self._tls = _read_tls(tls)
         self.lifetime = Lifetime(
             "client", "Client", "give `nameservers` to what would share it, and open that"
         )
@@ -134,6 +141,7 @@ class Client:
             nursery,
             self._answer,
             on_connected=self._connected,
+            tls=self._tls,
             credentials=self._credentials,
         )
         self._routes = Routes(self._remoting, self._nameservers)
@@ -355,3 +363,11 @@ class Client:
 def _no_consumer(command: Command, group: str) -> Command:
     remark = f"the consumer group <{group:.120}> not exist in the consumer"
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _read_tls(config: Tls | None) -> ClientTls | None:
+    """Raises InvalidTls."""
+    try:
+        return None if config is None else ClientTls(config)
+    except ConfigInvalid as error:
+        raise InvalidTls(str(error)) from error

@@ -18,6 +18,7 @@ from dledger_mq.consuming.subscription import ALL, Sql, subscription
 from dledger_mq.message import check_topic
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.net.tls_config import Tls
 from remoting.wire.command import Command
 
 # The time for the answer after the broker has held the request.
@@ -36,6 +37,7 @@ class PullConsumer:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
+        tls: TLS with all name servers and brokers, for a client of its own.
         metrics: receives each pull.
     """
 
@@ -45,13 +47,14 @@ class PullConsumer:
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
+        tls: Tls | None = None,
         metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(
-            "consumer", "PullConsumer", "open_pull_consumer", nameservers, client, group
+            "consumer", "PullConsumer", "open_pull_consumer", nameservers, client, group, tls
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._offsets = BrokerOffsets(self._client, group)

@@ -45,6 +45,7 @@ from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
+from remoting.net.tls_config import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +152,7 @@ class PushConsumer:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
+        tls: TLS with all name servers and brokers, for a client of its own.
         ordered: whether the order in each queue is kept. All members of a group must agree.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
@@ -170,6 +172,7 @@ class PushConsumer:
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
+        tls: Tls | None = None,
         ordered: bool = False,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
@@ -186,7 +189,7 @@ class PushConsumer:
         self._topics = topics
         self._listener = listener
         self._use = ClientUse(
-            "consumer", "PushConsumer", "open_push_consumer", nameservers, client, group
+            "consumer", "PushConsumer", "open_push_consumer", nameservers, client, group, tls
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

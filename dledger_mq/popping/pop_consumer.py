@@ -35,6 +35,7 @@ from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
@@ -67,6 +68,7 @@ class PopConsumer:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
+        tls: TLS with all name servers and brokers, for a client of its own.
         ordered: whether the messages of a queue are consumed one after the other. All members of a
             group must agree.
         assigned: whether brokers assign the queues that this member pops from (as administrators
@@ -87,6 +89,7 @@ class PopConsumer:
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
+        tls: Tls | None = None,
         ordered: bool = False,
         assigned: bool = False,
         from_first: bool = False,
@@ -99,7 +102,7 @@ class PopConsumer:
         self.group = group
         self._topics = topics
         self._use = ClientUse(
-            "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group
+            "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group, tls
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

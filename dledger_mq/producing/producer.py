@@ -49,6 +49,7 @@ from remoting.message.properties import (
     properties_text,
 )
 from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
+from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
@@ -74,6 +75,7 @@ class Producer:
         nameservers: "host:port" each, or one text with semicolons between them, for a client of its
             own.
         client: an open client to share instead.
+        tls: TLS with all name servers and brokers, for a client of its own.
         timeout_s: how long all attempts of one message may take. The time begins with the first
             attempt: while the window is full, a message waits for its turn as long as answers come.
             If none comes for so long, it is `Rejected`.
@@ -96,6 +98,7 @@ class Producer:
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
+        tls: Tls | None = None,
         timeout_s: float = SEND_TIMEOUT_S,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -110,7 +113,9 @@ class Producer:
         if check is not None:
             check_listener(check)
         self.group = group
-        self._use = ClientUse("producer", "Producer", "open_producer", nameservers, client, group)
+        self._use = ClientUse(
+            "producer", "Producer", "open_producer", nameservers, client, group, tls
+        )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._timeout_s = timeout_s
         self._body_limits = (compress_from_bytes, max_body_bytes)

@@ -2,13 +2,13 @@
 
 import logging
 import math
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import trio
 
+from dledger.network.tls import TlsRefused
 from dledger.patient_limit import LATE_S, MOMENT_S
 from dledger.sockets import dialled
 from dledger.system_refusals import meaning
@@ -19,6 +19,7 @@ from remoting.net.dispatch import unsupported
 from remoting.net.errors import ConnectFailed, IdleTooLong, TooManyConnections
 from remoting.net.request_table import Settle
 from remoting.net.starts_tasks import StartsTasks
+from remoting.net.tls import ClientTls
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
@@ -78,7 +79,7 @@ class RemotingClient:
         on_connected: called with the address of each new connection; must not block.
         limits: the defaults if None.
         credentials: sign each request; None for requests without a signature.
-        tls: the context for TLS with every server; plain connections if None.
+        tls: TLS with every server; plain connections if None.
     """
 
     def __init__(
@@ -88,8 +89,8 @@ class RemotingClient:
         *,
         on_connected: Callable[[str], None] | None = None,
         limits: ClientLimits | None = None,
-        tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._nursery = nursery
         self._on_request: OnRequest = on_request or _answer_unsupported
@@ -251,9 +252,9 @@ class RemotingClient:
                 plain = await dialled(parsed.host, parsed.port)
                 if self._tls is None:
                     return plain
-                secured = trio.SSLStream(plain, self._tls, server_hostname=parsed.host)
-                await secured.do_handshake()
-                return secured
+                return await self._tls.dialled(plain, parsed.host)
+        except TlsRefused as error:
+            reason = error.problem
         except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             # UnicodeError: a name that the domain name system cannot have.
             reason = meaning(error.__cause__ or error)

@@ -30,6 +30,7 @@ from remoting.net.errors import (
 from remoting.net.held_bytes import HeldBytes
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
 from remoting.net.reset_on_death import end_in_order
+from remoting.net.tls import NO_NAMES, broken
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameError, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
@@ -93,6 +94,7 @@ class Connection:
     Attributes:
         peer: the other side.
         attributes: for the owner, such as a broker's record of the client.
+        names: those that the client's certificate shows; none without one.
         last_activity: time of the last bytes received or sent, on trio's clock.
     """
 
@@ -106,6 +108,7 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
+        self.names: frozenset[str] = NO_NAMES
         self._clock = trio.lowlevel.current_clock().current_time  # saves a look-up at each call
         self.last_activity = self._clock()
         self._limits = limits
@@ -453,7 +456,7 @@ class Connection:
                 else:
                     data = bytes(await stream.receive_some(self._wanted))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                self.close(f"receiving failed: {error.__cause__ or error}")
+                self.close(f"receiving failed: {broken(error)}")
                 return
             self._take(data)
             self._stand_in_line()
@@ -657,7 +660,7 @@ class Connection:
                 else:
                     await self._send_pieces(stream, memoryview(b"".join(parts)))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.close(f"sending failed: {error.__cause__ or error}")
+            self.close(f"sending failed: {broken(error)}")
 
     async def _send_pieces(self, stream: trio.abc.Stream, data: memoryview) -> None:
         """Send long data in pieces, so that the peer's progress is noticed."""

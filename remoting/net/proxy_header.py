@@ -10,6 +10,10 @@ Source: HAProxy's specification of the PROXY protocol, section 2.2.
   13    1  0x11 for TCP over IPv4, 0x21 for TCP over IPv6
   14    2  bytes that follow: addresses (12 or 36 bytes), then type-length-value fields
 ===== ==== =============================================================================
+
+A member that passes a client on by TLS adds an empty field of its own type: the handshake that
+follows is one between members, and then the member tells the names of the client. The type is one
+of those that the specification leaves to users.
 """
 
 import ipaddress
@@ -33,6 +37,7 @@ _LOCAL: Final = 0x20
 _PROXY: Final = 0x21
 _TCP4: Final = 0x11
 _TCP6: Final = 0x21
+_BY_MEMBER: Final = b"\xe0\x00\x00"  # a field: its type, and no bytes
 _ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
 
 
@@ -55,13 +60,20 @@ class ProxyHeader(NamedTuple):
     Attributes:
         client: the address of the client; None if the relay itself is the client (LOCAL), or for
             an address of another kind.
+        by_member: whether a handshake between members follows.
     """
 
     client: Address | None
+    by_member: bool = False
 
 
-def encode_proxy_header(client: Address, server: Address) -> bytes:
+def encode_proxy_header(client: Address, server: Address, *, by_member: bool = False) -> bytes:
     """Encode the header for a client that connected to `server`.
+
+    Args:
+        client: its address.
+        server: the address that it connected to.
+        by_member: whether a handshake between members follows.
 
     Raises ValueError unless both have IP addresses of the same version.
     """
@@ -70,7 +82,7 @@ def encode_proxy_header(client: Address, server: Address) -> bytes:
         raise ValueError(f"{client} and {server} are of different kinds")
     family = _TCP4 if source.version == 4 else _TCP6
     ports = struct.pack(">HH", client.port, server.port)
-    addresses = source.packed + target.packed + ports
+    addresses = source.packed + target.packed + ports + (_BY_MEMBER if by_member else b"")
     return _HEAD.pack(SIGNATURE, _PROXY, family, len(addresses)) + addresses
 
 
@@ -101,4 +113,5 @@ def decode_proxy_header(header: bytes) -> ProxyHeader:
         raise ProxyHeaderMalformed(f"{length} bytes for the addresses of family {family:#04x}")
     host = str(ipaddress.ip_address(header[HEAD_BYTES : HEAD_BYTES + size]))
     (port,) = struct.unpack_from(">H", header, HEAD_BYTES + 2 * size)
-    return ProxyHeader(Address(host, port))
+    fields = header[HEAD_BYTES + 2 * size + 4 :]
+    return ProxyHeader(Address(host, port), fields == _BY_MEMBER)

@@ -10,6 +10,10 @@ Java's clients of version 4 and the C++ client take any failed query of a group'
 "none", and a consumer then skips messages. The relay repeats that query at the next server.
 
 Each direction holds one read at most: it reads no more from one side until the other has taken it.
+
+With TLS the relay ends that of the client, because it reads the frames. It speaks TLS of its own to
+the server, which checks that a member of the group calls, and believes it the names in the client's
+certificate.
 """
 
 import logging
@@ -19,10 +23,14 @@ from typing import Final, TypeAlias
 
 import trio
 
+from dledger.network.tls import TlsRefused
 from dledger.sockets import dialled
 from remoting.net.address import Address, peer_address
+from remoting.net.bounded_log import about_client
 from remoting.net.proxy_header import encode_proxy_header
+from remoting.net.relayed_names import encode_names
 from remoting.net.reset_on_death import end_in_order
+from remoting.net.tls import Secured
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import FrameError
@@ -68,16 +76,23 @@ FindServer: TypeAlias = Callable[[], Awaitable[Address | None]]
 
 Turn: TypeAlias = Callable[[], Awaitable[None]]
 
+# Does the handshake with the leading server as a member of its group. Raises TlsRefused.
+ToServer: TypeAlias = Callable[[trio.SocketStream], Awaitable[trio.abc.Stream]]
+
 
 class Relays:
     """The relayed connections.
 
     Args:
         turn: waits until the bytes of a read may be decoded; see `ClientWork.turn`.
+        to_server: speaks TLS to servers; plain connections if None.
     """
 
-    def __init__(self, turn: Turn = trio.lowlevel.checkpoint) -> None:
+    def __init__(
+        self, turn: Turn = trio.lowlevel.checkpoint, to_server: ToServer | None = None
+    ) -> None:
         self._turn = turn
+        self._to_server = to_server
         self._relays: set[_Relay] = set()
 
     def __len__(self) -> int:
@@ -98,12 +113,24 @@ class Relays:
         for relay in list(self._relays):
             relay.let_client_go()
 
-    async def relay(self, client: trio.SocketStream, peer: Address, find: FindServer) -> None:
+    async def relay(
+        self,
+        client: trio.SocketStream,
+        peer: Address,
+        find: FindServer,
+        secured: Secured | None = None,
+    ) -> None:
         """Pass a client on until it ends, or no server is found; then close its connection.
 
-        `peer` is the client's address, which the server is told.
+        Args:
+            client: its connection.
+            peer: its address, which the server is told.
+            find: finds the leading server.
+            secured: the client's connection with TLS, and its names, which the server is told.
         """
-        relay = _Relay(client, peer, self._turn)
+        here = peer_address(client.socket.getsockname())
+        secured = secured or Secured(client)
+        relay = _Relay(secured, peer, here, self._turn, self._to_server)
         self._relays.add(relay)
         try:
             await relay.run(find)
@@ -123,11 +150,20 @@ class _Relay:
     server only in part counts as waiting.
     """
 
-    def __init__(self, client: trio.SocketStream, peer: Address, turn: Turn) -> None:
+    def __init__(
+        self,
+        client: Secured,
+        peer: Address,
+        here: Address,
+        turn: Turn,
+        to_server: ToServer | None,
+    ) -> None:
         self._turn = turn
-        self._client = client
+        self._client = client.stream
+        self._names = client.names
         self._peer = peer
-        self._here = peer_address(client.socket.getsockname())
+        self._here = here
+        self._to_server = to_server
         self._requests = FrameWatch(RequestCode.HEART_BEAT)
         self._answers = FrameWatch()
         self._waiting: dict[int, Command] = {}  # by opaque
@@ -199,7 +235,7 @@ class _Relay:
                 return
             await trio.sleep(_AGAIN_S)
 
-    async def _found(self, find: FindServer) -> trio.SocketStream | None:
+    async def _found(self, find: FindServer) -> trio.abc.Stream | None:
         """Return a connection to the leading server that knows the client, or None.
 
         A server that has just died may still count as the leader, so one that does not answer is
@@ -213,19 +249,37 @@ class _Relay:
             await trio.sleep(_AGAIN_S)
         return None
 
-    async def _dialled(self, target: Address) -> trio.SocketStream | None:
-        server: trio.SocketStream | None = None
+    async def _dialled(self, target: Address) -> trio.abc.Stream | None:
+        plain: trio.SocketStream | None = None
         try:
             with trio.move_on_after(DIAL_S):
-                server = await dialled(target.host, target.port)
-                hello = encode_proxy_header(self._peer, self._here)
-                await server.send_all(hello + self._heartbeat() + self._repeated_queries())
-                return server
+                plain = await dialled(target.host, target.port)
+                return await self._introduced(plain)
+        except TlsRefused as error:
+            _log.warning(
+                "clients cannot be passed on to %s: %s",
+                target,
+                quoted(error.problem),
+                extra=about_client(target.host),
+            )
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s could not be passed on to %s: %s", self._peer, target, quoted(error))
-        if server is not None:
-            await trio.aclose_forcefully(server)
+        if plain is not None:
+            await trio.aclose_forcefully(plain)
         return None
+
+    async def _introduced(self, plain: trio.SocketStream) -> trio.abc.Stream:
+        """Return a connection whose server knows the client."""
+        by_member = self._to_server is not None
+        hello = encode_proxy_header(self._peer, self._here, by_member=by_member)
+        repeated = self._heartbeat() + self._repeated_queries()
+        if self._to_server is None:
+            await plain.send_all(hello + repeated)
+            return plain
+        await plain.send_all(hello)
+        server = await self._to_server(plain)
+        await server.send_all(encode_names(self._names) + repeated)
+        return server
 
     def _heartbeat(self) -> bytes:
         """Return the client's last heartbeat, which names its groups, as a oneway request."""
@@ -242,14 +296,14 @@ class _Relay:
         """Return the queries that the last server has not answered, for the next one."""
         return b"".join(map(encode_command, self._waiting.values()))
 
-    async def _copy_both(self, server: trio.SocketStream) -> None:
+    async def _copy_both(self, server: trio.abc.Stream) -> None:
         """Copy until the server is gone or must be left, or the client has ended."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._copy_requests, server, nursery.cancel_scope)
             await self._copy_answers(server)
             nursery.cancel_scope.cancel()
 
-    async def _copy_requests(self, server: trio.SocketStream, scope: trio.CancelScope) -> None:
+    async def _copy_requests(self, server: trio.abc.Stream, scope: trio.CancelScope) -> None:
         while True:
             if self._is_let_go:
                 return
@@ -268,6 +322,8 @@ class _Relay:
                 if not data:
                     # The client has sent its last request; its answers may still come.
                     self._is_over = self._has_client_ended = True
+                    if not isinstance(server, trio.SocketStream):
+                        break  # TLS ends in both directions at once
                     await server.send_eof()
                     return
                 if not await _sent(server, data):
@@ -300,7 +356,7 @@ class _Relay:
                     slim.fields, slim.language = fields, command.language
             self._waiting[command.opaque] = slim
 
-    async def _copy_answers(self, server: trio.SocketStream) -> None:
+    async def _copy_answers(self, server: trio.abc.Stream) -> None:
         while True:
             data = b""
             if self._leave_at < math.inf and self._may_leave():
@@ -328,7 +384,7 @@ class _Relay:
         with trio.CancelScope(shield=True):
             await self._turn()
 
-    async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
+    async def _received(self, source: trio.abc.Stream, max_bytes: int) -> bytes:
         """Read from one side; empty at its end, or if both sides were silent for too long."""
         while True:
             with trio.move_on_at(self._progress + IDLE_S) as idle:
@@ -386,7 +442,7 @@ def _answer_to(command: Command, *, is_let_go: bool) -> Command:
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
-async def _sent(target: trio.SocketStream, data: bytes) -> bool:
+async def _sent(target: trio.abc.Stream, data: bytes) -> bool:
     """Write; return False if the other side takes nothing for too long.
 
     Raises trio.BrokenResourceError if it is gone.

@@ -4,7 +4,6 @@ import errno
 import logging
 import math
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
+from dledger.network.tls import TlsRefused
 from dledger.sockets import listening
 from dledger.system_refusals import Kind, refusal_of
 from remoting.net.address import Address, peer_address
@@ -29,15 +29,18 @@ from remoting.net.errors import (
     PortInUse,
     ServerOutOfRoom,
 )
+from remoting.net.handshakes import HandshakePlaces
 from remoting.net.held_bytes import HeldBytes
 from remoting.net.proxy_header import (
     FIRST_BYTE,
     HEAD_BYTES,
+    ProxyHeader,
     ProxyHeaderMalformed,
     decode_proxy_header,
     proxy_header_bytes,
 )
 from remoting.net.reset_on_death import end_in_order, reset_on_death
+from remoting.net.tls import Secured, ServerTls
 from remoting.wire.command import Command
 from remoting.wire.errors import ProtocolDiffers, RemotingError
 from remoting.wire.quoted import quoted
@@ -65,20 +68,6 @@ _TLS_HANDSHAKE: Final = b"\x16"
 
 # Our requests to clients are numbered from here: see RequestTable.
 _FIRST_OPAQUE: Final = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """TLS on the same port as plain connections, told apart by the first byte, as in RocketMQ.
-
-    Attributes:
-        context: certificate and key.
-        required: close plain connections (RocketMQ's "enforcing"); otherwise accept both
-            ("permissive"). A server without a `ServerTls` accepts only plain ones.
-    """
-
-    context: ssl.SSLContext
-    required: bool = False
 
 
 class ConnectionHandler(Protocol):
@@ -256,6 +245,7 @@ class Server:
         self._limits = limits
         self._max_connections = limits.max_connections or 0
         self._tls = tls
+        self._handshakes = HandshakePlaces()
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
         self._logged_full_at = self._logged_descriptors_at = -math.inf
@@ -385,7 +375,7 @@ class Server:
                 )
             await trio.aclose_forcefully(stream)
             return
-        found: Address | None = None
+        found: ProxyHeader | None = None
         self._unserved += descriptors
         reset_on_death(stream)
         try:
@@ -398,7 +388,7 @@ class Server:
                 end_in_order(stream)
                 await trio.aclose_forcefully(stream)
         if found is not None:
-            await self._serve_stream(stream, found)
+            await self._serve_stream(stream, found.client or peer, by_member=found.by_member)
 
     async def _client_to_serve(
         self,
@@ -406,18 +396,18 @@ class Server:
         peer: Address,
         gate: Gate | None,
         trusts_proxy: TrustsProxy | None,
-    ) -> Address | None:
+    ) -> ProxyHeader | None:
         """Return the client to serve; None if its connection is over already."""
-        found: Address | None = peer
+        found: ProxyHeader | None = ProxyHeader(peer)
         if trusts_proxy is not None and trusts_proxy(peer.host):
             found = await self._named_client(stream, peer)
-            if found != peer:
+            if found is None or found.client != peer:
                 end_in_order(stream)  # a relay notices the end; it shall get the last answers
-        if found is not None and gate is not None and await gate(stream, found):
+        if found is not None and gate is not None and await gate(stream, found.client or peer):
             return None
         return found
 
-    async def _named_client(self, stream: trio.SocketStream, peer: Address) -> Address | None:
+    async def _named_client(self, stream: trio.SocketStream, peer: Address) -> ProxyHeader | None:
         """Return the client of a trusted host: the one in its header, or the host itself.
 
         None if the connection must be closed.
@@ -428,11 +418,11 @@ class Server:
                 if not (first := await stream.socket.recv(1, trio.socket.MSG_PEEK)):
                     return None
                 if first != FIRST_BYTE:
-                    return peer
+                    return ProxyHeader(peer)
                 head = await _receive_exactly(stream, HEAD_BYTES)
                 rest = proxy_header_bytes(head) - HEAD_BYTES
                 header = decode_proxy_header(head + await _receive_exactly(stream, rest))
-                return header.client or peer
+                return header._replace(client=header.client or peer)
         except ProxyHeaderMalformed as error:
             about = about_client(peer.host)
             _log.warning("connection from %s closed: %s", peer, quoted(error), extra=about)
@@ -440,18 +430,24 @@ class Server:
             _log.debug("%s left before it was served: %s", peer, quoted(error))
         return None
 
-    async def _serve_stream(self, stream: trio.SocketStream, peer: Address) -> None:
+    async def _serve_stream(
+        self, stream: trio.SocketStream, peer: Address, *, by_member: bool
+    ) -> None:
         connection = Connection(
             peer, self._limits.connection, _FIRST_OPAQUE, self._held, self.client_work
         )
         self._connections.add(connection)
         try:
             self._handler.on_open(connection)
-            secured = stream if self._tls is None else await self._secure(stream, self._tls)
+            if self._tls is None:
+                await connection.run(stream, self._receive)
+                return
+            secured = await self.secured(stream, peer, by_member=by_member)
             if secured is None:
                 connection.close("the client spoke no TLS, or its handshake failed")
             else:
-                await connection.run(secured, self._receive)
+                connection.names = secured.names
+                await connection.run(secured.stream, self._receive)
         except Exception:
             _log.exception("serving %s failed; its connection is closed", peer)
         finally:
@@ -462,22 +458,50 @@ class Server:
             end_in_order(stream)
             await trio.aclose_forcefully(stream)
 
-    async def _secure(
-        self, stream: trio.SocketStream, tls: ServerTls
-    ) -> trio.SocketStream | trio.SSLStream[trio.SocketStream] | None:
-        """Return the stream to serve, plain or TLS by its first byte, or None."""
+    async def secured(
+        self, stream: trio.SocketStream, peer: Address, *, by_member: bool = False
+    ) -> Secured | None:
+        """Return the connection of a client, plain or with TLS by its first byte.
+
+        None, and a line in the log, if the client may not speak like that, or its handshake failed.
+        The caller closes `stream`. Each handshake waits for a place, and is done in its turn.
+
+        Args:
+            stream: accepted, and nothing of it read.
+            peer: the client.
+            by_member: whether a member of the group passes the client on.
+        """
+        if (tls := self._tls) is None:
+            return Secured(stream)
+        about = about_client(peer.host)
         try:
             first = b""
             with trio.move_on_after(self._limits.idle_s):
                 first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
             if first != _TLS_HANDSHAKE:
-                return None if tls.required or not first else stream
-            secured = trio.SSLStream(stream, tls.context, server_side=True)
+                if not first:
+                    return None
+                if not tls.required and not by_member:
+                    return Secured(stream)
+                _log.warning(
+                    "plain connection from %s closed: only TLS is taken here; use TLS in the "
+                    "client, as with tls.enable=true",
+                    peer,
+                    extra=about,
+                )
+                return None
+            begun = False
             with trio.move_on_after(HANDSHAKE_S):
-                await secured.do_handshake()
-                return secured
+                async with self._handshakes.place(peer.host):
+                    await self.client_work.turn()
+                    begun = True
+                    return await tls.accepted(stream, by_member=by_member)
+            problem = "no whole handshake" if begun else "no place among the other handshakes"
+            raise TlsRefused(f"{problem} within {HANDSHAKE_S:g} s")
+        except TlsRefused as error:
+            _log.warning("TLS with %s failed: %s", peer, quoted(error.problem), extra=about)
         except (OSError, trio.BrokenResourceError) as error:
-            _log.debug("a TLS handshake failed: %s", quoted(error.__cause__ or error))
+            _log.debug("%s left before it was served: %s", peer, quoted(error))
         return None
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:

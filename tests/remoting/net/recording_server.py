@@ -9,7 +9,8 @@ from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import DispatchTable
-from remoting.net.server import ServerLimits, ServerTls, serve
+from remoting.net.server import ServerLimits, serve
+from remoting.net.tls import ServerTls
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError

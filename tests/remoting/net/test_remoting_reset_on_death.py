@@ -21,6 +21,7 @@ from remoting.net.address import Address, parse_address
 from remoting.net.proxy_header import encode_proxy_header
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
+from tests.remoting.net.certificates import client_tls, server_tls
 from tests.remoting.net.recording_server import (
     ECHO,
     SILENT,
@@ -29,7 +30,6 @@ from tests.remoting.net.recording_server import (
     start,
     wait_for,
 )
-from tests.remoting.net.test_remoting_tls import client_tls, server_tls
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,7 +143,7 @@ async def test_a_client_gets_all_that_was_sent_before_the_end(
     plain = trio.SocketStream(made)
     stream: trio.abc.Stream = plain
     if is_secured:
-        stream = trio.SSLStream(plain, client_tls(), server_hostname="localhost")
+        stream = await client_tls().dialled(plain, "localhost")
     # The server's side of the system takes it, and the client's does not yet.
     body = bytes(12_000)
     await stream.send_all(encode_command(Command(ECHO, body=body)))

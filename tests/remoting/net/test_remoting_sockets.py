@@ -14,8 +14,8 @@ from remoting.net.relay import Relays
 from remoting.net.server import Server, listen
 from remoting.wire.command import Command
 from tests.open_connections import limits_of_open_connections
+from tests.remoting.net.certificates import client_tls, server_tls
 from tests.remoting.net.recording_server import ECHO, Recorder, start
-from tests.remoting.net.test_remoting_tls import client_tls, server_tls
 
 HERE = "127.0.0.1"
 
