@@ -31,6 +31,7 @@ from dledger_mq.errors import (
     InvalidBatching,
     InvalidClientId,
     InvalidCondition,
+    InvalidCredentials,
     InvalidListener,
     InvalidMessage,
     InvalidNameServers,
@@ -74,6 +75,7 @@ from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord
 from remoting.net.tls_config import Tls
+from remoting.wire.signature import Credentials
 
 __all__ = [
     "Admin",
@@ -89,6 +91,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumerConnection",
     "ConsumerGroup",
+    "Credentials",
     "DirectResult",
     "GroupConnections",
     "GroupInUse",
@@ -96,6 +99,7 @@ __all__ = [
     "InvalidBatching",
     "InvalidClientId",
     "InvalidCondition",
+    "InvalidCredentials",
     "InvalidListener",
     "InvalidMessage",
     "InvalidNameServers",

@@ -16,6 +16,7 @@ from dledger_mq.commands.send_command import send
 from dledger_mq.commands.status_command import settings, stats, status
 from dledger_mq.commands.topic_commands import topic_commands
 from dledger_mq.commands.up_command import up
+from dledger_mq.commands.user_commands import access, user_commands
 from dledger_mq.errors import MessagingError
 from remoting.wire.errors import RemotingError
 
@@ -51,7 +52,7 @@ def broker(arguments: tuple[str, ...]) -> None:
 
 for _command in (
     *(up, topic_commands, send, consume, find, group_commands),
-    *(settings, trace, redrive, stats, status, certificates),
+    *(settings, trace, redrive, stats, status, certificates, access, user_commands),
 ):
     main.add_command(_command)
 

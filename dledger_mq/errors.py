@@ -453,6 +453,17 @@ class InvalidTls(MessagingError):
     _template = "TLS: {reason}"
 
 
+class InvalidCredentials(MessagingError):
+    """The name or the secret of a user cannot be used.
+
+    Attributes:
+        reason: what is wrong.
+    """
+
+    reason: str
+    _template = "credentials: {reason}"
+
+
 class CertificatesRefused(MessagingError):
     """A folder of certificates cannot be made or used.
 

@@ -32,6 +32,7 @@ from remoting.message.record import decode_records
 from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
+from remoting.wire.signature import Credentials
 
 # RocketMQ 5's types of messages. Its clients send a topic messages of its own type only.
 MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
@@ -113,6 +114,7 @@ class Admin:
             own.
         client: an open client to share instead.
         tls: TLS with all name servers and brokers, for a client of its own.
+        credentials: the user that a client of its own is, where brokers have access control.
     """
 
     def __init__(
@@ -121,8 +123,11 @@ class Admin:
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        self._use = ClientUse("administrator", "Admin", "open_admin", nameservers, client, tls=tls)
+        self._use = ClientUse(
+            "administrator", "Admin", "open_admin", nameservers, client, "", tls, credentials
+        )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._leaders = Leaders(self._client)
 

@@ -11,7 +11,9 @@ from typing import Any, Final, TextIO
 
 from dledger_mq.clusters.certificate_folder import CertificateFolder
 from dledger_mq.errors import GroupDirectoryError
+from remoting.net.access_file import read_credentials
 from remoting.net.tls_config import Tls
+from remoting.wire.signature import Credentials
 
 _FORMAT: Final = "dledger-mq group 2"
 _ONE_GROUP: Final = "dledger-mq group 1"  # the format of earlier versions
@@ -70,12 +72,18 @@ class ClusterPlan:
         nameserver: where the name server listens.
         groups: the groups of brokers. Node names are unique in the cluster.
         tls: the folder of certificates; None for plain connections.
+        access: the file of access control; None without it.
     """
 
     cluster: str
     nameserver: str
     groups: tuple[GroupPlan, ...]
     tls: CertificateFolder | None = None
+    access: Path | None = None
+
+    def credentials(self) -> Credentials | None:
+        """Return the administrator, if there is access control. Raises AccessFileUnusable."""
+        return None if self.access is None else read_credentials(self.access)
 
     @property
     def client_tls(self) -> Tls | None:
@@ -164,6 +172,7 @@ class GroupDirectory:
                 str(content["nameserver"]),
                 tuple(_read_group(group) for group in groups),
                 CertificateFolder(Path(folder)) if (folder := content.get("tls")) else None,
+                Path(file) if (file := content.get("access")) else None,
             )
         except (KeyError, TypeError) as error:
             raise self._broken(error) from None
@@ -179,6 +188,8 @@ class GroupDirectory:
         }
         if plan.tls is not None:
             content["tls"] = str(plan.tls.path)
+        if plan.access is not None:
+            content["access"] = str(plan.access)
         beside = self.path / (_PLAN_FILE + ".new")
         beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         os.replace(beside, self._plan_path)

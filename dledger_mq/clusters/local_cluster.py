@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -38,8 +39,12 @@ class Program:
     at_birth: tuple[str, ...] = ()
 
 
-def nameserver_program(address: str, tls: CertificateFolder | None = None) -> Program:
+def nameserver_program(
+    address: str, tls: CertificateFolder | None = None, access: Path | None = None
+) -> Program:
     more = () if tls is None else tls.server_options(NAMESERVER)
+    if access is not None:
+        more += ("--access", str(access))
     return Program(NAMESERVER, ("-m", "nameserver", "--listen", address, *more))
 
 
@@ -53,6 +58,8 @@ def broker_program(
         more += ("--prefer", group.preferred)
     if plan.tls is not None:
         more += plan.tls.server_options(node.name)
+    if plan.access is not None:
+        more += ("--access", str(plan.access))
     return Program(
         node.name,
         (
@@ -95,7 +102,7 @@ class LocalCluster:
     def programs(self) -> list[Program]:
         """Return all programs of the plan, the name server first."""
         return [
-            nameserver_program(self._plan.nameserver, self._plan.tls),
+            nameserver_program(self._plan.nameserver, self._plan.tls, self._plan.access),
             *(
                 broker_program(self._directory, self._plan, group, node)
                 for group in self._plan.groups

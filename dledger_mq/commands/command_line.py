@@ -1,6 +1,7 @@
 """Options and output that the commands of `dledger-mq` share."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import trio
@@ -9,7 +10,9 @@ from dledger.command_line.options import FILE, given, json_option, kept_option, 
 from dledger.command_line.rows import print_json_lines, print_table
 from dledger_mq.admin.admin import Admin
 from dledger_mq.errors import OutcomeUnknown, SomeFailed
+from remoting.net.access_file import read_credentials
 from remoting.net.tls_config import Tls
+from remoting.wire.signature import Credentials
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 
@@ -43,6 +46,12 @@ nameserver_option = options(
     ),
     kept_option("--tls-key", "Its key.", type=FILE, **_variable("TLS_KEY")),
     kept_option(
+        "--credentials",
+        "A file with the access_key and the secret_key of a user, for access control.",
+        type=FILE,
+        **_variable("CREDENTIALS"),
+    ),
+    kept_option(
         "--tls-server-name",
         "The name in the servers' certificates, if it is not where they are dialled.",
         metavar="NAME",
@@ -68,12 +77,18 @@ def given_tls() -> Tls | None:
     return Tls(authorities=authorities, certificate=certificate, key=key, server_name=server_name)
 
 
+def given_credentials() -> Credentials | None:
+    """Return the user of this command, if it is given. Raises AccessFileUnusable."""
+    path: Path | None = given("--credentials")
+    return None if path is None else read_credentials(path)
+
+
 def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
     """Run a call of `Admin` with the name servers of this command. Raises MessagingError."""
-    nameservers, tls = given_nameservers(), given_tls()
+    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
     async def task() -> Result:
-        async with Admin(nameservers=nameservers, tls=tls) as admin:
+        async with Admin(nameservers=nameservers, tls=tls, credentials=credentials) as admin:
             return await question(admin)
 
     return trio.run(task)

@@ -14,6 +14,7 @@ from dledger.command_line.rows import say, say_each
 from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
     ask,
+    given_credentials,
     given_nameservers,
     given_tls,
     lines_option,
@@ -62,7 +63,7 @@ def consume(
     trace: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
-    nameservers, tls = given_nameservers(), given_tls()
+    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
     async def task() -> int:
         seen = 0
@@ -88,6 +89,7 @@ def consume(
             listener,
             nameservers=nameservers,
             tls=tls,
+            credentials=credentials,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
             options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),

@@ -12,7 +12,12 @@ import trio
 
 from dledger.command_line.options import flag, option
 from dledger.command_line.progress import counted
-from dledger_mq.commands.command_line import given_nameservers, given_tls, nameserver_option
+from dledger_mq.commands.command_line import (
+    given_credentials,
+    given_nameservers,
+    given_tls,
+    nameserver_option,
+)
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import Message
 from dledger_mq.producing.producer import Producer
@@ -63,13 +68,18 @@ def send(
     total = count or (len(bodies) or None)
     selector = None if order_key is None else by_key(order_key)
 
-    nameservers, tls = given_nameservers(), given_tls()
+    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
     async def task() -> int:
         sent = 0
         async with (
             Producer(
-                group, nameservers=nameservers, tls=tls, timeout_s=timeout_s, trace=trace
+                group,
+                nameservers=nameservers,
+                tls=tls,
+                credentials=credentials,
+                timeout_s=timeout_s,
+                trace=trace,
             ) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):

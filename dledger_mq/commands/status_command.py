@@ -16,6 +16,7 @@ from dledger_mq.admin.admin import FIGURES_TIMEOUT_S, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
 from dledger_mq.commands.command_line import (
     ask,
+    given_credentials,
     given_nameservers,
     given_tls,
     lines_option,
@@ -125,7 +126,11 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
         raise GroupDirectoryError(str(path), "it has no group; start one with dledger-mq up")
     pids = directory.read_pids()
     tls = given_tls() or plan.client_tls
-    async with Client([plan.nameserver], tls=tls) as client, Admin(client=client) as admin:
+    credentials = given_credentials() or plan.credentials()
+    async with (
+        Client([plan.nameserver], tls=tls, credentials=credentials) as client,
+        Admin(client=client) as admin,
+    ):
         leaders = {broker.leader for broker in await admin.brokers()}
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],

@@ -9,7 +9,7 @@ from typing import Final
 import click
 import trio
 
-from dledger.command_line.options import EXISTING_FOLDER, FOLDER, option
+from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
@@ -27,6 +27,7 @@ from dledger_mq.clusters.new_groups import CLUSTER, new_groups
 from dledger_mq.commands.command_line import DEFAULT_NAMESERVER
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, MessagingError
+from remoting.net.access_file import new_access_file
 from remoting.wire.errors import RemotingError
 
 # How often the name server is asked for the leader.
@@ -55,6 +56,12 @@ _LOOK_S: Final = 0.2
     "directory keeps it.",
     type=EXISTING_FOLDER,
 )
+@flag(
+    "--access-control",
+    "with_access",
+    "Only users may do something; the credentials of the first one are in access.toml of --dir. "
+    "A directory keeps it.",
+)
 @option(
     "--restart-after",
     "restart_after_s",
@@ -68,6 +75,7 @@ def up(
     path: Path,
     nameserver: str | None,
     tls_path: Path | None,
+    with_access: bool,
     restart_after_s: float | None,
 ) -> None:
     """Run a name server and groups of brokers until Ctrl-C.
@@ -83,6 +91,8 @@ def up(
             plan = _plan(directory, node_count, group_count, nameserver)
             if tls is not None:
                 plan = replace(plan, tls=tls)
+            if with_access:
+                plan = replace(plan, access=_access_file(path))
             if plan.tls is not None:
                 plan.tls.check([NAMESERVER, CLIENT, *(node.name for node in plan.nodes)])
             await _run(LocalCluster(directory, plan, say, restart_after_s), plan)
@@ -90,6 +100,15 @@ def up(
             directory.unlock()
 
     trio.run(task)
+
+
+def _access_file(path: Path) -> Path:
+    """Return the file of access control of a directory, which is made if it is missing."""
+    file = path.absolute() / "access.toml"
+    if not file.exists():
+        new_access_file(file, "admin")
+        say(f"{file} has the credentials of user admin")
+    return file
 
 
 def _plan(
@@ -145,7 +164,7 @@ async def _say_ready(plan: ClusterPlan) -> None:
     waiting = {group.name: group for group in plan.groups}
     patience_over_at = math.inf
     async with (
-        Client([plan.nameserver], tls=plan.client_tls) as client,
+        Client([plan.nameserver], tls=plan.client_tls, credentials=plan.credentials()) as client,
         Admin(client=client) as admin,
     ):
         while waiting:

@@ -22,12 +22,13 @@ from dledger_mq.connection.side_work import SideWork
 from dledger_mq.connection.silence_watch import SilenceWatch
 from dledger_mq.connection.this_process import new_identity
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.errors import GroupInUse, InvalidTls
+from dledger_mq.errors import GroupInUse, InvalidCredentials, InvalidTls
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat
 from remoting.message.errors import MessageMalformed
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import decode_record
+from remoting.net.access_file import secret_problem, user_problem
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
@@ -107,7 +108,7 @@ class Client:
         if client_id is not None:
             check_client_id(client_id)
         self._given_id = client_id
-        self._credentials = credentials
+        self._credentials = _read_credentials(credentials)
         self._nameservers = read_nameservers(nameservers)
         self._tls = _read_tls(tls)
         self.lifetime = Lifetime(
@@ -363,6 +364,15 @@ class Client:
 def _no_consumer(command: Command, group: str) -> Command:
     remark = f"the consumer group <{group:.120}> not exist in the consumer"
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _read_credentials(credentials: Credentials | None) -> Credentials | None:
+    """Raises InvalidCredentials."""
+    if credentials is not None:
+        problem = user_problem(credentials.access_key) or secret_problem(credentials.secret_key)
+        if problem is not None:
+            raise InvalidCredentials(problem)
+    return credentials
 
 
 def _read_tls(config: Tls | None) -> ClientTls | None:

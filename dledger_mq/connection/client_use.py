@@ -7,16 +7,21 @@ from typing import Final
 
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import Lifetime
-from dledger_mq.errors import InvalidNameServers, InvalidTls
+from dledger_mq.errors import InvalidCredentials, InvalidNameServers, InvalidTls
 from remoting.net.tls_config import Tls
+from remoting.wire.signature import Credentials
 
 
 class ClientUse:
     """Uses a client that is opened together with its user, or shared and already open.
 
     `what`, `name` and `form` are for errors, see `Lifetime`. `nameservers` are for a client of the
-    user's own, and so is `tls`. Raises InvalidNameServers: there is no name server and no client,
-    or there are both. Raises InvalidTls: it is given with a client, or its files cannot be used.
+    user's own, and so are `tls` and `credentials`.
+
+    Raises:
+        InvalidNameServers: there is no name server and no client, or there are both.
+        InvalidTls: it is given with a client, or its files cannot be used.
+        InvalidCredentials: they are given with a client, or are those of no user.
     """
 
     def __init__(
@@ -28,14 +33,19 @@ class ClientUse:
         client: Client | None,
         group: str = "",
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         if client is not None and nameservers:
             raise InvalidNameServers("they belong to the shared client: pass client= alone")
         if client is not None and tls is not None:
             raise InvalidTls("it belongs to the shared client: pass client= alone")
+        if client is not None and credentials is not None:
+            raise InvalidCredentials("they belong to the shared client: pass client= alone")
         self.group: Final = group
         self._is_own = client is None
-        self.client: Final = Client(nameservers, tls=tls) if client is None else client
+        self.client: Final = (
+            Client(nameservers, tls=tls, credentials=credentials) if client is None else client
+        )
         self.lifetime: Final = Lifetime(what, name, form, group=group, client=self.client.lifetime)
         self._stack = AsyncExitStack()
 

@@ -20,6 +20,7 @@ from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.net.tls_config import Tls
 from remoting.wire.command import Command
+from remoting.wire.signature import Credentials
 
 # The time for the answer after the broker has held the request.
 _GRACE_S: Final = 5.0
@@ -38,6 +39,7 @@ class PullConsumer:
             own.
         client: an open client to share instead.
         tls: TLS with all name servers and brokers, for a client of its own.
+        credentials: the user that a client of its own is, where brokers have access control.
         metrics: receives each pull.
     """
 
@@ -48,13 +50,21 @@ class PullConsumer:
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
         metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(
-            "consumer", "PullConsumer", "open_pull_consumer", nameservers, client, group, tls
+            "consumer",
+            "PullConsumer",
+            "open_pull_consumer",
+            nameservers,
+            client,
+            group,
+            tls,
+            credentials,
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._offsets = BrokerOffsets(self._client, group)

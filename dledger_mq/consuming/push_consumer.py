@@ -46,6 +46,7 @@ from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageMod
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
 from remoting.net.tls_config import Tls
+from remoting.wire.signature import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class PushConsumer:
             own.
         client: an open client to share instead.
         tls: TLS with all name servers and brokers, for a client of its own.
+        credentials: the user that a client of its own is, where brokers have access control.
         ordered: whether the order in each queue is kept. All members of a group must agree.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
@@ -173,6 +175,7 @@ class PushConsumer:
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
         ordered: bool = False,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
@@ -189,7 +192,14 @@ class PushConsumer:
         self._topics = topics
         self._listener = listener
         self._use = ClientUse(
-            "consumer", "PushConsumer", "open_push_consumer", nameservers, client, group, tls
+            "consumer",
+            "PushConsumer",
+            "open_push_consumer",
+            nameservers,
+            client,
+            group,
+            tls,
+            credentials,
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

@@ -38,6 +38,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
+from remoting.wire.signature import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class PopConsumer:
             own.
         client: an open client to share instead.
         tls: TLS with all name servers and brokers, for a client of its own.
+        credentials: the user that a client of its own is, where brokers have access control.
         ordered: whether the messages of a queue are consumed one after the other. All members of a
             group must agree.
         assigned: whether brokers assign the queues that this member pops from (as administrators
@@ -90,6 +92,7 @@ class PopConsumer:
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
         ordered: bool = False,
         assigned: bool = False,
         from_first: bool = False,
@@ -102,7 +105,14 @@ class PopConsumer:
         self.group = group
         self._topics = topics
         self._use = ClientUse(
-            "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group, tls
+            "consumer",
+            "PopConsumer",
+            "open_pop_consumer",
+            nameservers,
+            client,
+            group,
+            tls,
+            credentials,
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

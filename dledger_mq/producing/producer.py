@@ -51,6 +51,7 @@ from remoting.message.properties import (
 from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
+from remoting.wire.signature import Credentials
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_S: Final = 3.0
@@ -76,6 +77,7 @@ class Producer:
             own.
         client: an open client to share instead.
         tls: TLS with all name servers and brokers, for a client of its own.
+        credentials: the user that a client of its own is, where brokers have access control.
         timeout_s: how long all attempts of one message may take. The time begins with the first
             attempt: while the window is full, a message waits for its turn as long as answers come.
             If none comes for so long, it is `Rejected`.
@@ -99,6 +101,7 @@ class Producer:
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         tls: Tls | None = None,
+        credentials: Credentials | None = None,
         timeout_s: float = SEND_TIMEOUT_S,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -114,7 +117,7 @@ class Producer:
             check_listener(check)
         self.group = group
         self._use = ClientUse(
-            "producer", "Producer", "open_producer", nameservers, client, group, tls
+            "producer", "Producer", "open_producer", nameservers, client, group, tls, credentials
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._timeout_s = timeout_s

@@ -3,8 +3,8 @@
 It is TOML, with the user that may do everything and, for brokers, the key that seals the secrets of
 all users:
 
-    admin = "admin"
-    secret = "..."
+    access_key = "admin"
+    secret_key = "..."
     seal_key = "64 hexadecimal digits"
 
 All members of a group have the same file, and only their user can read it.
@@ -14,6 +14,7 @@ import os
 import secrets
 import stat
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,8 @@ SEAL_KEY_BYTES: Final = 32
 
 # Three short lines; a longer file is another one.
 _MAX_FILE_BYTES: Final = 16 * 1024
-_KEYS: Final = ("admin", "secret", "seal_key")
+_OWN: Final = ("access_key", "secret_key")
+_KEYS: Final = (*_OWN, "seal_key")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 # RocketMQ 4 takes secrets of more than six characters. Each check of a signature reads the secret.
@@ -76,7 +78,36 @@ def secret_problem(secret: str) -> str | None:
 
 
 def read_access_file(path: Path) -> AccessFile:
-    """Read the file. Raises AccessFileUnusable."""
+    """Read the file of a server. Raises AccessFileUnusable."""
+    values = _read(path, _KEYS)
+    try:
+        seal_key = bytes.fromhex(values["seal_key"])
+    except ValueError:
+        seal_key = b""
+    if len(seal_key) != SEAL_KEY_BYTES:
+        problem = f"seal_key: give {2 * SEAL_KEY_BYTES} hexadecimal digits"
+        raise AccessFileUnusable(str(path), problem)
+    return AccessFile(_credentials(path, values), seal_key)
+
+
+def read_credentials(path: Path) -> Credentials:
+    """Read the file of a client, which may be that of a server. Raises AccessFileUnusable."""
+    return _credentials(path, _read(path, _OWN))
+
+
+def _credentials(path: Path, values: Mapping[str, str]) -> Credentials:
+    found = Credentials(values["access_key"], values["secret_key"])
+    for key, problem in (
+        ("access_key", user_problem(found.access_key)),
+        ("secret_key", secret_problem(found.secret_key)),
+    ):
+        if problem is not None:
+            raise AccessFileUnusable(str(path), f"{key}: {problem}")
+    return found
+
+
+def _read(path: Path, needed: Sequence[str]) -> Mapping[str, str]:
+    """Read a file that only its user can read. Raises AccessFileUnusable."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -92,47 +123,58 @@ def read_access_file(path: Path) -> AccessFile:
     try:
         values = tomllib.loads(content.decode())
     except ValueError as error:  # TOML, or not UTF-8
-        raise AccessFileUnusable(str(path), f"this is not TOML: {error}") from None
+        raise AccessFileUnusable(str(path), f"this is not TOML: {error!s:.100}") from None
     for key in values.keys() - set(_KEYS):
         raise AccessFileUnusable(str(path), f"no such key {key!r:.80}: give {', '.join(_KEYS)}")
-    texts = {key: values.get(key) for key in _KEYS}
-    for key, value in texts.items():
-        if not isinstance(value, str):
+    for key in needed:
+        if not isinstance(values.get(key), str):
             raise AccessFileUnusable(str(path), f"{key} is missing, or no text")
-    problem = user_problem(values["admin"])
-    if problem is not None:
-        raise AccessFileUnusable(str(path), f"admin: {problem}")
-    problem = secret_problem(values["secret"])
-    if problem is not None:
-        raise AccessFileUnusable(str(path), f"secret: {problem}")
-    try:
-        seal_key = bytes.fromhex(values["seal_key"])
-    except ValueError:
-        seal_key = b""
-    if len(seal_key) != SEAL_KEY_BYTES:
-        raise AccessFileUnusable(
-            str(path), f"seal_key: give {2 * SEAL_KEY_BYTES} hexadecimal digits"
-        )
-    return AccessFile(Credentials(values["admin"], values["secret"]), seal_key)
+    return values
 
 
 def new_access_file(path: Path, admin: str) -> AccessFile:
-    """Make the file with a new secret and a new key. Raises AccessFileUnusable: it is there."""
-    made = AccessFile(Credentials(admin, secrets.token_urlsafe(24)), os.urandom(SEAL_KEY_BYTES))
+    """Make the file of servers, with a new secret and a new key.
+
+    Raises AccessFileUnusable: it is there, or the name cannot be a user's.
+    """
+    made = AccessFile(_new_credentials(path, admin), os.urandom(SEAL_KEY_BYTES))
     text = (
         "# Access control: all brokers of a group, and the name servers, have this same file.\n"
         "# The user that may do everything, and creates the others.\n"
-        f'admin = "{admin}"\n'
-        f'secret = "{made.admin.secret_key}"\n'
+        f'access_key = "{admin}"\n'
+        f'secret_key = "{made.admin.secret_key}"\n'
         "# Seals the secrets of users in the log. Without it they are lost.\n"
         f'seal_key = "{made.seal_key.hex()}"\n'
     )
+    _write_new(path, text)
+    return made
+
+
+def new_credentials_file(path: Path, user: str) -> Credentials:
+    """Make the file of a client, with a new secret. Raises as `new_access_file`."""
+    made = _new_credentials(path, user)
+    _write_new(path, f'access_key = "{user}"\nsecret_key = "{made.secret_key}"\n')
+    return made
+
+
+def _new_credentials(path: Path, user: str) -> Credentials:
+    problem = user_problem(user)
+    if problem is None and set(user) & set('"\\'):
+        problem = "give a name without quotes and backslashes"
+    if problem is not None:
+        raise AccessFileUnusable(str(path), f"user {user!r:.80}: {problem}")
+    return Credentials(user, secrets.token_urlsafe(24))
+
+
+def _write_new(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
+    except FileExistsError:
+        problem = "it is there, and nothing is overwritten: give another name"
+        raise AccessFileUnusable(str(path), problem) from None
     except OSError as error:
         raise AccessFileUnusable(str(path), error.strerror or str(error)) from None
-    return made

@@ -1,0 +1,165 @@
+"""`dledger-mq user ...`: who may do what, where brokers have access control."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+import trio
+
+from dledger.command_line.options import FILE, flag, option
+from dledger_mq.admin.users import Users
+from dledger_mq.commands.command_line import (
+    given_credentials,
+    given_nameservers,
+    given_tls,
+    lines_option,
+    nameserver_option,
+    print_rows,
+)
+from dledger_mq.connection.client import Client
+from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
+from remoting.net.access_file import new_access_file, new_credentials_file
+
+Result = TypeVar("Result")
+
+_ADMIN: Final = "admin"
+
+
+@click.command("access")
+@click.argument("path", metavar="FILE", type=FILE)
+@option("--admin", "Name of the user that may do everything.", default=_ADMIN)
+def access(path: Path, admin: str) -> None:
+    """Make FILE, by which brokers and name servers switch access control on.
+
+    All brokers of a group, and the name servers, need this same file: `--access FILE`. Commands
+    with `--credentials FILE` are its administrator. Keep a copy: without its seal_key the secrets
+    of all users must be given again.
+    """
+    new_access_file(path, admin)
+    click.echo(f"{path} has a new secret of {admin}, and the key that seals the secrets of users")
+
+
+@click.group("user")
+def user_commands() -> None:
+    """Make, list, change and remove users, and what they may do."""
+
+
+def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
+    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
+
+    async def task() -> Result:
+        async with Client(nameservers, tls=tls, credentials=credentials) as client:
+            return await question(Users(client))
+
+    return trio.run(task)
+
+
+@user_commands.command("create")
+@click.argument("name")
+@click.argument("path", metavar="FILE", type=FILE)
+@flag("--super", "is_super", "It may do everything.")
+@nameserver_option
+def create(name: str, path: Path, is_super: bool) -> None:
+    """Make user NAME with a new secret, and write both to FILE for its programs."""
+    credentials = new_credentials_file(path, name)
+    try:
+        ask(lambda users: users.create(name, credentials.secret_key, is_super=is_super))
+    except BaseException:
+        path.unlink()  # it would open nothing
+        raise
+    click.echo(f"{path} has the access_key and the secret_key of {name}")
+
+
+@user_commands.command("list")
+@lines_option
+@nameserver_option
+def list_users(as_json: bool) -> None:
+    """Print the users."""
+    rows = [
+        {"user": user.username, "type": user.user_type, "status": user.user_status}
+        for user in ask(lambda users: users.all()).values()
+    ]
+    print_rows(("user", "type", "status"), rows, as_json)
+
+
+@user_commands.command("disable")
+@click.argument("name")
+@nameserver_option
+def disable(name: str) -> None:
+    """Let user NAME do nothing; what it has open is refused as well."""
+    ask(lambda users: users.change(name, is_enabled=False))
+    click.echo(f"user {name} is disabled")
+
+
+@user_commands.command("enable")
+@click.argument("name")
+@nameserver_option
+def enable(name: str) -> None:
+    """Let user NAME do again what its rules say."""
+    ask(lambda users: users.change(name, is_enabled=True))
+    click.echo(f"user {name} is enabled")
+
+
+@user_commands.command("delete")
+@click.argument("name")
+@nameserver_option
+def delete(name: str) -> None:
+    """Remove user NAME and its rules."""
+    ask(lambda users: users.delete(name))
+    click.echo(f"user {name} is removed")
+
+
+@user_commands.command("allow")
+@click.argument("name")
+@click.argument("resource")
+@click.argument("actions")
+@option("--from", "sources", "Only from this address or network; may be repeated.", multiple=True)
+@flag("--deny", "is_denied", "Refuse it instead.")
+@nameserver_option
+def allow(
+    name: str, resource: str, actions: str, sources: tuple[str, ...], is_denied: bool
+) -> None:
+    """Let user NAME do ACTIONS on RESOURCE.
+
+    ACTIONS are All, or some of Pub,Sub,Create,Update,Delete,Get,List. RESOURCE is Topic:NAME,
+    Group:NAME, Cluster:NAME, the beginning of a name and *, or * alone. The rule that fits best
+    counts, and replaces an earlier one for the same resource.
+    """
+    decision = "Deny" if is_denied else "Allow"
+    rule = AclEntry(resource, (actions,), sources, decision)
+    ask(lambda users: users.put_rule(name, rule))
+    click.echo(f"{decision} {name}: {actions} on {resource}")
+
+
+@user_commands.command("forget")
+@click.argument("name")
+@click.argument("resource")
+@nameserver_option
+def forget(name: str, resource: str) -> None:
+    """Take the rule for RESOURCE from user NAME."""
+    ask(lambda users: users.delete_rule(name, resource))
+    click.echo(f"user {name} has no rule for {resource}")
+
+
+@user_commands.command("rules")
+@click.argument("name", required=False)
+@lines_option
+@nameserver_option
+def rules(name: str | None, as_json: bool) -> None:
+    """Print the rules of user NAME, or of all users."""
+    rows = [
+        {
+            "user": acl.subject.removeprefix(SUBJECT_PREFIX),
+            "policy": policy.policy_type,
+            "resource": entry.resource,
+            "actions": ",".join(entry.actions),
+            "from": ",".join(entry.source_ips) or "anywhere",
+            "decision": entry.decision,
+        }
+        for acl in ask(lambda users: users.rules())
+        if name in (None, acl.subject.removeprefix(SUBJECT_PREFIX))
+        for policy in acl.policies
+        for entry in policy.entries
+    ]
+    print_rows(("user", "policy", "resource", "actions", "from", "decision"), rows, as_json)
