@@ -96,7 +96,6 @@ def why_not(access: Access, command: AccessCommand) -> str | None:
         case DeleteUser(name):
             if name not in access.users:
                 return f"there is no user {name}"
-            return _LAST if _is_last_super(access, name) else None
         case PutRules(user, policy, rules):
             if user not in access.users:
                 return f"there is no user {user}"
@@ -120,15 +119,7 @@ def _why_not_put(access: Access, command: PutUser) -> str | None:
         return f"there are {len(access.users)} users: delete one first"
     if before is None and command.secret is None:
         return f"user {name} has no secret"
-    loses = command.is_super is False or command.is_enabled is False
-    return _LAST if loses and _is_last_super(access, name) else None
-
-
-_LAST: Final = "it is the last super user: make another one first, or nobody could change users"
-
-
-def _is_last_super(access: Access, name: str) -> bool:
-    return access.supers == {name}
+    return None
 
 
 def _chosen(access: Access, command: DeleteRules) -> list[RuleKey]:
@@ -152,7 +143,7 @@ def _put_user(
         user.is_super if command.is_super is None else command.is_super,
         user.is_enabled if command.is_enabled is None else command.is_enabled,
     )
-    access.put_user(name, changed)
+    access.users[name] = changed
     access.access_changes += 1
     return None
 

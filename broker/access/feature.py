@@ -29,8 +29,6 @@ def service(parts: Parts) -> Service:
             RequestCode.AUTH_GET_ACL: Handler(processor.get_rules, LOOK, confirmed=True),
             RequestCode.AUTH_LIST_ACL: Handler(processor.list_rules, LOOK, confirmed=True),
         },
-        begin_term=processor.begin_term,
         applied=lambda _folded: guard.look(),
-        look_over=processor.look,
         figures=figures,
     )

@@ -27,9 +27,9 @@ _MAX_REMEMBERED: Final = 20_000
 class Caller:
     """A user at an address, with the rules in force for it. Not kept over a change of users."""
 
-    def __init__(self, name: str, user: User, secret: bytes) -> None:
+    def __init__(self, name: str, secret: bytes, *, is_super: bool) -> None:
         self.name = name
-        self.is_super = user.is_super
+        self.is_super = is_super
         self.secret = secret
         self.own: Sequence[Fitting] = ()
         self.default: Sequence[Fitting] = ()
@@ -38,7 +38,8 @@ class Caller:
 class AccessGuard:
     """Judges the requests of one member's clients by the users and rules in the log.
 
-    Without a file of access control it grants everything, and costs nothing.
+    Without a file of access control it grants everything, and costs nothing. The file's own user
+    may do everything: with it the first user is made, and the rules mended if nobody else can.
 
     Attributes:
         watchers: called when users or rules have changed, so that what waits is judged again.
@@ -48,7 +49,12 @@ class AccessGuard:
         self._access = parts.state[ACCESS]
         self._cluster = parts.config.cluster
         file = parts.config.access
-        self._seal = None if file is None else SecretSeal(file.seal_key)
+        self._seal: SecretSeal | None = None
+        self._admin: Caller | None = None
+        if file is not None:
+            self._seal = SecretSeal(file.seal_key)
+            secret = file.admin.secret_key.encode()
+            self._admin = Caller(file.admin.access_key, secret, is_super=True)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -58,6 +64,11 @@ class AccessGuard:
     @property
     def is_on(self) -> bool:
         return self._seal is not None
+
+    @property
+    def administrator(self) -> str | None:
+        """The name of the user in the file, which is not in the log and may do everything."""
+        return None if self._admin is None else self._admin.name
 
     @property
     def seal(self) -> SecretSeal | None:
@@ -148,6 +159,8 @@ class AccessGuard:
         """Return a user that may do something; None for all others."""
         if not self._is_fresh():
             self._forget()
+        if self._admin is not None and name == self._admin.name:
+            return self._admin
         if name not in self._access.users:
             return None
         if name not in self._callers:
@@ -158,10 +171,11 @@ class AccessGuard:
         if not user.is_enabled or self._seal is None:
             return None
         try:
-            caller = Caller(name, user, self._seal.opened(name, user.sealed))
+            secret = self._seal.opened(name, user.sealed)
         except SealBroken as error:
             _log.warning("%s", error)
             return None
+        caller = Caller(name, secret, is_super=user.is_super)
         caller.own = self._read(name, Policy.CUSTOM)
         caller.default = self._read(name, Policy.DEFAULT)
         return caller

@@ -61,27 +61,6 @@ class AccessProcessor:
         self._guard = parts[ACCESS_GUARD]
         self._log = parts.log
         self._random = parts[RANDOM_BYTES]
-        self._admin = None if parts.config.access is None else parts.config.access.admin
-
-    def begin_term(self) -> None:
-        """Make the administrator of the file, or give it the file's secret again."""
-        self.look()
-
-    def look(self) -> None:
-        """Bring the administrator of the file into the log, once all members can read it."""
-        seal, admin = self._guard.seal, self._admin
-        if seal is None or admin is None or self._formats.format_version < USERS_VERSION:
-            return
-        user = self._access.users.get(admin.access_key)
-        if user is not None and user.is_super and user.is_enabled:
-            try:
-                if seal.opened(admin.access_key, user.sealed) == admin.secret_key.encode():
-                    return
-            except SealBroken:
-                pass  # the file has a new key: the secrets of all users must be given again
-        sealed = self._sealed(seal, admin.access_key, admin.secret_key)
-        put = PutUser(admin.access_key, sealed, is_super=True, is_enabled=True, only_if=None)
-        submit_commands(self._log, [put], lambda _refusal: None)  # the next look tries again
 
     def create_user(self, origin: Origin, command: Command) -> None:
         """Create a user (3001).
@@ -100,6 +79,8 @@ class AccessProcessor:
 
     def _put_user(self, origin: Origin, command: Command, asked: UserInfo, *, is_new: bool) -> None:
         seal = self._check_on()
+        if asked.username == self._guard.administrator:
+            raise RequestRefused.invalid("username: the administrator's secret is in a file")
         is_super = _truth(asked.user_type, SUPER, NORMAL, "userType")
         is_enabled = _truth(asked.user_status, ENABLED, DISABLED, "userStatus")
         if is_super:

@@ -32,14 +32,12 @@ class Access:
 
     Attributes:
         users: by name.
-        supers: the super users that are enabled.
         rules: of all users.
         keys: of the rules, by user.
         access_changes: how many entries have changed any of them.
     """
 
     users: dict[str, User] = field(default_factory=dict)
-    supers: set[str] = field(default_factory=set)
     rules: dict[RuleKey, Rule] = field(default_factory=dict)
     keys: dict[str, dict[RuleKey, None]] = field(default_factory=dict)
     access_changes: int = 0
@@ -47,16 +45,8 @@ class Access:
     def rules_of(self, name: str, policy: Policy) -> list[Rule]:
         return [self.rules[key] for key in self.keys.get(name, ()) if key[1] == policy]
 
-    def put_user(self, name: str, user: User) -> None:
-        self.users[name] = user
-        if user.is_super and user.is_enabled:
-            self.supers.add(name)
-        else:
-            self.supers.discard(name)
-
     def drop_user(self, name: str) -> None:
         del self.users[name]
-        self.supers.discard(name)
         for key in self.keys.pop(name, ()):
             del self.rules[key]
 
@@ -79,7 +69,7 @@ def _captured_users(access: Access) -> Iterator[object]:
 
 def _take_users(access: Access, rows: list[Any]) -> None:
     for name, sealed, is_super, is_enabled in rows:
-        access.put_user(str(name), User(str(sealed), bool(is_super), bool(is_enabled)))
+        access.users[str(name)] = User(str(sealed), bool(is_super), bool(is_enabled))
 
 
 def _captured_rules(access: Access) -> Iterator[object]:

@@ -248,6 +248,8 @@ class Client:
         for address, outcome in zip(targets, outcomes, strict=True):
             if isinstance(outcome, RemotingError):
                 _log.info("heartbeat to %s failed: %s", address, outcome)
+            elif outcome.code == ResponseCode.NO_PERMISSION:
+                _log.warning("heartbeat to %s refused: %s", address, outcome.remark)
             elif outcome.code:
                 _log.info("heartbeat to %s refused: %d %s", address, outcome.code, outcome.remark)
 
