@@ -35,6 +35,7 @@ from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import BodyMalformed, FieldMissing, RemotingError
 from remoting.wire.frame import encode_command
 from remoting.wire.loose_json import compact_json, parse_json
+from remoting.wire.signature import Credentials
 from tests.remoting.net.recording_server import until
 
 BROKER = "10.0.0.1:10911"
@@ -71,10 +72,15 @@ def register_command(
 class Direct:
     """Asks the processors without a network."""
 
-    def __init__(self, may_change: Callable[[str], bool] = lambda _host: True) -> None:
+    def __init__(
+        self,
+        may_change: Callable[[str], bool] = lambda _host: True,
+        admin: Credentials | None = None,
+    ) -> None:
+        self.credentials: Credentials | None = None
         self.routes = RouteTable()
         self.settings = SettingTable()
-        self.processors = Processors(self.routes, self.settings, may_change)
+        self.processors = Processors(self.routes, self.settings, may_change, admin)
         self.now = 0.0
         self.host = ""
 
@@ -84,6 +90,8 @@ class Direct:
         return [route and encode_route(route) for route in routes], self.settings.all_of("n")
 
     def ask(self, command: Command) -> Command:
+        if self.credentials is not None:
+            self.credentials.sign(command)
         reply = self.processors.table.handle(Asker("connection", self.now, self.host), command)
         if not isinstance(reply, Command):
             assert reply is not None
@@ -119,6 +127,25 @@ def test_where_it_is_said_who_may_change_things_all_others_may_only_ask() -> Non
         if changes and code not in REFUSED:
             assert "--changes-from" in (reply.remark or "")
             here.host = "10.0.0.1"
+            assert ask_anything(here, code).code != ResponseCode.NO_PERMISSION, code
+
+
+def test_with_access_control_only_the_administrator_changes_what_is_told() -> None:
+    admin = Credentials("admin", "admin-secret")
+    others = (None, Credentials("admin", "guessed"), Credentials("other", "admin-secret"))
+    here, kept = Direct(admin=admin), Direct()
+    for code in kept.processors.table.codes():
+        prepare(kept)
+        before = kept.state()
+        ask_anything(kept, code)
+        changes = kept.state() != before or code in (*UNSEEN, *REFUSED)
+        for here.credentials in others:
+            reply = ask_anything(here, code)
+            assert (reply.code == ResponseCode.NO_PERMISSION) == changes, code
+            assert "admin-secret" not in (reply.remark or "")
+        here.credentials = admin
+        prepare(here)
+        if code not in REFUSED:
             assert ask_anything(here, code).code != ResponseCode.NO_PERMISSION, code
 
 
