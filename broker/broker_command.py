@@ -34,7 +34,7 @@ from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
-from remoting.net.access_file import AccessFile, read_access_file
+from remoting.net.access_file import read_access_file
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
@@ -42,6 +42,7 @@ from remoting.net.log_lines import LogLines
 from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
+from remoting.wire.users import AccessFile
 
 
 def main(arguments: list[str] | None = None) -> int:

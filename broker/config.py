@@ -12,10 +12,10 @@ from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig, TlsConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
-from remoting.net.access_file import AccessFile
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
 from remoting.net.tls_config import ServerTlsConfig, Tls, TlsMode
+from remoting.wire.users import AccessFile
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -18,14 +18,14 @@ def service(parts: Parts) -> Service:
 
     return Service(
         handlers={
-            RequestCode.AUTH_CREATE_USER: Handler(processor.create_user, OPERATE),
-            RequestCode.AUTH_UPDATE_USER: Handler(processor.update_user, OPERATE),
-            RequestCode.AUTH_DELETE_USER: Handler(processor.delete_user, OPERATE),
+            RequestCode.AUTH_CREATE_USER: Handler(processor.create_user, OPERATE, is_audited=True),
+            RequestCode.AUTH_UPDATE_USER: Handler(processor.update_user, OPERATE, is_audited=True),
+            RequestCode.AUTH_DELETE_USER: Handler(processor.delete_user, OPERATE, is_audited=True),
             RequestCode.AUTH_GET_USER: Handler(processor.get_user, LOOK, confirmed=True),
             RequestCode.AUTH_LIST_USER: Handler(processor.list_users, LOOK, confirmed=True),
-            RequestCode.AUTH_CREATE_ACL: Handler(processor.put_rules, OPERATE),
-            RequestCode.AUTH_UPDATE_ACL: Handler(processor.put_rules, OPERATE),
-            RequestCode.AUTH_DELETE_ACL: Handler(processor.delete_rules, OPERATE),
+            RequestCode.AUTH_CREATE_ACL: Handler(processor.put_rules, OPERATE, is_audited=True),
+            RequestCode.AUTH_UPDATE_ACL: Handler(processor.put_rules, OPERATE, is_audited=True),
+            RequestCode.AUTH_DELETE_ACL: Handler(processor.delete_rules, OPERATE, is_audited=True),
             RequestCode.AUTH_GET_ACL: Handler(processor.get_rules, LOOK, confirmed=True),
             RequestCode.AUTH_LIST_ACL: Handler(processor.list_rules, LOOK, confirmed=True),
         },

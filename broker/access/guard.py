@@ -8,9 +8,10 @@ from broker.access.rules import Fitting, Policy, is_granted, read_rule
 from broker.access.secret_seal import SealBroken, SecretSeal
 from broker.access.state import ACCESS, User
 from broker.errors import RequestRefused
-from broker.serving.needs import Action, Kind, Need, Needs
+from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
+from broker.serving.service import Handler
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
@@ -18,6 +19,13 @@ from remoting.wire.quoted import quoted
 from remoting.wire.signature import ACCESS_KEY, SIGNATURE, is_signed_by
 
 _log = logging.getLogger(__name__)
+_audit = logging.getLogger("broker.audit")
+
+# The fields that say what a change is about. Bodies are left out: some have secrets.
+_TOLD: Final = (
+    *("topic", "group", "groupName", "consumerGroup", "srcGroup", "destGroup"),
+    *("username", "subject", "policyType", "resource", "timestamp", "offset", "msgId"),
+)
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
 # decided anew.
@@ -81,8 +89,8 @@ class AccessGuard:
             for watcher in self.watchers:
                 watcher()
 
-    def check(self, origin: Origin, command: Command, needs: Needs) -> None:
-        """Check a request.
+    def check(self, origin: Origin, command: Command, handler: Handler) -> None:
+        """Check a request, and log who asks for a change that others may notice.
 
         Raises:
             RequestRefused: (16) its user is unknown, its signature is wrong, or no rule grants it.
@@ -92,7 +100,15 @@ class AccessGuard:
             return
         caller = self.caller(origin, command)
         if not caller.is_super:
-            self._check_all(origin, command, caller, needs(command))
+            self._check_all(origin, command, caller, handler.needs(command))
+        if handler.is_audited:
+            _audit.info(
+                "%s at %s asks for %s: %s",
+                quoted(caller.name),
+                quoted(origin.peer),
+                quoted(request_name(command.code)),
+                quoted(_told(command), 500),
+            )
 
     def require(self, origin: Origin, command: Command, needs: Sequence[Need]) -> None:
         """Check what a request needs that is known only while it is answered. Raises as `check`."""
@@ -173,7 +189,7 @@ class AccessGuard:
         try:
             secret = self._seal.opened(name, user.sealed)
         except SealBroken as error:
-            _log.warning("%s", error)
+            _log.warning("%s", quoted(error, 300))
             return None
         caller = Caller(name, secret, is_super=user.is_super)
         caller.own = self._read(name, Policy.CUSTOM)
@@ -200,12 +216,17 @@ class AccessGuard:
     def _refused(self, origin: Origin, command: Command, why: str) -> RequestRefused:
         _log.warning(
             "request %s of %s is not permitted: %s",
-            request_name(command.code),
-            origin.peer,
+            quoted(request_name(command.code)),
+            quoted(origin.peer),
             quoted(why, 300),
             extra=about_client(origin.peer.host),
         )
         return RequestRefused.forbidden(f"not permitted: {why}")
+
+
+def _told(command: Command) -> str:
+    fields = command.fields
+    return " ".join([f"{name}={fields[name]:.120}" for name in _TOLD if name in fields])
 
 
 ACCESS_GUARD: Final = Shared("access guard", AccessGuard)

@@ -40,10 +40,10 @@ from remoting.bodies.access import (
     read_user,
 )
 from remoting.bodies.pieces import pieces
-from remoting.net.access_file import secret_problem, user_problem
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+from remoting.wire.users import secret_problem, user_problem
 
 # Random bytes that the leader chooses: so many, and never the same again.
 RANDOM_BYTES: Final[Shared[Callable[[int], bytes]]] = Shared("random bytes")

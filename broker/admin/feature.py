@@ -22,7 +22,7 @@ def service(parts: Parts) -> Service:
         handlers={
             RequestCode.GET_BROKER_RUNTIME_INFO: any_role(processor.runtime_info, LOOK),
             RequestCode.GET_BROKER_CONFIG: any_role(settings.show, LOOK),
-            RequestCode.UPDATE_BROKER_CONFIG: Handler(settings.change, OPERATE),
+            RequestCode.UPDATE_BROKER_CONFIG: Handler(settings.change, OPERATE, is_audited=True),
             RequestCode.GET_BROKER_HA_STATUS: any_role(processor.replication, LOOK),
             RequestCode.VIEW_MESSAGE_BY_ID: Handler(processor.view_message, processor.view_needs),
             RequestCode.GET_TOPIC_STATS_INFO: Handler(

@@ -13,7 +13,9 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.QUERY_ASSIGNMENT: Handler(processor.query, any_user),
-            RequestCode.SET_MESSAGE_REQUEST_MODE: Handler(processor.set_mode, OPERATE),
+            RequestCode.SET_MESSAGE_REQUEST_MODE: Handler(
+                processor.set_mode, OPERATE, is_audited=True
+            ),
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: Handler(processor.all_modes, LOOK),
         }
     )

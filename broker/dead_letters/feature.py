@@ -11,7 +11,11 @@ def service(parts: Parts) -> Service:
     processor = RedriveProcessor(parts)
     redriven = parts.state[REDRIVEN]
     return Service(
-        handlers={RequestCode.REDRIVE_DEAD_LETTERS: Handler(processor.redrive, processor.needs)},
+        handlers={
+            RequestCode.REDRIVE_DEAD_LETTERS: Handler(
+                processor.redrive, processor.needs, is_audited=True
+            )
+        },
         begin_term=processor.begin_term,
         figures=lambda: {"dledgerRedrivenDeadLetters": str(redriven.redriven_letters)},
     )

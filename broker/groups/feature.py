@@ -14,14 +14,18 @@ def service(parts: Parts) -> Service:
     groups = parts.state[GROUPS]
     return Service(
         handlers={
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(processor.put_group, any_user),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(
+                processor.put_group, any_user, is_audited=True
+            ),
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(
-                processor.put_groups, OPERATE
+                processor.put_groups, OPERATE, is_audited=True
             ),
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(
-                processor.delete_group, on_group(Action.DELETE, field="groupName")
+                processor.delete_group, on_group(Action.DELETE, field="groupName"), is_audited=True
             ),
-            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler(processor.forbid, OPERATE),
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler(
+                processor.forbid, OPERATE, is_audited=True
+            ),
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(
                 processor.group_config, on_group(Action.GET, Action.SUB, field="group")
             ),

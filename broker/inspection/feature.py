@@ -23,7 +23,7 @@ def service(parts: Parts) -> Service:
                 forwarding.running_info, on_group(Action.GET)
             ),
             RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(
-                forwarding.consume_directly, forwarding.direct_needs
+                forwarding.consume_directly, forwarding.direct_needs, is_audited=True
             ),
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(
                 processor.groups_of_topic, on_topic(Action.GET), confirmed=True
@@ -49,7 +49,7 @@ def service(parts: Parts) -> Service:
                 status.gather, on_group(Action.GET, field="group")
             ),
             RequestCode.CLONE_GROUP_OFFSET: Handler(
-                processor.clone_offsets, processor.clone_needs, confirmed=True
+                processor.clone_offsets, processor.clone_needs, confirmed=True, is_audited=True
             ),
         }
     )

@@ -13,7 +13,10 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(
-                processor.reset, on_group(Action.UPDATE, field="group"), confirmed=True
+                processor.reset,
+                on_group(Action.UPDATE, field="group"),
+                confirmed=True,
+                is_audited=True,
             )
         }
     )

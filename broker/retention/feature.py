@@ -11,10 +11,14 @@ def service(parts: Parts) -> Service:
     keeper = parts[LOG_KEEPER]
     return Service(
         handlers={
-            RequestCode.TRIGGER_DELETE_FILES: Handler(keeper.drop_expired, OPERATE),
-            RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(keeper.drop_expired, OPERATE),
+            RequestCode.TRIGGER_DELETE_FILES: Handler(
+                keeper.drop_expired, OPERATE, is_audited=True
+            ),
+            RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(
+                keeper.drop_expired, OPERATE, is_audited=True
+            ),
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler(
-                keeper.clean_queues, OPERATE, any_role=True
+                keeper.clean_queues, OPERATE, any_role=True, is_audited=True
             ),
         },
         tasks=(keeper.run,),

@@ -13,7 +13,6 @@ from broker.log.one_by_one import call, call_each
 from broker.log.replicated_log import Log
 from broker.log.state import add_once
 from broker.log.submissions import Then
-from broker.serving.needs import Needs
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
 from dledger import Fatal
@@ -44,7 +43,7 @@ class Requests:
         confirm: Callable[[Then], None],
         announce: Callable[[], None],
         queues_are_whole: Callable[[], bool],
-        check_access: Callable[[Connection, Command, Needs], None] | None = None,
+        check_access: Callable[[Connection, Command, Handler], None] | None = None,
     ) -> None:
         self._broker_name = broker_name
         self._log = log
@@ -104,7 +103,7 @@ class Requests:
             if not handler.any_role and (self._term is None or self._is_ending):
                 self._check_leads(handler)
             if self._check_access is not None:
-                self._check_access(connection, command, handler.needs)
+                self._check_access(connection, command, handler)
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)
                 return None

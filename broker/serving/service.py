@@ -31,6 +31,7 @@ class Handler:
             offset would have messages consumed twice, or taken for lost.
         while_ending: whether a leader that is about to hand over still answers. Clients with other
             requests are sent away, even if there is no next leader yet.
+        is_audited: whether the log says who asked, with access control: it changes what others use.
         is_told: whether a client gets a reply if a member cannot serve its request. A client that
             would misread it gets none, and asks again.
     """
@@ -40,6 +41,7 @@ class Handler:
     any_role: bool = False
     confirmed: bool = False
     while_ending: bool = False
+    is_audited: bool = False
     is_told: Callable[[Command], bool] = _always
 
 

@@ -16,15 +16,19 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(
-                processor.put_topic, on_topic(Action.CREATE, Action.UPDATE)
+                processor.put_topic, on_topic(Action.CREATE, Action.UPDATE), is_audited=True
             ),
-            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Handler(processor.put_topics, OPERATE),
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Handler(
+                processor.put_topics, OPERATE, is_audited=True
+            ),
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler(
                 processor.system_topics, LOOK, any_role=True
             ),
-            RequestCode.CLEAN_UNUSED_TOPIC: Handler(processor.clean_unused, OPERATE, any_role=True),
+            RequestCode.CLEAN_UNUSED_TOPIC: Handler(
+                processor.clean_unused, OPERATE, any_role=True, is_audited=True
+            ),
             RequestCode.DELETE_TOPIC_IN_BROKER: Handler(
-                processor.delete_topic, on_topic(Action.DELETE)
+                processor.delete_topic, on_topic(Action.DELETE), is_audited=True
             ),
             RequestCode.GET_TOPIC_CONFIG: Handler(
                 processor.topic_config, on_topic(Action.GET, Action.PUB, Action.SUB)

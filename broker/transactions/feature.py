@@ -36,7 +36,9 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.END_TRANSACTION: Handler(processor.end, processor.end_needs),
-            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(processor.resume, OPERATE),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(
+                processor.resume, OPERATE, is_audited=True
+            ),
         },
         begin_term=begin_term,
         tick=checks.tick,

@@ -28,7 +28,6 @@ from remoting.bodies.heartbeat import ConsumerData, Heartbeat
 from remoting.message.errors import MessageMalformed
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import decode_record
-from remoting.net.access_file import secret_problem, user_problem
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
@@ -38,6 +37,7 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.signature import Credentials
+from remoting.wire.users import secret_problem, user_problem
 
 _log = logging.getLogger(__name__)
 

@@ -41,6 +41,7 @@ ADVICES = {
     "dledger serve": "test_old_members_cannot_undo_a_recovery",
     "dledger serve --print-config": "test_what_is_printed_can_be_used_as_a_file",
     "dledger verify": "test_what_was_appended_can_be_read_and_verified",
+    "dledger-mq access": "test_the_command_makes_the_file_of_the_servers",
     "dledger-mq settings": "test_the_command_shows_and_changes_settings",
 }
 

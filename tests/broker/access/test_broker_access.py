@@ -21,10 +21,10 @@ from broker.transactions.checks import CHECKS
 from broker.transactions.state import TRANSACTIONS
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.message_id import message_id
-from remoting.net.access_file import AccessFile
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
+from remoting.wire.users import AccessFile
 from tests.broker.one_broker import Client, running_broker, send_fields, until
 
 CODE = RequestCode
@@ -344,6 +344,25 @@ async def test_a_malformed_change_is_refused_and_changes_nothing(tmp_path: Path)
             reply = await here.admin.ask(code, body, **fields)
             assert reply.code in (1, 29), body
         assert here.broker.machine.state[ACCESS].access_changes == before
+
+
+async def test_the_log_says_who_changes_what_and_never_a_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "broker.audit")
+    async with guarded(tmp_path) as here:
+        owner = await here.user("owner", allow("Topic:mine*", "All"))
+        asked: dict[str, Any] = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "defaultTopic": "TBW102"}
+        asked |= {"topic": "mine", "topicFilterType": "SINGLE_TAG"}
+        assert (await owner.ask(CODE.UPDATE_AND_CREATE_TOPIC, **asked)).code == 0
+        assert (await owner.send("mine", b"1")).code == 0
+        assert (await owner.ask(CODE.DELETE_TOPIC_IN_BROKER, topic="yours")).code == 16
+    said = [one.getMessage() for one in caplog.records if one.name == "broker.audit"]
+    assert [line.split(" at ")[0] for line in said] == ["admin", "admin", "owner"]
+    assert "asks for AUTH_CREATE_USER: username=owner" in said[0]
+    assert "asks for AUTH_UPDATE_ACL: subject=User:owner" in said[1]
+    assert "asks for UPDATE_AND_CREATE_TOPIC: topic=mine" in said[2]
+    assert "secret" not in caplog.text
 
 
 async def test_a_signature_covers_fields_and_body(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from dledger_mq.__main__ import main
 from dledger_mq.admin.users import Users
 from nameserver.server import serve_nameserver
 from remoting.bodies.access import AclEntry
-from remoting.net.access_file import new_access_file
+from remoting.net.access_file import new_access_file, read_access_file
 from tests.broker.one_broker import running_broker
 from tests.dledger_mq.real_group import wall_clock_ms
 
@@ -225,6 +225,17 @@ async def test_users_are_made_and_changed_by_commands(tmp_path: Path) -> None:
         assert await rows("user", "rules", "--json") == []
         unsigned = await here.command("user", "list")
         assert (unsigned.exit_code, "not signed" in unsigned.output) == (1, True)
+
+
+def test_the_command_makes_the_file_of_the_servers(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    ended = CliRunner().invoke(main, ["access", str(path), "--admin", "root"])
+    assert ended.exit_code == 0, ended.output
+    made = read_access_file(path)
+    assert made.admin.access_key == "root"
+    assert made.admin.secret_key not in ended.output
+    again = CliRunner().invoke(main, ["access", str(path)])
+    assert (again.exit_code, "nothing is overwritten" in again.output) == (1, True)
 
 
 async def test_the_blocking_form_takes_credentials(tmp_path: Path) -> None:
