@@ -13,6 +13,7 @@ from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.signature import Credentials
 
 PRODUCERS = "P"
 # How long a client waits for an answer before it asks again.
@@ -50,8 +51,9 @@ class ClientRun:
         fields: Mapping[str, object],
         body: bytes = b"",
         then: Callable[[Command], None] = lambda _reply: None,
+        user: Credentials | None = None,
     ) -> None:
-        """Send a request, and call `then` with the reply."""
+        """Send a request of a user, or of the administrator; call `then` with the reply."""
 
         def answered(reply: Command) -> None:
             code = ResponseCode(reply.code).name.lower().replace("_", " ")
@@ -59,7 +61,10 @@ class ClientRun:
             then(reply)
 
         texts = {name: str(value) for name, value in fields.items()}
-        broker.ask(Client(answered), [Command(code, texts, body)])
+        command = Command(code, texts, body)
+        if user is not None:
+            user.sign(command)
+        broker.ask(Client(answered), [command])
 
     def question(self, asker: Waits, then: Callable[[Command], None]) -> Callable[[Command], None]:
         """Return the callback for the answer to a question that is asked now."""

@@ -136,6 +136,7 @@ class BrokerApplication(Application):
         self._told.check(self._reference.model)
         self._clients.ordered.check(self._reference.model)
         self._clients.operators.check(self._reference.model)
+        self._clients.guarded.check(self._reference.model)
         self._coverage.count("acknowledged messages", len(self._told.stored))
         model = self._reference.model
         self._coverage.count("logs raised to the newest format", model.format == FORMAT_VERSION)

@@ -11,6 +11,7 @@ from broker.topics.state import TOPICS
 from jepsen_like.simulation.broker.asking import PRODUCERS, ClientRun, commit_fields, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS
+from jepsen_like.simulation.broker.guarded_clients import GuardedClients
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
 from jepsen_like.simulation.broker.operators import Operators
 from jepsen_like.simulation.broker.ordered_clients import OrderedClients
@@ -64,6 +65,7 @@ class BrokerClients:
         self.ordered = OrderedClients(run, not style.weights["append raw"])
         self.remade = RemadeClients(run)
         self.operators = Operators(run, self._model, RETRYING, not style.weights["pop"])
+        self.guarded = GuardedClients(run, self._topic, lambda: self._message()[1])
         kinds = self._actions(pops, remade_pops)
         self._kinds = list(kinds.values())
         self._weights = [style.weights[name] for name in kinds]
@@ -109,6 +111,8 @@ class BrokerClients:
             "change settings": self.operators.change_settings,
             "redrive": self.operators.redrive,
             "resume": self.operators.resume,
+            "change rule": self.guarded.change_rule,
+            "send as user": self.guarded.try_to_send,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }

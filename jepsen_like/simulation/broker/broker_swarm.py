@@ -148,6 +148,8 @@ def _of_operators(chance: Chance) -> dict[str, int]:
         "change settings": chance.choice((0, 0, 2)),
         "redrive": chance.choice((0, 4, 10)),
         "resume": chance.choice((0, 4)),
+        "change rule": (rules := chance.choice((0, 4, 10))),
+        "send as user": 2 * rules,
     }
 
 

@@ -186,6 +186,8 @@ class LogModel:
         resumed: those of them whose transactions were opened once more.
         settings: the changed settings, by name.
         setting_changes: every change that there was: name and value.
+        users: the names of users.
+        rule_marks: the addresses in every rule that there was.
         redriven: how many dead letters were delivered once more.
     """
 
@@ -233,6 +235,8 @@ class LogModel:
         self.resumed: set[int] = set()
         self.settings: dict[str, str] = {}
         self.setting_changes: set[tuple[str, str | None]] = set()
+        self.users: set[str] = set()
+        self.rule_marks: set[str] = set()
         self.redriven = 0
         self._taken_letters: dict[QueueKey, set[int]] = {}
         self._raised_at = 0  # the entry that raised the format to that of incarnations
@@ -542,6 +546,19 @@ class LogModel:
                 self._hide_popped(tuple(key), offset, popped_ms, (hidden_ms, visible_ms))
             case (30, [pairs, _]):
                 self._change_settings(pairs)
+            case (35, [user, sealed, _, _, only_if]):
+                exists = user in self.users
+                if only_if in (None, exists) and (exists or sealed is not None):
+                    self.users.add(user)
+            case (36, [user]):
+                self.users.discard(user)
+            case (37, [user, _, rules]):
+                if user in self.users:
+                    self.rule_marks |= {
+                        sources for _resource, _actions, sources, _decision in rules
+                    }
+            case (38, [_, _, _]):
+                pass
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 

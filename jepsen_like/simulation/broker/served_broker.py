@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
+from broker.access.guard import ACCESS_GUARD
 from broker.access.processor import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
 from broker.config import BrokerConfig
@@ -30,6 +31,7 @@ from broker.serving.parts import NotGiven, Parts
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
 from broker.store.rebuild_steps import RebuildSteps
+from broker.topics.needs import OPERATE
 from broker.transactions.policy import CheckPolicy
 from dledger.entry import Body
 from dledger.errors import DLedgerError
@@ -49,6 +51,8 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from remoting.wire.signature import ACCESS_KEY, Credentials
+from remoting.wire.users import SEAL_KEY_BYTES, AccessFile
 
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
@@ -72,6 +76,7 @@ ANNOUNCE_MEAN_S = 0.02
 # (the product does it every ten seconds).
 LOOK_EVERY_S = 0.3
 _PROCESS_ID = 7
+ACCESS = AccessFile(Credentials("admin", "admin-secret"), bytes(range(SEAL_KEY_BYTES)))
 
 
 class Failures(logging.Handler):
@@ -223,6 +228,7 @@ class ServedBroker:
                 directory=Path("/data"),
                 limits=LIMITS,
                 checks=CHECKS,
+                access=ACCESS,
             ),
             log=self._log,
             state=member.broker.state,
@@ -251,6 +257,7 @@ class ServedBroker:
             self._confirm,
             self._announce,
             lambda: not member.broker.queues.damaged,
+            parts[ACCESS_GUARD].check,
         )
         self._steps: RebuildSteps | None = member.mending()
         self.is_serving = False
@@ -268,7 +275,12 @@ class ServedBroker:
         return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
 
     def ask(self, client: Client, commands: Sequence[Command]) -> None:
-        """Send requests of a client; they are lost while the broker does not serve."""
+        """Send requests of a client; they are lost while the broker does not serve. Those that
+        nobody has signed are the administrator's.
+        """
+        for command in commands:
+            if ACCESS_KEY not in command.fields:
+                ACCESS.admin.sign(command)
         self._call(lambda: self._ask(client, commands))
 
     def before_requests(self, look: Callable[[], None]) -> None:
@@ -411,5 +423,5 @@ def services_of(parts: Parts) -> list[Service]:
 
 def _changes_of_settings(parts: Parts) -> Service:
     """Return the one service of administrators that needs neither connections nor the node."""
-    changes = Handler(SettingsProcessor(parts).change)
+    changes = Handler(SettingsProcessor(parts).change, OPERATE)
     return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: changes})

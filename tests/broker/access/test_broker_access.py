@@ -352,7 +352,12 @@ async def test_the_log_says_who_changes_what_and_never_a_secret(
     caplog.set_level(logging.INFO, "broker.audit")
     async with guarded(tmp_path) as here:
         owner = await here.user("owner", allow("Topic:mine*", "All"))
-        asked: dict[str, Any] = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "defaultTopic": "TBW102"}
+        asked: dict[str, Any] = {
+            "readQueueNums": 1,
+            "writeQueueNums": 1,
+            "perm": 6,
+            "defaultTopic": "TBW102",
+        }
         asked |= {"topic": "mine", "topicFilterType": "SINGLE_TAG"}
         assert (await owner.ask(CODE.UPDATE_AND_CREATE_TOPIC, **asked)).code == 0
         assert (await owner.send("mine", b"1")).code == 0
