@@ -162,7 +162,7 @@ async def test_only_a_member_is_believed_the_names_of_others(
                 here = Address(HERE, 1)
                 await plain.send_all(encode_proxy_header(here, here, by_member=True))
                 secure = await tls.dialled(plain, "n0")
-                with suppress(trio.BrokenResourceError):
+                with suppress(trio.BrokenResourceError), trio.fail_after(5):
                     await secure.send_all(encode_names(frozenset({"admin"})))
                     assert await secure.receive_some(1) == b""
             await wait_for(lambda reason=reason: reason in caplog.text)  # type: ignore[misc]
@@ -177,7 +177,7 @@ async def test_a_member_that_tells_no_names_is_refused(caplog: pytest.LogCapture
             await plain.send_all(encode_proxy_header(here, here, by_member=True))
             secure = await member_tls("n1").dialled(plain, "n0")
             await secure.send_all(b"\xff\xff")
-            with suppress(trio.BrokenResourceError):
+            with suppress(trio.BrokenResourceError), trio.fail_after(5):
                 assert await secure.receive_some(1) == b""
         await wait_for(lambda: "it did not say whom it passes on" in caplog.text)
 
