@@ -12,6 +12,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dledger_mq.clusters.certificate_folder import (
     AUTHORITY,
@@ -83,7 +84,7 @@ class _Authority:
         self._folder = folder
         self._now = now
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _subject("dledger development authority")
+        self._name = _subject("development authority of dledger")
         public = self._key.public_key()
         made = (
             self._begun(self._name, public, AUTHORITY_DAYS)
@@ -99,8 +100,8 @@ class _Authority:
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         alternatives = x509.SubjectAlternativeName([_general_name(one) for one in shown])
         purposes = [
-            x509.ExtendedKeyUsageOID.SERVER_AUTH,
-            x509.ExtendedKeyUsageOID.CLIENT_AUTH,
+            ExtendedKeyUsageOID.SERVER_AUTH,
+            ExtendedKeyUsageOID.CLIENT_AUTH,
         ]
         made = (
             self._begun(_subject(name), key.public_key(), days)

@@ -49,10 +49,10 @@ def encode_names(names: frozenset[str]) -> bytes:
 
 def names_bytes(length: bytes) -> int:
     """Return how many bytes follow these LENGTH_BYTES. Raises NamesMalformed."""
-    (count,) = _LENGTH.unpack(length)
+    count = int.from_bytes(length, "big")
     if count > _MAX_BYTES:
         raise NamesMalformed(f"{count} bytes, more than {_MAX_BYTES}")
-    return int(count)
+    return count
 
 
 def decode_names(text: bytes) -> frozenset[str]:

@@ -245,8 +245,9 @@ def _why_no_server(cause: BaseException | None) -> str:
             return "it does not speak TLS there"
         case ssl.SSLError(reason="SSLV3_ALERT_HANDSHAKE_FAILURE"):
             return "it ended the handshake: does it want to see a certificate?"
-    ended = "it ended the connection: does it speak TLS there, and believe our certificate?"
-    return tls_problem(cause, ended)
+        case _:
+            ended = "it ended the connection: does it speak TLS there, and believe our certificate?"
+            return tls_problem(cause, ended)
 
 
 def _server_context(config: ServerTlsConfig) -> ssl.SSLContext:

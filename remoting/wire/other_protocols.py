@@ -26,7 +26,9 @@ _PROXY: Final = OtherProtocol(
 )
 # RocketMQ 5 accepts TLS and PROXY headers at the same port. b"HTTP" comes from a server.
 _BEGINNINGS: Final = {
-    b"\x16\x03": OtherProtocol("TLS", "switch TLS off in the client, as with tls.enable=false"),
+    b"\x16\x03": OtherProtocol(
+        "TLS", "give this port --tls-cert and --tls-key, or the client tls.enable=false"
+    ),
     b"PRI ": OtherProtocol(
         "HTTP/2, as gRPC has it",
         "use a client of RocketMQ 4, or of 5 that speaks remoting; or RocketMQ's proxy in front",

@@ -22,6 +22,7 @@ from remoting.message.record import MessageRecord, decode_records
 from remoting.net.address import Address
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
+from remoting.net.tls import ClientTls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.signature import Credentials
@@ -49,14 +50,18 @@ class Client:
     """
 
     def __init__(
-        self, nursery: trio.Nursery, address: str, credentials: Credentials | None = None
+        self,
+        nursery: trio.Nursery,
+        address: str,
+        credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self.address = address
         self.notices: list[Command] = []
         self.noticed = trio.Event()
         self.answers = False
         self.answers_with: bytes | None = None
-        self._client = RemotingClient(nursery, self._on_request, credentials=credentials)
+        self._client = RemotingClient(nursery, self._on_request, tls=tls, credentials=credentials)
 
     def _on_request(self, _connection: Connection, command: Command) -> Command | None:
         self.notices.append(command)

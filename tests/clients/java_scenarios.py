@@ -50,6 +50,12 @@ OF_ONE: dict[Client, dict[str, str]] = {
     },
 }
 
+# These run on a group that takes only connections with TLS.
+OVER_TLS: tuple[str, ...] = (
+    *("Sends.oneByOne", "Sends.large", "Orders.suspended"),
+    *("Transactions.committedRolledBackAndAsked", "Retries.again"),
+)
+
 # These run at once while a leader is killed.
 THROUGH_A_DEATH: dict[Client, tuple[str, ...]] = {
     "java4": ("Failovers.inOrder", "Failovers.transactions", "Failovers.delays"),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.clients.client_script import ClientScript, Failed
-from tests.clients.java_process import JavaProcesses
-from tests.clients.java_scenarios import THROUGH_A_DEATH, java_scenarios
-from tests.clients.local_cluster import LocalCluster
+from tests.clients.java_process import JavaProcess, JavaProcesses
+from tests.clients.java_scenarios import OVER_TLS, THROUGH_A_DEATH, java_scenarios
+from tests.clients.local_cluster import UP, LocalCluster
 from tests.clients.mqadmin import Expected, Mqadmin
 from tests.clients.operators import MESSAGES, OPERATIONS, Operation, closes_a_broker_for_sends
 from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
@@ -300,6 +300,36 @@ def in_java(client: Client, what: str, method: str) -> Scenario:
     return Scenario(f"{TITLES[client]} {what}", (client,), run, starts_processes=False)
 
 
+def over_tls(client: Client) -> Scenario:
+    """A client speaks TLS, checks servers and shows a certificate, on a group of its own."""
+
+    def run(place: Place) -> str:
+        certificates = place.folder / "certificates"
+        place.cluster.command("certificates", str(certificates))
+        settings = place.folder / "tls.properties"
+        settings.write_text(
+            "tls.test.mode.enable=false\n"
+            "tls.client.authServer=true\n"
+            f"tls.client.trustCertPath={certificates / 'authority.pem'}\n"
+            f"tls.client.certPath={certificates / 'client.pem'}\n"
+            f"tls.client.keyPath={certificates / 'client-key.pem'}\n"
+        )
+        options = ("-Dtls.enable=true", f"-Dtls.config.file={settings}")
+        with LocalCluster(place.folder, f"{UP} --tls-dir {certificates}") as cluster:
+            java, *words = place.toolchains[client].programs["scenarios"]
+            command = (java, *options, *words, cluster.names)
+            process = JavaProcess(command, place.folder, f"{client}-tls")
+            try:
+                return "; ".join(
+                    process.ask((method, f"{place.topic}-{number}"), JAVA_S)
+                    for number, method in enumerate(OVER_TLS)
+                )
+            finally:
+                process.kill()
+
+    return Scenario(f"{TITLES[client]} speaks TLS", (client,), run)
+
+
 def through_a_death(client: Client) -> Scenario:
     """Features of messages, at work while the leader's process is killed."""
 
@@ -424,4 +454,6 @@ ALONE = (
 )
 
 # The slow ones begin first: retries and transactions wait for half a minute and more.
-SCENARIOS = (*map(with_topic, OF_PROGRAMS), *IN_JAVA, *OPERATED, *ALONE)
+OVER_TLS_BY_CLIENT = tuple(map(over_tls, JAVA_VERSIONS))
+
+SCENARIOS = (*map(with_topic, OF_PROGRAMS), *IN_JAVA, *OPERATED, *OVER_TLS_BY_CLIENT, *ALONE)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from click.testing import CliRunner
 
 from dledger.free_ports import free_ports
 from nameserver.nameserver_command import _is_of, _networks, main
+from tests.remoting.net.certificates import Authority
 
 
 def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
@@ -29,6 +31,46 @@ def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
             assert "SIGHUP: there is no file to read again" in process.stderr.readline()
         process.terminate()
         assert process.wait(10) == 0
+
+
+def test_a_name_server_reads_certificates_again_at_a_hangup(tmp_path: Path) -> None:
+    files = Authority(tmp_path / "certificates").sign("nameserver", "127.0.0.1")
+    (port,) = free_ports(1)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "nameserver", "--listen", f"127.0.0.1:{port}"),
+            *("--tls-cert", str(files.certificate), "--tls-key", str(files.key)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        assert "listening" in process.stdout.readline()
+        for content, told in (
+            (files.key.read_bytes(), "certificates were read again"),
+            (b"half a file", "the old certificates stay in use: --tls-cert, --tls-key"),
+        ):
+            files.key.write_bytes(content)
+            process.send_signal(signal.SIGHUP)
+            assert told in process.stderr.readline()
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def test_certificates_that_cannot_be_used_are_one_line(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.pem")
+    for options, words in (
+        (("--tls-cert", missing), "--tls-key: is missing"),
+        (("--tls-cert", missing, "--tls-key", missing), "missing.pem cannot be used"),
+        (("--tls-client-auth", "require"), "--tls-client-auth: require needs certificates"),
+    ):
+        result = CliRunner().invoke(main, ["--listen", "127.0.0.1:0", *options])
+        assert result.exit_code == 1
+        assert words in result.output
+        assert result.output.count("\n") == 1
 
 
 def test_networks_of_brokers_and_operators_are_read_or_refused() -> None:

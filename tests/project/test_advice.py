@@ -42,6 +42,9 @@ ADVICES = {
     "dledger serve --print-config": "test_what_is_printed_can_be_used_as_a_file",
     "dledger verify": "test_what_was_appended_can_be_read_and_verified",
     "dledger-mq access": "test_the_command_makes_the_file_of_the_servers",
+    "dledger-mq certificates": (
+        "test_up_passes_certificates_to_all_processes_and_remembers_the_folder"
+    ),
     "dledger-mq settings": "test_the_command_shows_and_changes_settings",
 }
 

@@ -18,6 +18,8 @@ NAMES = ("", "o", "or", "orders", "orders1", "b")
 HOSTS = ("10.0.0.7", "10.9.0.7", "192.168.1.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.7")
 SOURCES = ("10.0.0.0/16", "10.0.0.7", "::/0", "192.168.1.0/24")
 
+PUB_ORDERS = Need(frozenset({Action.PUB}), Kind.TOPIC, "orders")
+
 resources = st.one_of(
     st.just("*"),
     st.builds(
@@ -79,7 +81,13 @@ def judged(own: list[Rule], default: list[Rule], need: Need, host: str) -> bool:
 
 
 @given(st.lists(rules, max_size=5), st.lists(rules, max_size=3), needs, st.sampled_from(HOSTS))
-@example([], [], Need(frozenset({Action.PUB}), Kind.TOPIC, "orders"), "10.0.0.7")
+@example([], [], PUB_ORDERS, "10.0.0.7")
+@example(
+    [rule_of("Topic:o*", ["All"], [], decision) for decision in ("Allow", "Deny", "Allow")],
+    [],
+    PUB_ORDERS,
+    "10.0.0.7",
+)
 def test_rules_grant_what_a_reader_of_each_step_finds(
     own: list[Rule], default: list[Rule], need: Need, host: str
 ) -> None:

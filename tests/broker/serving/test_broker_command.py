@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from dledger.free_ports import free_ports
 from remoting.net.address import Address
 from remoting.wire.errors import RemotingError
 from tests.broker.one_broker import Client
+from tests.remoting.net.certificates import Authority
 
 
 def config(**more: object) -> BrokerConfig:
@@ -236,6 +239,68 @@ def test_a_broker_tells_of_a_hangup_and_goes_on(tmp_path: Path) -> None:
                 assert line
         process.terminate()
         assert process.wait(10) == 0
+
+
+def test_a_broker_reads_certificates_again_at_a_hangup(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    files = authority.sign("n0", "127.0.0.1")
+    with running(
+        tmp_path / "n0",
+        *("--tls-cert", str(files.certificate), "--tls-key", str(files.key)),
+        *("--tls-ca", str(authority.path), "--tls-mode", "enforcing"),
+    ) as process:
+        for content, told in (
+            (files.key.read_bytes(), "certificates were read again"),
+            (b"half a file", "the old certificates stay in use: tls.certificate, tls.key"),
+        ):
+            files.key.write_bytes(content)
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr is not None
+            while told not in (line := process.stderr.readline()):
+                assert line
+            assert process.poll() is None
+
+
+@contextmanager
+def running(directory: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A broker that listens, until the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", *arguments(directory, *free_ports(2)), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        try:
+            assert "listening" in process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--tls-mode", "enforcing"), "--tls-mode: enforcing needs --tls-cert and --tls-key"),
+        (("--tls-cert", "n0.pem"), "--tls-key: is missing"),
+        (("--tls-cert", "n0.pem", "--tls-key", "k.pem"), "--tls-ca: is missing"),
+        (
+            ("--tls-cert", "n0.pem", "--tls-key", "k.pem", "--tls-ca", "a.pem"),
+            "tls.authorities: a.pem cannot be used",
+        ),
+        (("--tls-mode", "lax"), "Invalid value for '--tls-mode': 'lax' is not one of"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    assert main([*arguments(tmp_path, *free_ports(2)), *options]) in (1, 2)
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
 
 
 def started(directory: Path, files: int, port: int, log_port: int) -> subprocess.Popen[str]:

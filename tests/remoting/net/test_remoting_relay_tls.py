@@ -27,6 +27,7 @@ from remoting.net.server import Server, listen
 from remoting.net.tls import MemberTls, ServerTls
 from remoting.net.tls_config import ClientAuth, TlsMode
 from remoting.wire.command import Command
+from remoting.wire.frame import FrameDecoder, encode_command
 from tests.remoting.net.certificates import (
     HERE,
     Signed,
@@ -103,14 +104,9 @@ async def group(caller: str = "n1", mode: TlsMode = TlsMode.ENFORCING) -> AsyncI
         nursery.cancel_scope.cancel()
 
 
-def believing() -> str:
-    """The authority of members: clients check servers by it."""
-    return "members"
-
-
 async def test_the_leader_knows_the_names_of_a_client_that_is_passed_on() -> None:
     async with group() as made, trio.open_nursery() as nursery:
-        tls = client_tls(signed("orders", "billing"), believed=believing())
+        tls = client_tls(signed("orders", "billing"), believed="members")
         client = RemotingClient(nursery, tls=tls)
         body = bytes(300_000)
         reply = await client.request(made.address, Command(ECHO, {}, body), 20)
@@ -124,7 +120,7 @@ async def test_the_leader_knows_the_names_of_a_client_that_is_passed_on() -> Non
 
 async def test_the_next_leader_is_told_the_names_as_well() -> None:
     async with group() as made, trio.open_nursery() as nursery:
-        tls = client_tls(signed("orders", "billing"), believed=believing())
+        tls = client_tls(signed("orders", "billing"), believed="members")
         client = RemotingClient(nursery, tls=tls)
         await client.request(made.address, Command(ECHO), 20)
         made.places.reverse()
@@ -137,7 +133,7 @@ async def test_the_next_leader_is_told_the_names_as_well() -> None:
 
 async def test_a_client_without_a_certificate_is_passed_on_without_names() -> None:
     async with group(mode=TlsMode.PERMISSIVE) as made, trio.open_nursery() as nursery:
-        for tls in (client_tls(believed=believing()), None):
+        for tls in (client_tls(believed="members"), None):
             client = RemotingClient(nursery, tls=tls)
             await client.request(made.address, Command(ECHO), 20)
         assert [one.names for one in made.leaders[0].opened] == [frozenset(), frozenset()]
@@ -166,7 +162,7 @@ async def test_only_a_member_is_believed_the_names_of_others(
                 here = Address(HERE, 1)
                 await plain.send_all(encode_proxy_header(here, here, by_member=True))
                 secure = await tls.dialled(plain, "n0")
-                with suppress(trio.BrokenResourceError):
+                with suppress(trio.BrokenResourceError), trio.fail_after(5):
                     await secure.send_all(encode_names(frozenset({"admin"})))
                     assert await secure.receive_some(1) == b""
             await wait_for(lambda reason=reason: reason in caplog.text)  # type: ignore[misc]
@@ -181,7 +177,7 @@ async def test_a_member_that_tells_no_names_is_refused(caplog: pytest.LogCapture
             await plain.send_all(encode_proxy_header(here, here, by_member=True))
             secure = await member_tls("n1").dialled(plain, "n0")
             await secure.send_all(b"\xff\xff")
-            with suppress(trio.BrokenResourceError):
+            with suppress(trio.BrokenResourceError), trio.fail_after(5):
                 assert await secure.receive_some(1) == b""
         await wait_for(lambda: "it did not say whom it passes on" in caplog.text)
 
@@ -198,6 +194,24 @@ async def test_a_member_that_passes_a_client_on_speaks_tls(
             with trio.fail_after(5):
                 await read_until_closed(plain)
         await wait_for(lambda: "only TLS is taken here" in caplog.text)
+
+
+async def test_another_relay_may_pass_tls_through_behind_a_header() -> None:
+    async with group() as made:
+        client = Address("10.1.2.3", 4711)
+        async with await trio.open_tcp_stream(*made.places[0]) as plain:
+            await plain.send_all(encode_proxy_header(client, Address("10.0.0.1", 10911)))
+            tls = client_tls(signed("orders", "billing"), believed="members")
+            secure = await tls.dialled(plain, HERE)
+            await secure.send_all(encode_command(Command(ECHO, body=b"x", opaque=7)))
+            decoder = FrameDecoder()
+            found = list[Command]()
+            with trio.fail_after(5):
+                while not found:
+                    found = decoder.feed(bytes(await secure.receive_some()))
+        assert (found[0].opaque, found[0].body) == (7, b"x")
+        (served,) = made.leaders[0].opened
+        assert (served.peer, served.names) == (client, frozenset({"orders", "billing"}))
 
 
 def test_names_are_told_and_read() -> None:

@@ -12,6 +12,7 @@ import trio.lowlevel
 import trio.testing
 
 from dledger.errors import ConfigInvalid
+from dledger.network.plain_socket import NO_DESCRIPTOR
 from remoting.net import handshakes
 from remoting.net.client import RemotingClient
 from remoting.net.errors import ConnectFailed, ConnectionClosed
@@ -67,6 +68,16 @@ async def test_tls_and_plain_clients_share_one_port(nursery: trio.Nursery) -> No
     body = bytes(300_000)
     for tls in (client_tls(), None):
         assert await echoed(nursery, address, tls, body) == body
+
+
+async def test_plain_connections_are_read_by_system_calls_beside_tls_as_well(
+    nursery: trio.Nursery,
+) -> None:
+    handler = Recorder()
+    address = await start(nursery, handler, tls=server_tls())
+    client = RemotingClient(nursery)
+    await client.request(address, Command(ECHO))
+    assert handler.opened[0]._descriptor != NO_DESCRIPTOR
 
 
 @pytest.mark.feature("F19")
