@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ import trio
 from broker import second_port
 from broker.config import (
     DEFAULT_CLUSTER,
+    DEFAULT_SNAPSHOTS,
     BrokerConfig,
     read_address,
     read_nameservers,
@@ -27,26 +28,32 @@ from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
-from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger import ConfigInvalid, DLedgerError, SnapshotPolicy, collect_seldom, parse_peers
 from dledger.command_line.ending import ExitCode
+from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
+from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
+from dledger.command_line.option_sources import (
+    RememberingCommand,
+    as_toml,
+    config_file,
+    options_of,
+    place,
+)
 from dledger.command_line.options import Decorated, flag, option
+from dledger.command_line.reloading import SettingsOnSignal
+from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
-from remoting.net.log_lines import LogLines
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a broker until a signal ends it. Print one line about an error; return the exit code."""
-    handler = logging.StreamHandler()
-    handler.addFilter(BoundedLog(time.monotonic))
-    handler.setFormatter(LogLines())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:
@@ -63,16 +70,39 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _log = logging.getLogger(__name__)
+_progress = logging.getLogger(PROGRESS)
 
 _PROGRAM: Final = "python -m broker"
 _DEFAULT: Final = RetentionPolicy()
 _CHECKS: Final = CheckPolicy()
 
-_EPILOG: Final = """Ctrl-C or SIGTERM ends it.
+# The settings that may change while a broker runs; see `Broker.reconfigure`.
+_CHANGEABLE: Final = (
+    *("prefer", "auto-create-topics", "keep-hours", "delete-at-hours"),
+    *("disk-clean-percent", "disk-force-percent", "disk-refuse-percent"),
+    *("transaction-check-after-seconds", "transaction-check-every-seconds"),
+    *("transaction-max-checks", "transaction-give-up-hours"),
+    *SNAPSHOT_KEYS,
+)
+
+# Settings of the log's member, and what they are called here.
+_OF_NODE: Final = {"preferred_leader": "prefer", "listen": "listen-peers"}
+
+_SNAPSHOTS: Final = tuple(one for one in NODE_OPTIONS if one.part is SnapshotPolicy)
+_NODE_OPTIONS: Final = (
+    *(one for one in NODE_OPTIONS if one.name == "election_timeout_ms"),
+    *_SNAPSHOTS,
+)
+_NODE_DEFAULTS: Final = {one.name: getattr(DEFAULT_SNAPSHOTS, one.field) for one in _SNAPSHOTS}
+
+_EPILOG: Final = """Every option may also stand in the file of --config, in the table [broker], or
+in the environment, as DLEDGER_BROKER_NODE. Flags go before the environment, and that before the
+file. On SIGHUP the file is read again. Ctrl-C or SIGTERM ends it.
 
 \b
   python -m broker --group broker-a --node n0 --peers n0=127.0.0.1:20911 \\
     --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 --dir /tmp/n0
+  python -m broker --config /etc/dledger/broker.toml --print-config
 """
 
 
@@ -80,7 +110,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     return option(name, explanation, type=int, default=default)
 
 
-@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "broker",
+    cls=RememberingCommand,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @option("--group", "Name of the group: what clients see as broker name.", required=True)
 @option("--node", "This member's id, one of --peers.", required=True)
 @option("--peers", "All members: n0=host:port,n1=host:port,...", required=True)
@@ -128,6 +163,7 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     type=int,
 )
 @option("--metrics", "Answer GET /metrics for Prometheus here: host:port.")
+@declared(_NODE_OPTIONS, _NODE_DEFAULTS)
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @option(
     "--delete-at-hours",
@@ -177,18 +213,47 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     type=click.IntRange(0),
     multiple=True,
 )
+@log_options("warning")
 @flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
-def broker(exit_with_stdin: bool, **options: Any) -> None:
+@flag("--print-config", "Print the settings in force and their origins, and end.")
+@click.pass_context
+def broker(ctx: click.Context, /, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
-    config = read_config(options)
+    config = checked_config(ctx)
+    if options["print_config"]:
+        click.echo(as_toml(ctx))
+        return
+    _set_up_logging(ctx)
     _warn_of_second_port(config)
     collect_seldom()
     raise_descriptor_limit()
-    trio.run(_run, config, exit_with_stdin)
+    trio.run(_run, config, ctx)
+
+
+server_file_option(broker)
+
+
+def _set_up_logging(ctx: click.Context) -> None:
+    names = ("group", "node", "log_format", "log_level")
+    set_up_logging(*(ctx.params[name] for name in names), BoundedLog(time.monotonic))
+
+
+def checked_config(ctx: click.Context) -> BrokerConfig:
+    """Make a configuration of the options. Raises SettingInvalid, which names their places."""
+    try:
+        config = read_config(ctx.params)
+        _ = config.node
+    except (ConfigInvalid, SettingInvalid) as error:
+        key = error.setting.removeprefix("--")
+        if isinstance(error, ConfigInvalid):
+            key = _OF_NODE.get(key) or option_of(key).replace("_", "-")
+        where = place(ctx, key) if key in options_of(ctx.command) else error.setting
+        raise SettingInvalid(where, error.problem) from error
+    return config
 
 
 def read_config(options: Mapping[str, Any]) -> BrokerConfig:
-    """Make a configuration of the command line. Raises SettingInvalid, ConfigInvalid."""
+    """Make a configuration of the values of options. Raises SettingInvalid, ConfigInvalid."""
     return BrokerConfig(
         group=options["group"],
         node_id=options["node"],
@@ -208,6 +273,8 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         auto_create_topics=options["auto_create_topics"],
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
+        election_timeout_ms=options["election_timeout_ms"],
+        snapshots=SnapshotPolicy(**{one.field: options[one.name] for one in _SNAPSHOTS}),
         pass_over=frozenset(options["pass_over"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
@@ -251,32 +318,47 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
                 )
 
 
-async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
-    async with trio.open_nursery() as nursery:
-        running: list[Broker] = []
-        await nursery.start(_warn_of_hangups)
-        nursery.start_soon(_end_at_signal, running, nursery)
-        if exit_with_stdin:
-            nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
-        surroundings = Surroundings(
-            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
-            process_id=os.getpid(),
-            hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
-        )
-        report = partial(print, flush=True)
-        start = partial(run_broker, config, surroundings, report, StartReport())
-        running.append(await nursery.start(start))
+async def _run(config: BrokerConfig, ctx: click.Context) -> None:
+    with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+        async with trio.open_nursery() as nursery:
+            await _serve(config, ctx, hangups, nursery)
 
 
-async def _warn_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Log that SIGHUP reloads nothing: a broker's settings are flags, or entries of the log."""
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _signal in signals:
+async def _serve(
+    config: BrokerConfig, ctx: click.Context, hangups: AsyncIterable[int], nursery: trio.Nursery
+) -> None:
+    running: list[Broker] = []
+    nursery.start_soon(_end_at_signal, running, nursery)
+    if ctx.params["exit_with_stdin"]:
+        nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
+    surroundings = Surroundings(
+        wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+        process_id=os.getpid(),
+        hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
+    )
+    start = partial(run_broker, config, surroundings, _report, StartReport())
+    running.append(await nursery.start(start))
+    nursery.start_soon(_read_again, running[0], ctx, hangups)
+
+
+def _report(text: str, /, **fields: object) -> None:
+    _progress.info("%s", text, extra=fields)
+
+
+async def _read_again(broker: Broker, ctx: click.Context, hangups: AsyncIterable[int]) -> None:
+    """Read the file again at each SIGHUP."""
+    if config_file(ctx) is None:
+        async for _ in hangups:
             _log.warning(
                 "SIGHUP: there is no file to read again; settings that may change while brokers "
                 "run are in the log, see `dledger-mq settings`"
             )
+
+    def take(again: click.Context) -> None:
+        broker.reconfigure(checked_config(again))
+
+    settings = SettingsOnSignal(ctx, "the broker", _CHANGEABLE, take, _set_up_logging)
+    await settings.run(hangups)
 
 
 async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:

@@ -10,7 +10,7 @@ from broker.errors import SettingInvalid
 from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
-from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
+from dledger import LARGEST_BODY_BYTES, NodeConfig, SnapshotPolicy, StoreConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
@@ -62,6 +62,8 @@ class BrokerConfig:
         max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
         max_connections: of clients; None for as many as the process may open files.
         metrics: where GET /metrics is answered for Prometheus.
+        election_timeout_ms: see `NodeConfig`.
+        snapshots: when the state is written to disk, and how much of the log stays beside it.
         store: sizes of the log's files; never changed, and equal on all members.
     """
 
@@ -92,6 +94,7 @@ class BrokerConfig:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
+    election_timeout_ms: int = 500
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
     pass_over: frozenset[int] = frozenset()
     store: StoreConfig = field(
@@ -133,6 +136,26 @@ class BrokerConfig:
                 "--relays-from",
                 "--peers has names: say from which networks members pass clients on, as 10.0.0.0/8",
             ) from None
+
+    @property
+    def node(self) -> NodeConfig:
+        """The settings of the member of the log's group. Raises ConfigInvalid."""
+        return NodeConfig(
+            group=self.group,
+            node_id=self.node_id,
+            peers=self.peers,
+            joining=self.joining,
+            new=self.new,
+            listen=None if self.listen_peers is None else str(self.listen_peers),
+            data_dir=self.directory,
+            preferred_leader=self.prefer,
+            election_timeout_ms=self.election_timeout_ms,
+            store=self.store,
+            snapshots=self.snapshots,
+            client_appends=False,
+            small_appends_when_full=True,  # `FullDisk` refuses messages earlier
+            pass_over=self.pass_over,
+        )
 
     @property
     def address(self) -> Address:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -33,7 +33,7 @@ from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.state import TOPICS
-from dledger import Node, NodeConfig, RoleChange, open_node
+from dledger import Node, RoleChange, open_node
 from dledger.start_report import StartReport
 from dledger.waits.blocking_work import in_a_thread
 from remoting.bodies.registration import BrokerRegistration
@@ -57,6 +57,12 @@ TICK_S = 0.2
 
 # The pause between two searches for silent clients; RocketMQ's value.
 LOOK_OVER_S = 10.0
+
+
+class Report(Protocol):
+    """Is told one line of news of a broker, and the same in the fields of a log line."""
+
+    def __call__(self, text: str, /, **fields: object) -> None: ...
 
 
 class Surroundings(NamedTuple):
@@ -133,6 +139,23 @@ class Broker:
         self.server = Server(self.requests, serving, client_work=self._work)
         machine.on_applied = self.requests.applied
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take over the settings of `config` that may change while a broker runs.
+
+        Settings that operators have changed in the log go before them. Raises ConfigInvalid; then
+        nothing changes.
+        """
+        wanted = config.node
+        self.node.reconfigure(
+            self.node.config.with_changes(
+                {
+                    "preferred_leader": wanted.preferred_leader,
+                    "snapshots": wanted.snapshots,
+                }
+            )
+        )
+        self.parts[SETTINGS].start_with(config)
+
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
         changed = self.machine.state[CHANGED_SETTINGS]
@@ -158,7 +181,7 @@ class Broker:
 
     async def run(
         self,
-        report: Callable[[str], None],
+        report: Report,
         task_status: trio.TaskStatus["Broker"],
         start: StartReport | None,
     ) -> None:
@@ -178,7 +201,7 @@ class Broker:
                 at = self.config.listen
                 take = partial(self.server.take, trusts_proxy=self.config.trusts_proxy)
                 address = await nursery.start(take, await listen(at.host, at.port))
-                report(f"{name} listening on {address}")
+                report(f"{name} listening on {address}", event="listening")
                 if start is not None:
                     start.ended("port")
                 nursery.start_soon(self.server.run)
@@ -206,15 +229,13 @@ class Broker:
         """Tell the name servers that this member is about to end; half a second at most."""
         await self._registrar.say_farewell()
 
-    async def _follow_role(
-        self, name: str, report: Callable[[str], None], start: StartReport | None
-    ) -> None:
+    async def _follow_role(self, name: str, report: Report, start: StartReport | None) -> None:
         async for change in self.node.role_changes():
             self.requests.follow_role()
-            report(f"{name} {_role_words(change)}")
+            report(f"{name} {_role_words(change)}", event="role", **_role_fields(change))
             if start is not None and change.leader is not None:
                 start.ended("leader")
-                report(f"{name} {start}")
+                report(f"{name} {start}", event="started")
                 start = None
 
     async def _tick(self) -> None:
@@ -273,7 +294,7 @@ class Broker:
 async def run_broker(
     config: BrokerConfig,
     surroundings: Surroundings,
-    report: Callable[[str], None],
+    report: Report,
     start: StartReport | None = None,
     *,
     task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
@@ -296,21 +317,7 @@ async def run_broker(
     serving = ServerLimits(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
-    node_config = NodeConfig(
-        group=config.group,
-        node_id=config.node_id,
-        peers=config.peers,
-        joining=config.joining,
-        new=config.new,
-        listen=None if config.listen_peers is None else str(config.listen_peers),
-        data_dir=config.directory,
-        preferred_leader=config.prefer,
-        store=config.store,
-        snapshots=config.snapshots,
-        client_appends=False,
-        small_appends_when_full=True,  # `FullDisk` refuses messages earlier
-        pass_over=config.pass_over,
-    )
+    node_config = config.node
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     try:
@@ -325,6 +332,15 @@ async def run_broker(
             await broker.run(report, task_status, start)
     finally:
         machine.close()
+
+
+def _role_fields(change: RoleChange) -> dict[str, object]:
+    return {
+        "role": change.role.lower(),
+        "term": change.term,
+        "leader": change.leader,
+        "ready": change.ready,
+    }
 
 
 def _role_words(change: RoleChange) -> str:

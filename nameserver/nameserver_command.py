@@ -4,17 +4,25 @@ import ipaddress
 import logging
 import signal
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 import trio
 
-from dledger.command_line.ending import ending
+from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
+from dledger.command_line.option_sources import (
+    ServerCommand,
+    as_toml,
+    config_file,
+    place,
+)
 from dledger.command_line.options import FILE, flag, option
+from dledger.command_line.reloading import SettingsOnSignal
+from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
+from dledger.errors import ConfigInvalid
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
@@ -22,18 +30,42 @@ from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
-from remoting.net.log_lines import LogLines
 from remoting.net.server import ServerLimits
 
 _log = logging.getLogger(__name__)
+_progress = logging.getLogger(PROGRESS)
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
+_EPILOG: Final = """Every option may also stand in the file of --config, in the table [nameserver],
+or in the environment, as DLEDGER_NAMESERVER_LISTEN. Flags go before the environment, and that
+before the file. On SIGHUP the file is read again. Ctrl-C or SIGTERM ends it."""
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _NetworksText(click.ParamType):
+    """Networks, which stay a text: "10.0.0.0/8,127.0.0.1"."""
+
+    name = "networks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            _networks(value)
+        except ValueError as error:
+            self.fail(f"{error}: give networks, as 10.0.0.0/8,127.0.0.1", param, ctx)
+        return str(value)
+
+
+@click.command(
+    "nameserver",
+    cls=ServerCommand,
+    program="nameserver",
+    expected=_PROBLEMS,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @option(
     "--listen",
     "address",
@@ -54,46 +86,49 @@ _PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, Setti
 )
 @option(
     "--changes-from",
-    "changes_from",
     "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
-    callback=lambda _context, _option, text: _networks(text),
+    type=_NetworksText(),
 )
 @flag(
     "--exit-with-stdin",
     "End when standard input ends, as it does when the program that started this one dies.",
 )
-def main(
-    address: str,
-    max_connections: int | None,
-    settings_file: Path | None,
-    changes_from: tuple[Network, ...] | None,
-    exit_with_stdin: bool,
-) -> None:
+@log_options("info")
+@flag("--print-config", "Print the settings in force and their origins, and end.")
+@click.pass_context
+def main(ctx: click.Context, /, **options: Any) -> None:
     """Tell clients where topics are. Run as many as you like."""
-    handler = logging.StreamHandler()
-    handler.addFilter(BoundedLog(time.monotonic))
-    handler.setFormatter(LogLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    address = _address(ctx)
+    if options["print_config"]:
+        click.echo(as_toml(ctx))
+        return
+    _set_up_logging(ctx)
     raise_descriptor_limit()
-    serve = partial(
-        serve_nameserver,
-        limits=ServerLimits(max_connections=max_connections),
-        settings_file=settings_file,
-        may_change=partial(_is_of, changes_from),
-    )
-    with ending("nameserver", _PROBLEMS):
-        trio.run(_serve, parse_address(address), serve, exit_with_stdin)
+    trio.run(_run, address, ctx)
+
+
+server_file_option(main)
+
+
+def _set_up_logging(ctx: click.Context) -> None:
+    form, level = ctx.params["log_format"], ctx.params["log_level"]
+    set_up_logging("", "nameserver", form, level, BoundedLog(time.monotonic))
+
+
+def _address(ctx: click.Context) -> Address:
+    """Return where to listen. Raises ConfigInvalid, which names the place of the option."""
+    try:
+        return parse_address(ctx.params["address"])
+    except AddressMalformed as error:
+        raise ConfigInvalid(place(ctx, "listen"), str(error)) from error
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
-    """Parse "10.0.0.0/8,127.0.0.1"; None stands for all networks."""
+    """Parse "10.0.0.0/8,127.0.0.1"; None stands for all networks. Raises ValueError."""
     if text is None:
         return None
-    try:
-        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
-    except ValueError as error:
-        raise click.BadParameter(f"{error}: give networks, as 10.0.0.0/8,127.0.0.1") from None
+    return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
 
 
 def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
@@ -103,9 +138,14 @@ def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
     return any(address in network for network in networks)
 
 
-async def _serve(
-    address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
-) -> None:
+async def _run(address: Address, ctx: click.Context) -> None:
+    options = ctx.params
+    serve = partial(
+        serve_nameserver,
+        limits=ServerLimits(max_connections=options["max_connections"]),
+        settings_file=options["settings_file"],
+        may_change=partial(_is_of, _networks(options["changes_from"])),
+    )
     with (
         watched_loop(),
         ending_signals() as signals,
@@ -113,16 +153,25 @@ async def _serve(
     ):
         async with trio.open_nursery() as nursery:
             listening = await nursery.start(serve, address.host, address.port)
-            click.echo(f"nameserver listening on {listening}")
-            if exit_with_stdin:
+            _progress.info("nameserver listening on %s", listening, extra={"event": "listening"})
+            if options["exit_with_stdin"]:
                 nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_tell_of_hangups, hangups)
+            nursery.start_soon(_read_again, ctx, hangups)
             async for _ in signals:
                 break
             nursery.cancel_scope.cancel()
 
 
-async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
-    """Log SIGHUP, which asks for a reload: routes and settings change only by requests."""
-    async for _ in hangups:
-        _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")
+async def _read_again(ctx: click.Context, hangups: AsyncIterable[int]) -> None:
+    """Read the file again at each SIGHUP; routes and settings change only by requests."""
+    if config_file(ctx) is None:
+        async for _ in hangups:
+            _log.info(
+                "SIGHUP: there is no file to read again; routes and settings stay as they are"
+            )
+
+    def check(again: click.Context) -> None:
+        _address(again)
+
+    settings = SettingsOnSignal(ctx, "the name server", (), check, _set_up_logging)
+    await settings.run(hangups)

@@ -149,7 +149,7 @@ def problem_with(command: click.Command, words: list[str], is_whole: bool) -> st
     for param in command.params:
         value = values.get(param.name or "")
         if value is None:
-            if is_whole and param.required:
+            if is_whole and param.required and "--config" not in words:
                 return f"{param.name} is missing"
             continue
         judged = isinstance(param.type, click.Choice | click.types.IntParamType | click.FloatRange)

@@ -107,8 +107,9 @@ async def test_rows_and_queues_of_a_scrape_are_bounded(
 
 
 def test_a_port_of_metrics_that_is_in_use_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("broker.broker_command.set_up_logging", lambda *_: None)
     clients, log = free_ports(2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
