@@ -162,7 +162,9 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     "Connections of clients at once; as many as the process may open files for.",
     type=int,
 )
-@option("--metrics", "Answer GET /metrics for Prometheus here: host:port.")
+@option(
+    "--metrics", "Answer GET /metrics for Prometheus here: host:port; and /healthz and /readyz."
+)
 @declared(_NODE_OPTIONS, _NODE_DEFAULTS)
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @option(

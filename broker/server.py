@@ -3,7 +3,8 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -33,8 +34,10 @@ from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.state import TOPICS
-from dledger import Node, RoleChange, open_node
+from broker.watched import Watched
+from dledger import Node, RoleChange, open_node, serve_metrics
 from dledger.start_report import StartReport
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.blocking_work import in_a_thread
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion
@@ -311,6 +314,7 @@ async def run_broker(
     Raises:
         Fatal: the log cannot be opened, or the member cannot go on.
         PortInUse, ListenFailed: clients cannot connect.
+        AddressInUse, ConfigInvalid: scrapers cannot.
         TooFewDescriptors: the process may open too few files.
     """
     # Checked before the log is opened, which would fail later with too few files.
@@ -320,8 +324,14 @@ async def run_broker(
     node_config = config.node
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
+    watched = Watched()
     try:
-        async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
+        async with (
+            _watchable(watched, config),
+            open_node(node_config, machine) as node,
+            trio.open_nursery() as nursery,
+        ):
+            watched.nodes.append(node)
             if start is not None:
                 start.ended("log")
             await rebuild_queues(node, machine)
@@ -329,9 +339,27 @@ async def run_broker(
                 start.ended("queues")
             client = RemotingClient(nursery)
             broker = Broker(config, node, machine, client, surroundings, serving)
+            if config.metrics is not None:
+                watched.runs(machine, broker.parts, broker.requests)
             await broker.run(report, task_status, start)
     finally:
         machine.close()
+
+
+@asynccontextmanager
+async def _watchable(watched: Watched, config: BrokerConfig) -> AsyncIterator[None]:
+    """Answer scrapers and probes until the block ends, from before the log is read."""
+    if config.metrics is None:
+        yield
+        return
+    async with unwrapping_nursery() as nursery:
+        await nursery.start(
+            partial(serve_metrics, more=watched.metrics, waits=watched.waits),
+            lambda: watched.nodes,
+            str(config.metrics),
+        )
+        yield
+        nursery.cancel_scope.cancel()
 
 
 def _role_fields(change: RoleChange) -> dict[str, object]:

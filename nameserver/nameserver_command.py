@@ -22,7 +22,7 @@ from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
-from dledger.errors import ConfigInvalid
+from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
@@ -38,14 +38,17 @@ _progress = logging.getLogger(PROGRESS)
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Errors of the start, reported in one line.
-_PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
+_PROBLEMS = (
+    *(AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable),
+    AddressInUse,
+)
 
 _EPILOG: Final = """Every option may also stand in the file of --config, in the table [nameserver],
 or in the environment, as DLEDGER_NAMESERVER_LISTEN. Flags go before the environment, and that
 before the file. On SIGHUP the file is read again. Ctrl-C or SIGTERM ends it."""
 
 
-class _NetworksText(click.ParamType):
+class _NetworksText(click.ParamType[str]):
     """Networks, which stay a text: "10.0.0.0/8,127.0.0.1"."""
 
     name = "networks"
@@ -85,6 +88,11 @@ class _NetworksText(click.ParamType):
     type=FILE,
 )
 @option(
+    "--metrics",
+    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
+    metavar="HOST:PORT",
+)
+@option(
     "--changes-from",
     "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
@@ -99,13 +107,13 @@ class _NetworksText(click.ParamType):
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Tell clients where topics are. Run as many as you like."""
-    address = _address(ctx)
+    address, metrics = _addresses(ctx)
     if options["print_config"]:
         click.echo(as_toml(ctx))
         return
     _set_up_logging(ctx)
     raise_descriptor_limit()
-    trio.run(_run, address, ctx)
+    trio.run(_run, address, metrics, ctx)
 
 
 server_file_option(main)
@@ -116,12 +124,23 @@ def _set_up_logging(ctx: click.Context) -> None:
     set_up_logging("", "nameserver", form, level, BoundedLog(time.monotonic))
 
 
-def _address(ctx: click.Context) -> Address:
-    """Return where to listen. Raises ConfigInvalid, which names the place of the option."""
+def _addresses(ctx: click.Context) -> tuple[Address, Address | None]:
+    """Return where to listen, and where for scrapers.
+
+    Raises ConfigInvalid, which names the place of the option.
+    """
+    metrics = ctx.params["metrics"]
+    return (
+        _address(ctx, "listen", ctx.params["address"]),
+        None if metrics is None else _address(ctx, "metrics", metrics),
+    )
+
+
+def _address(ctx: click.Context, key: str, text: str) -> Address:
     try:
-        return parse_address(ctx.params["address"])
+        return parse_address(text)
     except AddressMalformed as error:
-        raise ConfigInvalid(place(ctx, "listen"), str(error)) from error
+        raise ConfigInvalid(place(ctx, key), str(error)) from error
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
@@ -138,13 +157,14 @@ def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
     return any(address in network for network in networks)
 
 
-async def _run(address: Address, ctx: click.Context) -> None:
+async def _run(address: Address, metrics: Address | None, ctx: click.Context) -> None:
     options = ctx.params
     serve = partial(
         serve_nameserver,
         limits=ServerLimits(max_connections=options["max_connections"]),
         settings_file=options["settings_file"],
         may_change=partial(_is_of, _networks(options["changes_from"])),
+        metrics=metrics,
     )
     with (
         watched_loop(),
@@ -171,7 +191,7 @@ async def _read_again(ctx: click.Context, hangups: AsyncIterable[int]) -> None:
             )
 
     def check(again: click.Context) -> None:
-        _address(again)
+        _addresses(again)
 
     settings = SettingsOnSignal(ctx, "the name server", (), check, _set_up_logging)
     await settings.run(hangups)

@@ -31,6 +31,10 @@ class Requests:
         announce: tells the name servers of a new leader or of changed topics.
         queues_are_whole: whether the consume queues are complete enough to answer from.
 
+    Attributes:
+        connections: of all clients.
+        is_ending: whether it takes no new requests except reads.
+
     Raises FeatureClash: two services answer the same request code.
     """
 
@@ -57,7 +61,7 @@ class Requests:
         self._flushes = doing_something([service.flush for service in services])
         self._appliers = doing_something([service.applied for service in services])
         self._term: int | None = None  # the term this member leads, once it may serve
-        self._is_ending = False
+        self.is_ending = False
         self._has_let_go = False
         self.connections: set[Connection] = set()
 
@@ -97,7 +101,7 @@ class Requests:
         if handler is None:
             return unsupported(command, NOT_HERE.get(command.code, ""))
         try:
-            if not handler.any_role and (self._term is None or self._is_ending):
+            if not handler.any_role and (self._term is None or self.is_ending):
                 self._check_leads(handler)
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)
@@ -141,7 +145,7 @@ class Requests:
         return reply
 
     def _check_leads(self, handler: Handler) -> None:
-        if self._term is None or (self._is_ending and not handler.while_ending):
+        if self._term is None or (self.is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 
     def _answer_confirmed(self, connection: Connection, command: Command, handler: Handler) -> None:
@@ -201,7 +205,7 @@ class Requests:
         """Refuse new requests, except reads, as a follower does. Answer appends in flight when
         applied.
         """
-        self._is_ending = True
+        self.is_ending = True
         for service in self._services:
             call("ending", service.ending)
 

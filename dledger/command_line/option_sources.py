@@ -76,7 +76,7 @@ class ServerCommand(RememberingCommand):
     ) -> None:
         super().__init__(*arguments, **attributes)
         self._program = program
-        self._expected = (ConfigInvalid, *expected)
+        self._expected: tuple[type[Exception], ...] = (ConfigInvalid, *expected)
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command that was typed. Click reports wrong calls."""
@@ -93,7 +93,8 @@ def config_option(command: click.Command, tables: Tables, variable: str, text: s
     def take(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
         if path is not None:
             found = read_file(path, tables)
-            ctx.default_map = found if isinstance(command, click.Group) else found[command.name]
+            own = found if isinstance(command, click.Group) else found[command.name or ""]
+            ctx.default_map = own
             ctx.meta[_PATH_KEY] = path
         return path
 

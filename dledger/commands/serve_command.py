@@ -71,7 +71,10 @@ progress = logging.getLogger(PROGRESS)
 @flag(
     "--new", "The group has never begun: do not wait for all of --peers. Only for the first start."
 )
-@option("--metrics", "Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
+@option(
+    "--metrics",
+    "Answer GET /metrics for Prometheus here, as 127.0.0.1:9464; and /healthz and /readyz.",
+)
 @log_options("info")
 @flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
 @flag("--print-config", "Print the settings in force and their origins, and end.")
@@ -121,9 +124,11 @@ async def _serve(
         if exit_with_stdin:
             nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
         with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+            nodes: list[Node] = []
+            if metrics is not None:  # it answers while the log is read
+                await nursery.start(serve_metrics, lambda: nodes, metrics)
             async with open_node(config, LogOnly()) as node:
-                if metrics is not None:
-                    await nursery.start(serve_metrics, lambda: [node], metrics)
+                nodes.append(node)
                 start.ended("log and port")
                 _tell_begin(node)
                 async with trio.open_nursery() as inner:

@@ -1,0 +1,24 @@
+"""What a name server counts."""
+
+from collections import Counter
+from collections.abc import Container
+from typing import Final
+
+# Clients may send any code.
+OTHER: Final = "other"
+
+
+class Figures:
+    """Counts of one name server since its start.
+
+    Attributes:
+        connections: that are open.
+        requests: by request code, as text; "other" for all codes that are not answered.
+    """
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.requests: Counter[str] = Counter()
+
+    def count(self, code: int, answered: Container[int]) -> None:
+        self.requests[str(int(code)) if code in answered else OTHER] += 1
