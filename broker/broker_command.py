@@ -236,8 +236,10 @@ server_file_option(broker)
 
 
 def _set_up_logging(ctx: click.Context) -> None:
-    names = ("group", "node", "log_format", "log_level")
-    set_up_logging(*(ctx.params[name] for name in names), BoundedLog(time.monotonic))
+    group, node, form, level = (
+        ctx.params[name] for name in ("group", "node", "log_format", "log_level")
+    )
+    set_up_logging(group, node, form, level, BoundedLog(time.monotonic))
 
 
 def checked_config(ctx: click.Context) -> BrokerConfig:

@@ -1,7 +1,6 @@
 """What a name server counts."""
 
 from collections import Counter
-from collections.abc import Container
 from typing import Final
 
 # Clients may send any code.
@@ -20,5 +19,5 @@ class Figures:
         self.connections = 0
         self.requests: Counter[str] = Counter()
 
-    def count(self, code: int, answered: Container[int]) -> None:
-        self.requests[str(int(code)) if code in answered else OTHER] += 1
+    def count(self, code: int, is_answered: bool) -> None:
+        self.requests[str(int(code)) if is_answered else OTHER] += 1

@@ -151,7 +151,7 @@ class _Handler:
             )
 
     def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
-        self._figures.count(command.code, self._table)
+        self._figures.count(command.code, command.code in self._table)
         return self._table.handle(
             Asker(connection, trio.current_time(), connection.peer.host), command
         )

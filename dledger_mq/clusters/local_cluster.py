@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,14 +39,20 @@ class Program:
     at_birth: tuple[str, ...] = ()
 
 
-def nameserver_program(address: str) -> Program:
-    return Program(NAMESERVER, ("-m", "nameserver", "--listen", address))
+def nameserver_program(address: str, more: Sequence[str] = ()) -> Program:
+    """Return the name server of a cluster; `more`: further options."""
+    return Program(NAMESERVER, ("-m", "nameserver", "--listen", address, *more))
 
 
 def broker_program(
-    directory: GroupDirectory, plan: ClusterPlan, group: GroupPlan, node: NodePlan
+    directory: GroupDirectory,
+    plan: ClusterPlan,
+    group: GroupPlan,
+    node: NodePlan,
+    more: Sequence[str] = (),
 ) -> Program:
-    more: tuple[str, ...] = ()
+    """Return one broker of a cluster; `more`: further options."""
+    more = tuple(more)
     if group.address is not None:
         more += ("--listen-group", group.address, "--share-port")
     if group.preferred is not None:
@@ -73,7 +79,8 @@ class LocalCluster:
 
     The standard input of each child is a pipe from this process, and children end when it closes:
     no child is left behind, even if this process is killed. `say` shows a line to the user. A
-    process that ended is started again after `restart_after_s`; None: never.
+    process that ended is started again after `restart_after_s`; None: never. `more`: options of
+    all programs.
     """
 
     def __init__(
@@ -82,20 +89,22 @@ class LocalCluster:
         plan: ClusterPlan,
         say: Callable[[str], object],
         restart_after_s: float | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._say = say
         self._restart_after_s = restart_after_s
+        self._more = more
         self._running: dict[str, trio.Process] = {}
         self._started: set[str] = set()
 
     def programs(self) -> list[Program]:
         """Return all programs of the plan, the name server first."""
         return [
-            nameserver_program(self._plan.nameserver),
+            nameserver_program(self._plan.nameserver, self._more),
             *(
-                broker_program(self._directory, self._plan, group, node)
+                broker_program(self._directory, self._plan, group, node, self._more)
                 for group in self._plan.groups
                 for node in group.nodes
             ),
@@ -158,7 +167,8 @@ class LocalCluster:
         self._write_pids()
         try:
             async for line in _lines(process):
-                self._say(line if program.name in line.split() else f"{program.name}: {line}")
+                names_itself = program.name in line.split() or line.startswith("{")  # JSON
+                self._say(line if names_itself else f"{program.name}: {line}")
                 if not heard and task_status is not None:
                     task_status.started()
                 heard = True

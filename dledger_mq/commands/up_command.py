@@ -9,7 +9,8 @@ from typing import Final
 import click
 import trio
 
-from dledger.command_line.options import FOLDER, option
+from dledger.command_line.log_lines import log_options
+from dledger.command_line.options import FILE, FOLDER, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
@@ -54,24 +55,36 @@ _LOOK_S: Final = 0.2
     type=click.FloatRange(0),
     metavar="SECONDS",
 )
+@option(
+    "--config",
+    "A file with options of the name server and the brokers, in TOML; those that this command "
+    "gives them go before it.",
+    type=FILE,
+)
+@log_options(None, None)
 def up(
     node_count: int | None,
     group_count: int | None,
     path: Path,
     nameserver: str | None,
     restart_after_s: float | None,
+    config: Path | None,
+    log_format: str | None,
+    log_level: str | None,
 ) -> None:
     """Run a name server and groups of brokers until Ctrl-C.
 
     Prints a line that begins with "ready" once a leader of each group serves.
     """
     directory = GroupDirectory(path)
+    passed_on = {"--config": config, "--log-format": log_format, "--log-level": log_level}
+    more = [word for name, value in passed_on.items() if value for word in (name, str(value))]
 
     async def task() -> None:
         directory.lock()
         try:
             plan = _plan(directory, node_count, group_count, nameserver)
-            await _run(LocalCluster(directory, plan, say, restart_after_s), plan)
+            await _run(LocalCluster(directory, plan, say, restart_after_s, more), plan)
         finally:
             directory.unlock()
 
