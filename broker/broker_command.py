@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterable, Callable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ from dledger.command_line.options import Decorated, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import end_of_input, ending_signals
+from dledger.command_line.service_manager import ServiceManager
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.address import Address
@@ -323,16 +325,24 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
 
 
 async def _run(config: BrokerConfig, ctx: click.Context) -> None:
-    with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+    with (
+        closing(ServiceManager()) as manager,
+        trio.open_signal_receiver(signal.SIGHUP) as hangups,
+    ):
         async with trio.open_nursery() as nursery:
-            await _serve(config, ctx, hangups, nursery)
+            await _serve(config, ctx, hangups, manager, nursery)
 
 
 async def _serve(
-    config: BrokerConfig, ctx: click.Context, hangups: AsyncIterable[int], nursery: trio.Nursery
+    config: BrokerConfig,
+    ctx: click.Context,
+    hangups: AsyncIterable[int],
+    manager: ServiceManager,
+    nursery: trio.Nursery,
 ) -> None:
     running: list[Broker] = []
-    nursery.start_soon(_end_at_signal, running, nursery)
+    nursery.start_soon(manager.answer_watchdog)
+    nursery.start_soon(_end_at_signal, running, manager, nursery)
     if ctx.params["exit_with_stdin"]:
         nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
     surroundings = Surroundings(
@@ -340,16 +350,21 @@ async def _serve(
         process_id=os.getpid(),
         hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
     )
-    start = partial(run_broker, config, surroundings, _report, StartReport())
+
+    def report(text: str, /, **fields: object) -> None:
+        _progress.info("%s", text, extra=fields)
+        manager.status(text)
+
+    manager.status("the log is being read")
+    start = partial(run_broker, config, surroundings, report, StartReport())
     running.append(await nursery.start(start))
-    nursery.start_soon(_read_again, running[0], ctx, hangups)
+    manager.ready()
+    nursery.start_soon(_read_again, running[0], ctx, hangups, manager)
 
 
-def _report(text: str, /, **fields: object) -> None:
-    _progress.info("%s", text, extra=fields)
-
-
-async def _read_again(broker: Broker, ctx: click.Context, hangups: AsyncIterable[int]) -> None:
+async def _read_again(
+    broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], manager: ServiceManager
+) -> None:
     """Read the file again at each SIGHUP."""
     if config_file(ctx) is None:
         async for _ in hangups:
@@ -362,14 +377,17 @@ async def _read_again(broker: Broker, ctx: click.Context, hangups: AsyncIterable
         broker.reconfigure(checked_config(again))
 
     settings = SettingsOnSignal(ctx, "the broker", _CHANGEABLE, take, _set_up_logging)
-    await settings.run(hangups)
+    await settings.run(hangups, manager.reloading)
 
 
-async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
+async def _end_at_signal(
+    running: list[Broker], manager: ServiceManager, nursery: trio.Nursery
+) -> None:
     """End at the first signal, once leadership is handed over; at a second signal, at once."""
     is_ending = False
     with ending_signals() as signals:
         async for _signal in signals:
+            manager.stopping()
             if is_ending or not running:
                 nursery.cancel_scope.cancel()
             else:

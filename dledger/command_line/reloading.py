@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable, Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 
 import click
 
@@ -46,9 +47,15 @@ class SettingsOnSignal:
         self._then = then
         self._values = {one.key: one.value for one in in_force(ctx)}
 
-    async def run(self, signals: AsyncIterable[int]) -> None:
+    async def run(
+        self,
+        signals: AsyncIterable[int],
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Read again at each signal; `around` makes a block for each time."""
         async for _ in signals:
-            self.read_again()
+            with around():
+                self.read_again()
 
     def read_again(self) -> None:
         """Apply changed settings. An invalid file changes nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import AsyncIterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from dledger.command_line.option_sources import RememberingCommand, as_toml, loc
 from dledger.command_line.options import flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
+from dledger.command_line.service_manager import ServiceManager
 from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.config import CHANGEABLE, NodeConfig, parse_peers
 from dledger.errors import ConfigInvalid
@@ -119,30 +122,46 @@ async def _serve(
     config: NodeConfig, ctx: click.Context, metrics: str | None, exit_with_stdin: bool
 ) -> None:
     start = StartReport()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-        if exit_with_stdin:
-            nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-        with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+    with closing(ServiceManager()) as manager:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+            nursery.start_soon(manager.answer_watchdog)
+            if exit_with_stdin:
+                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
             nodes: list[Node] = []
             if metrics is not None:  # it answers while the log is read
                 await nursery.start(serve_metrics, lambda: nodes, metrics)
-            async with open_node(config, LogOnly()) as node:
-                nodes.append(node)
-                start.ended("log and port")
-                _tell_begin(node)
-                async with trio.open_nursery() as inner:
-                    settings = SettingsOnSignal(
-                        ctx,
-                        "the node",
-                        _CHANGEABLE,
-                        partial(_take_over, node),
-                        _set_up_logging,
-                        partial(_read_certificates, node),
-                    )
-                    inner.start_soon(settings.run, hangups)
-                    inner.start_soon(_tell_started, node, start)
-                    await NodeEvents(node, progress).run()
+            with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+                async with open_node(config, LogOnly()) as node:
+                    nodes.append(node)
+                    start.ended("log and port")
+                    _tell_begin(node)
+                    manager.ready()
+                    try:
+                        await _run_node(node, ctx, hangups, manager, start)
+                    finally:
+                        manager.stopping()
+
+
+async def _run_node(
+    node: Node,
+    ctx: click.Context,
+    hangups: AsyncIterable[int],
+    manager: ServiceManager,
+    start: StartReport,
+) -> None:
+    settings = SettingsOnSignal(
+        ctx,
+        "the node",
+        _CHANGEABLE,
+        partial(_take_over, node),
+        _set_up_logging,
+        partial(_read_certificates, node),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(settings.run, hangups, manager.reloading)
+        nursery.start_soon(_tell_started, node, start)
+        await NodeEvents(node, progress).run()
 
 
 def _take_over(node: Node, ctx: click.Context) -> None:
