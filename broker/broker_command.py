@@ -44,7 +44,7 @@ from dledger.command_line.options import Decorated, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import end_of_input, ending_signals
-from dledger.command_line.service_manager import ServiceManager
+from dledger.command_line.supervisor import Supervisor
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.address import Address
@@ -326,23 +326,23 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
 
 async def _run(config: BrokerConfig, ctx: click.Context) -> None:
     with (
-        closing(ServiceManager()) as manager,
+        closing(Supervisor()) as supervisor,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
         async with trio.open_nursery() as nursery:
-            await _serve(config, ctx, hangups, manager, nursery)
+            await _serve(config, ctx, hangups, supervisor, nursery)
 
 
 async def _serve(
     config: BrokerConfig,
     ctx: click.Context,
     hangups: AsyncIterable[int],
-    manager: ServiceManager,
+    supervisor: Supervisor,
     nursery: trio.Nursery,
 ) -> None:
     running: list[Broker] = []
-    nursery.start_soon(manager.answer_watchdog)
-    nursery.start_soon(_end_at_signal, running, manager, nursery)
+    nursery.start_soon(supervisor.answer_watchdog)
+    nursery.start_soon(_end_at_signal, running, supervisor, nursery)
     if ctx.params["exit_with_stdin"]:
         nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
     surroundings = Surroundings(
@@ -353,17 +353,17 @@ async def _serve(
 
     def report(text: str, /, **fields: object) -> None:
         _progress.info("%s", text, extra=fields)
-        manager.status(text)
+        supervisor.status(text)
 
-    manager.status("the log is being read")
+    supervisor.status("the log is being read")
     start = partial(run_broker, config, surroundings, report, StartReport())
     running.append(await nursery.start(start))
-    manager.ready()
-    nursery.start_soon(_read_again, running[0], ctx, hangups, manager)
+    supervisor.ready()
+    nursery.start_soon(_read_again, running[0], ctx, hangups, supervisor)
 
 
 async def _read_again(
-    broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], manager: ServiceManager
+    broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
 ) -> None:
     """Read the file again at each SIGHUP."""
     if config_file(ctx) is None:
@@ -377,17 +377,17 @@ async def _read_again(
         broker.reconfigure(checked_config(again))
 
     settings = SettingsOnSignal(ctx, "the broker", _CHANGEABLE, take, _set_up_logging)
-    await settings.run(hangups, manager.reloading)
+    await settings.run(hangups, supervisor.reloading)
 
 
 async def _end_at_signal(
-    running: list[Broker], manager: ServiceManager, nursery: trio.Nursery
+    running: list[Broker], supervisor: Supervisor, nursery: trio.Nursery
 ) -> None:
     """End at the first signal, once leadership is handed over; at a second signal, at once."""
     is_ending = False
     with ending_signals() as signals:
         async for _signal in signals:
-            manager.stopping()
+            supervisor.stopping()
             if is_ending or not running:
                 nursery.cancel_scope.cancel()
             else:

@@ -23,7 +23,7 @@ from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
-from dledger.command_line.service_manager import ServiceManager
+from dledger.command_line.supervisor import Supervisor
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
@@ -170,7 +170,7 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
     )
     with (
         watched_loop(),
-        closing(ServiceManager()) as manager,
+        closing(Supervisor()) as supervisor,
         ending_signals() as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
@@ -179,18 +179,18 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
             _progress.info("nameserver listening on %s", listening, extra={"event": "listening"})
             if options["exit_with_stdin"]:
                 nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_read_again, ctx, hangups, manager)
-            nursery.start_soon(manager.answer_watchdog)
-            manager.status(f"listening on {listening}")
-            manager.ready()
+            nursery.start_soon(_read_again, ctx, hangups, supervisor)
+            nursery.start_soon(supervisor.answer_watchdog)
+            supervisor.status(f"listening on {listening}")
+            supervisor.ready()
             async for _ in signals:
                 break
-            manager.stopping()
+            supervisor.stopping()
             nursery.cancel_scope.cancel()
 
 
 async def _read_again(
-    ctx: click.Context, hangups: AsyncIterable[int], manager: ServiceManager
+    ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
 ) -> None:
     """Read the file again at each SIGHUP; routes and settings change only by requests."""
     if config_file(ctx) is None:
@@ -203,4 +203,4 @@ async def _read_again(
         _addresses(again)
 
     settings = SettingsOnSignal(ctx, "the name server", (), check, _set_up_logging)
-    await settings.run(hangups, manager.reloading)
+    await settings.run(hangups, supervisor.reloading)

@@ -25,7 +25,7 @@ from dledger.command_line.option_sources import RememberingCommand, as_toml, loc
 from dledger.command_line.options import flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
-from dledger.command_line.service_manager import ServiceManager
+from dledger.command_line.supervisor import Supervisor
 from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.config import CHANGEABLE, NodeConfig, parse_peers
 from dledger.errors import ConfigInvalid
@@ -122,10 +122,10 @@ async def _serve(
     config: NodeConfig, ctx: click.Context, metrics: str | None, exit_with_stdin: bool
 ) -> None:
     start = StartReport()
-    with closing(ServiceManager()) as manager:
+    with closing(Supervisor()) as supervisor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-            nursery.start_soon(manager.answer_watchdog)
+            nursery.start_soon(supervisor.answer_watchdog)
             if exit_with_stdin:
                 nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
             nodes: list[Node] = []
@@ -136,18 +136,18 @@ async def _serve(
                     nodes.append(node)
                     start.ended("log and port")
                     _tell_begin(node)
-                    manager.ready()
+                    supervisor.ready()
                     try:
-                        await _run_node(node, ctx, hangups, manager, start)
+                        await _run_node(node, ctx, hangups, supervisor, start)
                     finally:
-                        manager.stopping()
+                        supervisor.stopping()
 
 
 async def _run_node(
     node: Node,
     ctx: click.Context,
     hangups: AsyncIterable[int],
-    manager: ServiceManager,
+    supervisor: Supervisor,
     start: StartReport,
 ) -> None:
     settings = SettingsOnSignal(
@@ -159,7 +159,7 @@ async def _run_node(
         partial(_read_certificates, node),
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(settings.run, hangups, manager.reloading)
+        nursery.start_soon(settings.run, hangups, supervisor.reloading)
         nursery.start_soon(_tell_started, node, start)
         await NodeEvents(node, progress).run()
 

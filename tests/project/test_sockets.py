@@ -30,11 +30,11 @@ MAKES = frozenset(
 )
 
 # These look for an address or a free port with a socket that is never connected, or tell the
-# service manager of this machine by datagrams.
+# supervisor of this process by datagrams.
 PROBES = frozenset(
     {
         "broker/broker_command.py",
-        "dledger/command_line/service_manager.py",
+        "dledger/command_line/supervisor.py",
         "dledger/free_ports.py",
         "dledger_mq/connection/this_process.py",
     }

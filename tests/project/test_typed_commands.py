@@ -24,6 +24,8 @@ MODULES = {
     "dledger-mq": ("dledger_mq.__main__", "main"),
     "dledger-spark": ("dledger_spark.commands.spark_commands", "dledger_spark"),
     "jepsen-like": ("jepsen_like.__main__", "main"),
+    "dledger-mq broker": ("broker.broker_command", "broker"),  # passes its arguments on
+    "dledger-mq nameserver": ("nameserver.nameserver_command", "main"),
     "python -m broker": ("broker.broker_command", "broker"),
     "python -m nameserver": ("nameserver.nameserver_command", "main"),
 }

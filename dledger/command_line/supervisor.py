@@ -1,4 +1,4 @@
-"""Tells the service manager of a process how it is: systemd's protocol of notifications.
+"""Tells the supervisor of a process how it is: systemd's protocol of notifications.
 
 Each message is a datagram of lines NAME=value to the socket that NOTIFY_SOCKET names. Source:
 sd_notify(3), systemd.service(5).
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 _MAX_STATUS_CHARACTERS: Final = 200
 
 
-class ServiceManager:
-    """The service manager, if there is one; without one, nothing is told.
+class Supervisor:
+    """The program that started this process and watches it; without one, nothing is told.
 
     The socket stays open, so that a process without free descriptors goes on to answer the
-    watchdog. A manager that cannot be reached is logged once.
+    watchdog. A supervisor that cannot be reached is logged once.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
