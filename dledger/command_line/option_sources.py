@@ -136,7 +136,7 @@ def read_file(path: Path, tables: Tables) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigInvalid(str(path), f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # TOML, or not UTF-8
+    except (ValueError, RecursionError) as error:  # TOML, or not UTF-8
         raise ConfigInvalid(str(path), f"this is not TOML: {error}") from error
     found: dict[str, Any] = {name: {} for name in tables.commands}
     for table, keys in content.items():

@@ -53,8 +53,10 @@ class Supervisor:
     def reloading(self) -> Iterator[None]:
         """Tell of a reload while the block runs."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        yield
-        self._tell("READY=1")
+        try:
+            yield
+        finally:
+            self._tell("READY=1")
 
     async def answer_watchdog(self) -> None:
         """Tell twice within the watchdog's time that this event loop runs, if there is one."""
