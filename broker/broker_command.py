@@ -7,7 +7,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ import trio
 from broker import second_port
 from broker.config import (
     DEFAULT_CLUSTER,
+    DEFAULT_SNAPSHOTS,
     BrokerConfig,
     read_address,
     read_nameservers,
@@ -27,18 +29,30 @@ from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
-from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger import ConfigInvalid, DLedgerError, SnapshotPolicy, collect_seldom, parse_peers
 from dledger.command_line.ending import ExitCode
+from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
+from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
+from dledger.command_line.open_address import insecure_option, problem_of_open_address
+from dledger.command_line.option_sources import (
+    RememberingCommand,
+    as_toml,
+    config_file,
+    options_of,
+    place,
+)
 from dledger.command_line.options import FILE, Decorated, flag, option
+from dledger.command_line.reloading import SettingsOnSignal
+from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
+from dledger.command_line.supervisor import Supervisor
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.access_file import read_access_file
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
-from remoting.net.log_lines import LogLines
 from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
@@ -47,10 +61,6 @@ from remoting.wire.users import AccessFile
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a broker until a signal ends it. Print one line about an error; return the exit code."""
-    handler = logging.StreamHandler()
-    handler.addFilter(BoundedLog(time.monotonic))
-    handler.setFormatter(LogLines())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:
@@ -67,16 +77,39 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _log = logging.getLogger(__name__)
+_progress = logging.getLogger(PROGRESS)
 
 _PROGRAM: Final = "python -m broker"
 _DEFAULT: Final = RetentionPolicy()
 _CHECKS: Final = CheckPolicy()
 
-_EPILOG: Final = """Ctrl-C or SIGTERM ends it.
+# The settings that may change while a broker runs; see `Broker.reconfigure`.
+_CHANGEABLE: Final = (
+    *("prefer", "auto-create-topics", "keep-hours", "delete-at-hours"),
+    *("disk-clean-percent", "disk-force-percent", "disk-refuse-percent"),
+    *("transaction-check-after-seconds", "transaction-check-every-seconds"),
+    *("transaction-max-checks", "transaction-give-up-hours"),
+    *SNAPSHOT_KEYS,
+)
+
+# Settings of the log's member, and what they are called here.
+_OF_NODE: Final = {"preferred_leader": "prefer", "listen": "listen-peers"}
+
+_SNAPSHOTS: Final = tuple(one for one in NODE_OPTIONS if one.part is SnapshotPolicy)
+_NODE_OPTIONS: Final = (
+    *(one for one in NODE_OPTIONS if one.name == "election_timeout_ms"),
+    *_SNAPSHOTS,
+)
+_NODE_DEFAULTS: Final = {one.name: getattr(DEFAULT_SNAPSHOTS, one.field) for one in _SNAPSHOTS}
+
+_EPILOG: Final = """Every option may also stand in the file of --config, in the table [broker], or
+in the environment, as DLEDGER_BROKER_NODE. Flags go before the environment, and that before the
+file. On SIGHUP the file is read again. Ctrl-C or SIGTERM ends it.
 
 \b
   python -m broker --group broker-a --node n0 --peers n0=127.0.0.1:20911 \\
     --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 --dir /tmp/n0
+  python -m broker --config /etc/dledger/broker.toml --print-config
 """
 
 
@@ -84,7 +117,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     return option(name, explanation, type=int, default=default)
 
 
-@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "broker",
+    cls=RememberingCommand,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @option("--group", "Name of the group: what clients see as broker name.", required=True)
 @option("--node", "This member's id, one of --peers.", required=True)
 @option("--peers", "All members: n0=host:port,n1=host:port,...", required=True)
@@ -132,12 +170,9 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     type=int,
 )
 @option(
-    "--access",
-    "access_file",
-    "Switch access control on by this file, the same for all members; see `dledger-mq access`.",
-    type=click.Path(path_type=Path, dir_okay=False),
+    "--metrics", "Answer GET /metrics for Prometheus here: host:port; and /healthz and /readyz."
 )
-@option("--metrics", "Answer GET /metrics for Prometheus here: host:port.")
+@declared(_NODE_OPTIONS, _NODE_DEFAULTS)
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @option(
     "--delete-at-hours",
@@ -187,6 +222,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     type=click.IntRange(0),
     multiple=True,
 )
+@option(
+    "--access",
+    "access_file",
+    "Switch access control on by this file, the same for all members; see `dledger-mq access`.",
+    type=FILE,
+)
 @server_tls_options
 @option(
     "--tls-peers-ca",
@@ -194,19 +235,65 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     "certificate opens no connection to the log.",
     type=FILE,
 )
+@insecure_option
+@log_options("warning")
 @flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
+@flag("--print-config", "Print the settings in force and their origins, and end.")
 @click.pass_context
-def broker(ctx: click.Context, /, exit_with_stdin: bool, **options: Any) -> None:
+def broker(ctx: click.Context, /, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
-    config = read_config({**options, "tls": read_server_tls(*server_tls_values(ctx))})
+    config = checked_config(ctx)
+    if options["print_config"]:
+        click.echo(as_toml(ctx))
+        return
+    _set_up_logging(ctx)
+    _check_protected(config, ctx)
     _warn_of_second_port(config)
     collect_seldom()
     raise_descriptor_limit()
-    trio.run(_run, config, exit_with_stdin)
+    trio.run(_run, config, ctx)
+
+
+server_file_option(broker)
+
+
+def _check_protected(config: BrokerConfig, ctx: click.Context) -> None:
+    """Raise SettingInvalid if other machines reach a broker that nothing protects."""
+    if config.tls is not None or config.access is not None:
+        return
+    for key, address in (("listen", config.listen), ("listen-group", config.listen_group)):
+        problem = None
+        if address is not None:
+            is_insecure = ctx.params["insecure"]
+            problem = problem_of_open_address(address.host, is_insecure=is_insecure)
+        if problem is not None:
+            raise SettingInvalid(place(ctx, key), problem)
+
+
+def _set_up_logging(ctx: click.Context) -> None:
+    group, node, form, level = (
+        ctx.params[name] for name in ("group", "node", "log_format", "log_level")
+    )
+    set_up_logging(group, node, form, level, BoundedLog(time.monotonic))
+
+
+def checked_config(ctx: click.Context) -> BrokerConfig:
+    """Make a configuration of the options. Raises SettingInvalid, which names their places."""
+    try:
+        tls = read_server_tls(*server_tls_values(ctx))
+        config = read_config({**ctx.params, "tls": tls})
+        _ = config.node
+    except (ConfigInvalid, SettingInvalid) as error:
+        key = error.setting.removeprefix("--")
+        if isinstance(error, ConfigInvalid):
+            key = _OF_NODE.get(key) or option_of(key).replace("_", "-")
+        where = place(ctx, key) if key in options_of(ctx.command) else error.setting
+        raise SettingInvalid(where, error.problem) from error
+    return config
 
 
 def read_config(options: Mapping[str, Any]) -> BrokerConfig:
-    """Make a configuration of the command line. Raises SettingInvalid, ConfigInvalid."""
+    """Make a configuration of the values of options. Raises SettingInvalid, ConfigInvalid."""
     return BrokerConfig(
         group=options["group"],
         node_id=options["node"],
@@ -229,6 +316,8 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         access=_access_or_none(options["access_file"]),
         tls=options["tls"],
         peer_authorities=options["tls_peers_ca"],
+        election_timeout_ms=options["election_timeout_ms"],
+        snapshots=SnapshotPolicy(**{one.field: options[one.name] for one in _SNAPSHOTS}),
         pass_over=frozenset(options["pass_over"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
@@ -276,44 +365,78 @@ def _warn_of_second_port(config: BrokerConfig) -> None:
                 )
 
 
-async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
-    async with trio.open_nursery() as nursery:
-        running: list[Broker] = []
-        await nursery.start(_read_again_at_hangups, running)
-        nursery.start_soon(_end_at_signal, running, nursery)
-        if exit_with_stdin:
-            nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
-        surroundings = Surroundings(
-            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
-            process_id=os.getpid(),
-            hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
-        )
-        report = partial(print, flush=True)
-        start = partial(run_broker, config, surroundings, report, StartReport())
-        running.append(await nursery.start(start))
+async def _run(config: BrokerConfig, ctx: click.Context) -> None:
+    with (
+        closing(Supervisor()) as supervisor,
+        trio.open_signal_receiver(signal.SIGHUP) as hangups,
+    ):
+        async with trio.open_nursery() as nursery:
+            await _serve(config, ctx, hangups, supervisor, nursery)
 
 
-async def _read_again_at_hangups(
-    running: list[Broker], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+async def _serve(
+    config: BrokerConfig,
+    ctx: click.Context,
+    hangups: AsyncIterable[int],
+    supervisor: Supervisor,
+    nursery: trio.Nursery,
 ) -> None:
-    """Read certificates again at SIGHUP; other settings are flags, or entries of the log."""
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _signal in signals:
-            if running and running[0].config.tls is not None:
-                running[0].tls.reload()
+    running: list[Broker] = []
+    nursery.start_soon(supervisor.answer_watchdog)
+    nursery.start_soon(_end_at_signal, running, supervisor, nursery)
+    if ctx.params["exit_with_stdin"]:
+        nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
+    surroundings = Surroundings(
+        wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+        process_id=os.getpid(),
+        hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
+    )
+
+    def report(text: str, /, **fields: object) -> None:
+        _progress.info("%s", text, extra=fields)
+        supervisor.status(text)
+
+    supervisor.status("the log is being read")
+    start = partial(run_broker, config, surroundings, report, StartReport())
+    running.append(await nursery.start(start))
+    supervisor.ready()
+    nursery.start_soon(_read_again, running[0], ctx, hangups, supervisor)
+
+
+async def _read_again(
+    broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
+) -> None:
+    """Read the file and the certificates again at each SIGHUP."""
+    has_tls = broker.config.tls is not None
+    if config_file(ctx) is None:
+        async for _ in hangups:
+            if has_tls:
+                broker.tls.reload()
                 continue
             _log.warning(
                 "SIGHUP: there is no file to read again; settings that may change while brokers "
                 "run are in the log, see `dledger-mq settings`"
             )
 
+    def take(again: click.Context) -> None:
+        broker.reconfigure(checked_config(again))
 
-async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
+    then = broker.tls.reload if has_tls else _nothing
+    settings = SettingsOnSignal(ctx, "the broker", _CHANGEABLE, take, _set_up_logging, then)
+    await settings.run(hangups, supervisor.reloading)
+
+
+def _nothing() -> None: ...
+
+
+async def _end_at_signal(
+    running: list[Broker], supervisor: Supervisor, nursery: trio.Nursery
+) -> None:
     """End at the first signal, once leadership is handed over; at a second signal, at once."""
     is_ending = False
     with ending_signals() as signals:
         async for _signal in signals:
+            supervisor.stopping()
             if is_ending or not running:
                 nursery.cancel_scope.cancel()
             else:

@@ -10,7 +10,7 @@ from broker.errors import SettingInvalid
 from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
-from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig, TlsConfig
+from dledger import LARGEST_BODY_BYTES, NodeConfig, SnapshotPolicy, StoreConfig, TlsConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
@@ -67,6 +67,8 @@ class BrokerConfig:
         metrics: where GET /metrics is answered for Prometheus.
         tls: the certificate of this member, which names its node id, and what clients may speak.
         peer_authorities: which sign the certificates of members; those of clients if None.
+        election_timeout_ms: see `NodeConfig`.
+        snapshots: when the state is written to disk, and how much of the log stays beside it.
         store: sizes of the log's files; never changed, and equal on all members.
     """
 
@@ -100,6 +102,7 @@ class BrokerConfig:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
+    election_timeout_ms: int = 500
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
     pass_over: frozenset[int] = frozenset()
     store: StoreConfig = field(
@@ -145,6 +148,27 @@ class BrokerConfig:
                 "--relays-from",
                 "--peers has names: say from which networks members pass clients on, as 10.0.0.0/8",
             ) from None
+
+    @property
+    def node(self) -> NodeConfig:
+        """The settings of the member of the log's group. Raises ConfigInvalid."""
+        return NodeConfig(
+            group=self.group,
+            node_id=self.node_id,
+            peers=self.peers,
+            joining=self.joining,
+            new=self.new,
+            listen=None if self.listen_peers is None else str(self.listen_peers),
+            data_dir=self.directory,
+            preferred_leader=self.prefer,
+            election_timeout_ms=self.election_timeout_ms,
+            store=self.store,
+            snapshots=self.snapshots,
+            client_appends=False,
+            small_appends_when_full=True,  # `FullDisk` refuses messages earlier
+            pass_over=self.pass_over,
+            tls=self.log_tls,
+        )
 
     @property
     def address(self) -> Address:

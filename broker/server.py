@@ -3,10 +3,11 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import trio
 
@@ -36,8 +37,10 @@ from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.state import TOPICS
-from dledger import Node, NodeConfig, RoleChange, open_node
+from broker.watched import Watched
+from dledger import Node, RoleChange, open_node, serve_metrics
 from dledger.start_report import StartReport
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.blocking_work import in_a_thread
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion
@@ -60,6 +63,12 @@ TICK_S = 0.2
 
 # The pause between two searches for silent clients; RocketMQ's value.
 LOOK_OVER_S = 10.0
+
+
+class Report(Protocol):
+    """Is told one line of news of a broker, and the same in the fields of a log line."""
+
+    def __call__(self, text: str, /, **fields: object) -> None: ...
 
 
 class Surroundings(NamedTuple):
@@ -91,10 +100,10 @@ class Broker:
         serving: ServerLimits,
         tls: BrokerTls,
     ) -> None:
+        self.tls = tls
         self.config = config
         self.node = node
         self.machine = machine
-        self.tls = tls
         self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
@@ -141,6 +150,23 @@ class Broker:
         self.server = Server(self.requests, serving, tls.server, self._work)
         machine.on_applied = self.requests.applied
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take over the settings of `config` that may change while a broker runs.
+
+        Settings that operators have changed in the log go before them. Raises ConfigInvalid; then
+        nothing changes.
+        """
+        wanted = config.node
+        self.node.reconfigure(
+            self.node.config.with_changes(
+                {
+                    "preferred_leader": wanted.preferred_leader,
+                    "snapshots": wanted.snapshots,
+                }
+            )
+        )
+        self.parts[SETTINGS].start_with(config)
+
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
         changed = self.machine.state[CHANGED_SETTINGS]
@@ -166,7 +192,7 @@ class Broker:
 
     async def run(
         self,
-        report: Callable[[str], None],
+        report: Report,
         task_status: trio.TaskStatus["Broker"],
         start: StartReport | None,
     ) -> None:
@@ -186,7 +212,7 @@ class Broker:
                 at = self.config.listen
                 take = partial(self.server.take, trusts_proxy=self.config.trusts_proxy)
                 address = await nursery.start(take, await listen(at.host, at.port))
-                report(f"{name} listening on {address}")
+                report(f"{name} listening on {address}", event="listening")
                 if start is not None:
                     start.ended("port")
                 nursery.start_soon(self.server.run)
@@ -214,15 +240,13 @@ class Broker:
         """Tell the name servers that this member is about to end; half a second at most."""
         await self._registrar.say_farewell()
 
-    async def _follow_role(
-        self, name: str, report: Callable[[str], None], start: StartReport | None
-    ) -> None:
+    async def _follow_role(self, name: str, report: Report, start: StartReport | None) -> None:
         async for change in self.node.role_changes():
             self.requests.follow_role()
-            report(f"{name} {_role_words(change)}")
+            report(f"{name} {_role_words(change)}", event="role", **_role_fields(change))
             if start is not None and change.leader is not None:
                 start.ended("leader")
-                report(f"{name} {start}")
+                report(f"{name} {start}", event="started")
                 start = None
 
     async def _tick(self) -> None:
@@ -281,7 +305,7 @@ class Broker:
 async def run_broker(
     config: BrokerConfig,
     surroundings: Surroundings,
-    report: Callable[[str], None],
+    report: Report,
     start: StartReport | None = None,
     *,
     task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
@@ -298,44 +322,63 @@ async def run_broker(
     Raises:
         Fatal: the log cannot be opened, or the member cannot go on.
         PortInUse, ListenFailed: clients cannot connect.
+        AddressInUse, ConfigInvalid: scrapers cannot.
         TooFewDescriptors: the process may open too few files.
     """
     # Checked before the log is opened, which would fail later with too few files.
     serving = ServerLimits(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
-    node_config = NodeConfig(
-        group=config.group,
-        node_id=config.node_id,
-        peers=config.peers,
-        joining=config.joining,
-        new=config.new,
-        listen=None if config.listen_peers is None else str(config.listen_peers),
-        data_dir=config.directory,
-        preferred_leader=config.prefer,
-        store=config.store,
-        snapshots=config.snapshots,
-        client_appends=False,
-        small_appends_when_full=True,  # `FullDisk` refuses messages earlier
-        pass_over=config.pass_over,
-        tls=config.log_tls,
-    )
+    node_config = config.node
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
+    watched = Watched()
     try:
-        async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
+        async with (
+            _watchable(watched, config),
+            open_node(node_config, machine) as node,
+            trio.open_nursery() as nursery,
+        ):
+            watched.nodes.append(node)
             if start is not None:
                 start.ended("log")
             await rebuild_queues(node, machine)
             if start is not None:
                 start.ended("queues")
-            credentials = None if config.access is None else config.access.admin
             tls = BrokerTls(config, node)
+            credentials = None if config.access is None else config.access.admin
             client = RemotingClient(nursery, tls=tls.client, credentials=credentials)
             broker = Broker(config, node, machine, client, surroundings, serving, tls)
+            if config.metrics is not None:
+                watched.runs(machine, broker.parts, broker.requests)
             await broker.run(report, task_status, start)
     finally:
         machine.close()
+
+
+@asynccontextmanager
+async def _watchable(watched: Watched, config: BrokerConfig) -> AsyncIterator[None]:
+    """Answer scrapers and probes until the block ends, from before the log is read."""
+    if config.metrics is None:
+        yield
+        return
+    async with unwrapping_nursery() as nursery:
+        await nursery.start(
+            partial(serve_metrics, more=watched.metrics, waits=watched.waits),
+            lambda: watched.nodes,
+            str(config.metrics),
+        )
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def _role_fields(change: RoleChange) -> dict[str, object]:
+    return {
+        "role": change.role.lower(),
+        "term": change.term,
+        "leader": change.leader,
+        "ready": change.ready,
+    }
 
 
 def _role_words(change: RoleChange) -> str:

@@ -1,14 +1,16 @@
 """The name server on trio."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from dledger.metrics.serving_metrics import serve_process_metrics
 from nameserver.errors import SettingNotKept
+from nameserver.figures import Figures
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
 from nameserver.setting_file import SettingFile
@@ -21,6 +23,9 @@ from remoting.net.tls import ServerTls
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
 from remoting.wire.signature import Credentials
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +46,7 @@ async def serve_nameserver(
     tls: ServerTls | None = None,
     settings_file: Path | None = None,
     may_change: Callable[[str], bool] = lambda _host: True,
+    metrics: Address | None = None,
     admin: Credentials | None = None,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
@@ -54,20 +60,32 @@ async def serve_nameserver(
         settings_file: where settings (100-102) are kept; only in memory if None.
         may_change: returns whether a host may register brokers and change routes and settings.
         admin: who must have signed such requests; None for nobody.
+        metrics: where GET /metrics, /healthz and /readyz are answered; nowhere if None.
 
     Raises:
+        AddressInUse, ConfigInvalid: `metrics` cannot be had.
         SettingFileUnreadable: the file of settings cannot be used.
         PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
     """
     routes = RouteTable()
     settings = _settings(settings_file)
-    handler = _Handler(routes, Processors(routes, settings, may_change, admin))
+    figures = Figures()
+    handler = _Handler(routes, Processors(routes, settings, may_change, admin), figures)
     limits = (limits or ServerLimits()).within_descriptors()
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_scan, routes)
         nursery.start_soon(_forget, routes)
+        if metrics is not None:
+            await nursery.start(serve_process_metrics, str(metrics), _scrapes(figures, routes))
         await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
+
+
+def _scrapes(figures: Figures, routes: RouteTable) -> "Callable[[], Iterable[Metric]]":
+    # Imported here, because prometheus_client takes an eighth of a start.
+    from nameserver.exposition import metrics_of
+
+    return lambda: metrics_of(figures, routes)
 
 
 def _settings(path: Path | None) -> SettingTable:
@@ -113,17 +131,19 @@ async def _forget(routes: RouteTable) -> None:
 
 
 class _Handler:
-    def __init__(self, routes: RouteTable, processors: Processors) -> None:
+    def __init__(self, routes: RouteTable, processors: Processors, figures: Figures) -> None:
         self._routes = routes
+        self._figures = figures
         self._table = processors.table
 
     def on_open(self, connection: Connection) -> None:
-        pass
+        self._figures.connections += 1
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
         return answer_each(connection, commands, self._answer)
 
     def on_close(self, connection: Connection) -> None:
+        self._figures.connections -= 1
         ends_itself = trio.current_effective_deadline() == -inf  # this server is cancelled
         for live in self._routes.connection_closed(connection, trio.current_time()):
             _log.log(
@@ -135,6 +155,7 @@ class _Handler:
             )
 
     def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
+        self._figures.count(command.code, command.code in self._table)
         return self._table.handle(
             Asker(connection, trio.current_time(), connection.peer.host), command
         )

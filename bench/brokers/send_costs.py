@@ -80,7 +80,9 @@ async def calls_of_a_send(folder: Path, sends: int) -> Calls:
                 directory=folder / node_id,
             )
             around = Surroundings(lambda: time.time_ns() // 1_000_000, 1)
-            brokers.append(await nursery.start(run_broker, config, around, lambda _line: None))
+            brokers.append(
+                await nursery.start(run_broker, config, around, lambda _line, /, **_: None)
+            )
         # Each broker begins to serve by itself, which has no common event.
         while not (  # noqa: ASYNC110
             leading := [one for one in brokers if one.requests.led_term is not None]

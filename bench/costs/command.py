@@ -87,7 +87,7 @@ async def _run(folder: Path, task_status: trio.TaskStatus[Broker]) -> None:
             hour_of=lambda _time_ms: 12,
             used_percent=lambda _directory: 10.0,
         )
-        run = partial(run_broker, config, surroundings, lambda _line: None)
+        run = partial(run_broker, config, surroundings, lambda _line, /, **_: None)
         broker: Broker = await nursery.start(run)
         async for change in broker.node.role_changes():
             if change.ready:

@@ -32,6 +32,10 @@ class Requests:
         queues_are_whole: whether the consume queues are complete enough to answer from.
         check_access: raises RequestRefused if a request is not permitted; None permits all.
 
+    Attributes:
+        connections: of all clients.
+        is_ending: whether it takes no new requests except reads.
+
     Raises FeatureClash: two services answer the same request code.
     """
 
@@ -60,7 +64,7 @@ class Requests:
         self._flushes = doing_something([service.flush for service in services])
         self._appliers = doing_something([service.applied for service in services])
         self._term: int | None = None  # the term this member leads, once it may serve
-        self._is_ending = False
+        self.is_ending = False
         self._has_let_go = False
         self.connections: set[Connection] = set()
 
@@ -100,7 +104,7 @@ class Requests:
         if handler is None:
             return unsupported(command, NOT_HERE.get(command.code, ""))
         try:
-            if not handler.any_role and (self._term is None or self._is_ending):
+            if not handler.any_role and (self._term is None or self.is_ending):
                 self._check_leads(handler)
             if self._check_access is not None:
                 self._check_access(connection, command, handler)
@@ -146,7 +150,7 @@ class Requests:
         return reply
 
     def _check_leads(self, handler: Handler) -> None:
-        if self._term is None or (self._is_ending and not handler.while_ending):
+        if self._term is None or (self.is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 
     def _answer_confirmed(self, connection: Connection, command: Command, handler: Handler) -> None:
@@ -206,7 +210,7 @@ class Requests:
         """Refuse new requests, except reads, as a follower does. Answer appends in flight when
         applied.
         """
-        self._is_ending = True
+        self.is_ending = True
         for service in self._services:
             call("ending", service.ending)
 

@@ -31,6 +31,13 @@ class Settings:
         self._seen = 0
         self._now = started_with
 
+    def start_with(self, config: BrokerConfig) -> None:
+        """Take over what this object alone answers for from the settings of another start."""
+        taken = {name: getattr(config, name) for name in ("auto_create_topics", "checks")}
+        keeps = replace(config.retention, drops_oldest=self.started_with.retention.drops_oldest)
+        self.started_with = replace(self.started_with, retention=keeps, **taken)
+        self._now = changed_config(self.started_with, self._changed.values)
+
     @property
     def now(self) -> BrokerConfig:
         """The settings in force. Do not keep them: they change with the log."""

@@ -84,9 +84,9 @@ class LeaderConnection:
         connection = self._current
         if connection is not None and not connection.left:
             return connection
-        if self._refused is not None:
-            await trio.lowlevel.checkpoint()
-            raise self._refused.again()
+        if (refused := self._refused) is not None:
+            await trio.lowlevel.checkpoint()  # meanwhile the next search may begin
+            raise refused.again()
         self._waiting += 1
         self._wanted.unpark()
         try:

@@ -18,8 +18,16 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _META: Final = "dledger.kept."
 
 
+class SecretOption(click.Option):
+    """An option whose value is never shown: not by --print-config, in an error or in a log line."""
+
+
 def option(
-    *names_and_help: str, default: Any = None, show_default: bool = True, **attributes: Any
+    *names_and_help: str,
+    default: Any = None,
+    show_default: bool = True,
+    secret: bool = False,
+    **attributes: Any,
 ) -> Callable[[Decorated], Decorated]:
     """Declare an option by its names, and last its text in --help, which also shows the default.
 
@@ -27,11 +35,14 @@ def option(
         names_and_help: the names begin with dashes; a name without is that of the parameter.
         default: the value if none is given.
         show_default: whether --help shows the default.
+        secret: whether the value is masked wherever it would be shown.
         attributes: more attributes of click's option.
     """
     *names, text = names_and_help
     if default is not None:
         attributes |= {"default": default, "show_default": show_default}
+    if secret:
+        attributes["cls"] = SecretOption
     return click.option(*names, help=text, **attributes)
 
 

@@ -15,14 +15,14 @@ from dledger import __version__
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import connect
 from dledger.command_line.ending import Commands
+from dledger.command_line.option_sources import Tables, config_option
 from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.server_signals import cancel_on_signal
-from dledger.command_line.tls_options import given_tls, tls_arguments, tls_options
+from dledger.command_line.tls_options import TLS_KEYS, given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.commands.members_command import members
 from dledger.commands.offline_commands import dump, verify
-from dledger.commands.option_sources import config_option
 from dledger.commands.recover_command import backup, recover, restore
 from dledger.commands.repair_command import rejoin, repair
 from dledger.commands.serve_command import serve
@@ -257,4 +257,9 @@ for _command in (
     *(repair, rejoin, recover, backup, restore),
 ):
     commands.add_command(_command)
-config_option(commands)
+config_option(
+    commands,
+    Tables(commands.commands, ("group", "peers", "timeout", *TLS_KEYS)),
+    "DLEDGER_CONFIG",
+    "A file with options, in TOML; see `dledger serve --print-config`.",
+)

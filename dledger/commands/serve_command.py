@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import AsyncIterable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import trio
 
-from dledger.command_line.options import flag, option, options
+from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
+from dledger.command_line.node_options import (
+    NODE_OPTIONS,
+    SNAPSHOT_KEYS,
+    declared,
+    node_settings,
+    option_of,
+)
+from dledger.command_line.option_sources import RememberingCommand, as_toml, located
+from dledger.command_line.options import flag, option
+from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
+from dledger.command_line.supervisor import Supervisor
 from dledger.command_line.tls_options import given_tls, tls_options
-from dledger.commands.log_lines import FORMATS, LEVELS, PROGRESS, set_up_logging
-from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
-from dledger.commands.option_sources import RememberingCommand, as_toml, located
-from dledger.commands.reloading import SettingsOnSignal
-from dledger.config import NodeConfig, parse_peers
+from dledger.config import CHANGEABLE, NodeConfig, parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.metrics.serving_metrics import serve_metrics
 from dledger.node.collector import collect_seldom
@@ -42,16 +52,11 @@ SIGHUP the file is read again.
   dledger --config /etc/dledger.toml serve --print-config
 """
 
+# The settings that may change while the node runs.
+_CHANGEABLE = ("preferred-leader", "scrub-period-hours", *SNAPSHOT_KEYS)
+
+logger = logging.getLogger(__name__)
 progress = logging.getLogger(PROGRESS)
-
-
-# An option for each plain setting of a node.
-node_limits = options(
-    *(
-        option("--" + one.name.replace("_", "-"), one.help, type=one.kind, default=one.default)
-        for one in NODE_OPTIONS
-    )
-)
 
 
 @click.command(cls=RememberingCommand, help=_HELP)
@@ -69,25 +74,22 @@ node_limits = options(
 @flag(
     "--new", "The group has never begun: do not wait for all of --peers. Only for the first start."
 )
-@option("--metrics", "Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
 @option(
-    "--log-format",
-    "Form of the log lines: text, or one JSON object a line.",
-    type=click.Choice(FORMATS),
-    default="text",
+    "--metrics",
+    "Answer GET /metrics for Prometheus here, as 127.0.0.1:9464; and /healthz and /readyz.",
 )
-@option("--log-level", "From where.", type=click.Choice(LEVELS), default="info")
+@log_options("info")
 @flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
 @flag("--print-config", "Print the settings in force and their origins, and end.")
 @tls_options
-@node_limits
+@declared(NODE_OPTIONS)
 @click.pass_context
 def serve(ctx: click.Context, /, **options: Any) -> None:
     config = checked_config(ctx)
     if options["print_config"]:
         click.echo(as_toml(ctx))
         return
-    set_up_logging(config.group, config.node_id, options["log_format"], options["log_level"])
+    _set_up_logging(ctx)
     collect_seldom()
     trio.run(_serve, config, ctx, options["metrics"], options["exit_with_stdin"])
 
@@ -111,25 +113,73 @@ def checked_config(ctx: click.Context) -> NodeConfig:
         raise located(ctx, error, key) from error
 
 
+def _set_up_logging(ctx: click.Context) -> None:
+    names = ("group", "node_id", "log_format", "log_level")
+    set_up_logging(*(ctx.params[name] for name in names))
+
+
 async def _serve(
     config: NodeConfig, ctx: click.Context, metrics: str | None, exit_with_stdin: bool
 ) -> None:
     start = StartReport()
+    with closing(Supervisor()) as supervisor:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+            nursery.start_soon(supervisor.answer_watchdog)
+            if exit_with_stdin:
+                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
+            nodes: list[Node] = []
+            if metrics is not None:  # it answers while the log is read
+                await nursery.start(serve_metrics, lambda: nodes, metrics)
+            with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+                async with open_node(config, LogOnly()) as node:
+                    nodes.append(node)
+                    start.ended("log and port")
+                    _tell_begin(node)
+                    supervisor.ready()
+                    try:
+                        await _run_node(node, ctx, hangups, supervisor, start)
+                    finally:
+                        supervisor.stopping()
+
+
+async def _run_node(
+    node: Node,
+    ctx: click.Context,
+    hangups: AsyncIterable[int],
+    supervisor: Supervisor,
+    start: StartReport,
+) -> None:
+    settings = SettingsOnSignal(
+        ctx,
+        "the node",
+        _CHANGEABLE,
+        partial(_take_over, node),
+        _set_up_logging,
+        partial(_read_certificates, node),
+    )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-        if exit_with_stdin:
-            nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-        with trio.open_signal_receiver(signal.SIGHUP) as hangups:
-            async with open_node(config, LogOnly()) as node:
-                if metrics is not None:
-                    await nursery.start(serve_metrics, lambda: [node], metrics)
-                start.ended("log and port")
-                _tell_begin(node)
-                async with trio.open_nursery() as inner:
-                    settings = SettingsOnSignal(node, ctx, checked_config)
-                    inner.start_soon(settings.run, hangups)
-                    inner.start_soon(_tell_started, node, start)
-                    await NodeEvents(node, progress).run()
+        nursery.start_soon(settings.run, hangups, supervisor.reloading)
+        nursery.start_soon(_tell_started, node, start)
+        await NodeEvents(node, progress).run()
+
+
+def _take_over(node: Node, ctx: click.Context) -> None:
+    wanted = checked_config(ctx)
+    taken = {name: getattr(wanted, name) for name in CHANGEABLE}
+    node.reconfigure(node.config.with_changes(taken))
+
+
+def _read_certificates(node: Node) -> None:
+    """Read the certificates again, from the paths given at the start."""
+    if node.config.tls is None:
+        return
+    try:
+        node.reload_tls()
+    except ConfigInvalid as error:
+        logger.error("the old certificates stay in use: %s", error)
+    else:
+        logger.info("certificates were read again")
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:
@@ -137,7 +187,7 @@ async def _tell_started(node: Node, start: StartReport) -> None:
     async for change in node.role_changes():
         if change.leader is not None:
             start.ended("leader")
-            logging.getLogger(__name__).info("%s", start, extra={"event": "started"})
+            logger.info("%s", start, extra={"event": "started"})
             return
 
 
@@ -152,7 +202,7 @@ def _tell_begin(node: Node) -> None:
             f"the log holds entries {status.first_index}..{status.last_index}, "
             f"committed at least up to {status.committed}"
         )
-    logging.getLogger(__name__).info(
+    logger.info(
         text,
         extra={
             "event": "recovery",

@@ -1,9 +1,14 @@
-"""Answers `GET /metrics`, and nothing else."""
+"""Answers `GET /metrics`, `/healthz` and `/readyz`, and nothing else.
+
+h11 reads the requests. The HTTP server for trio, hypercorn, would bring HTTP/2, WebSockets and ASGI
+with a package for each, and a configuration and signals of its own, for three pages of text.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import h11
 import trio
@@ -11,9 +16,11 @@ from prometheus_client.core import Metric
 
 from dledger.config import Address, parse_address
 from dledger.metrics.exposition import CONTENT_TYPE, rendered
+from dledger.metrics.readiness import reasons
 from dledger.network.binding import bind
 from dledger.network.network import TCP
 from dledger.node.node import Node
+from dledger.shown_output import escaped
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +31,23 @@ MAX_CONNECTIONS = 16
 # Many times a request line and the headers of a scraper.
 MAX_HEAD_BYTES = 16 * 1024
 
+_PLAIN = "text/plain; charset=utf-8"
+
+# Returns what a process waits for, a line each; nothing if clients may come.
+Waits: TypeAlias = Callable[[], Iterable[str]]
+
 
 class MetricsServer:
-    """A small HTTP server. It calls `text` for each request, and takes the parts one by one.
+    """A small HTTP server. It calls `text` for each scrape, and takes the parts one by one.
 
     Any program that reaches the port can ask repeatedly. So one text is made at a time, and after
-    each part the rest of the process has at least as much time as the part took.
+    each part the rest of the process has at least as much time as the part took. `waits` is called
+    for each question whether the process is ready.
     """
 
-    def __init__(self, text: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(self, text: Callable[[], Iterable[bytes]], waits: Waits = tuple) -> None:
         self._text = text
+        self._waits = waits
         self._connections = 0
         self._making = trio.Lock()
 
@@ -70,11 +84,17 @@ class MetricsServer:
             connection.start_next_cycle()
 
     async def _answer(self, request: h11.Request) -> list[h11.Event]:
-        if request.target.partition(b"?")[0] != b"/metrics":
-            return _response(404, "text/plain", b"look at /metrics\n", request)
+        page = request.target.partition(b"?")[0]
+        if page not in (b"/metrics", b"/healthz", b"/readyz"):
+            return _response(404, _PLAIN, b"look at /metrics, /healthz or /readyz\n", request)
         if request.method not in (b"GET", b"HEAD"):
-            return _response(405, "text/plain", b"GET or HEAD\n", request)
-        return _response(200, CONTENT_TYPE, await self.made(), request)
+            return _response(405, _PLAIN, b"GET or HEAD\n", request)
+        if page == b"/metrics":
+            return _response(200, CONTENT_TYPE, await self.made(), request)
+        # The answer itself shows that the loop runs. A member that fails ends its process.
+        if page == b"/healthz" or not (lines := [escaped(each) for each in self._waits()]):
+            return _response(200, _PLAIN, b"ok\n", request)
+        return _response(503, _PLAIN, "".join(f"{each}\n" for each in lines).encode(), request)
 
     async def made(self) -> bytes:
         parts = []
@@ -115,6 +135,7 @@ async def serve_nodes(
     address: str,
     more: Callable[[], Iterable[Metric]] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    waits: Waits = tuple,
 ) -> None:
     await serve_text(
         lambda: rendered(
@@ -122,6 +143,18 @@ async def serve_nodes(
         ),
         parse_address("metrics", address),
         task_status,
+        lambda: [*reasons(node.status() for node in nodes()), *waits()],
+    )
+
+
+async def serve_figures(
+    address: str,
+    figures: Callable[[], Iterable[Metric]],
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the metrics of a process without a node."""
+    await serve_text(
+        lambda: rendered((), figures()), parse_address("metrics", address), task_status
     )
 
 
@@ -129,9 +162,10 @@ async def serve_text(
     text: Callable[[], Iterable[bytes]],
     address: Address,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    waits: Waits = tuple,
 ) -> None:
     """Serve any text as metrics. Raises as `bind`."""
-    server = MetricsServer(text)
+    server = MetricsServer(text, waits)
     listeners = await bind("metrics", address, TCP.listen)
     task_status.started(listeners[0].socket.getsockname()[1])
     await server.serve(listeners)

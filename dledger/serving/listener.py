@@ -20,7 +20,7 @@ from dledger.network.network import Listeners
 from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, names_shown
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
-from dledger.wire.frame import Frame
+from dledger.wire.frame import HTTP_ANSWER, Frame, HttpSpoken, is_http_request
 from dledger.wire.handshake import (
     MOST_GROUPS_NAMED,
     Caller,
@@ -148,10 +148,8 @@ class Listener:
             except MessageMalformed as error:
                 # Another version or protocol is a lasting problem. The bytes of a TLS caller look
                 # like a frame over any limit; any plain answer tells it that TLS is not spoken.
-                said = error if isinstance(error, Refused) else Refused(error.problem, lasting=True)
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    answer = encode_refused(said.problem, said.lasting, said.groups)
-                    await conversation.stream.send_all(answer)
+                    await conversation.stream.send_all(_refusal(error))
                 raise
             await conversation.stream.send_all(encode_welcome(name))
             return _Caller(hello, port, conversation, names)
@@ -171,8 +169,9 @@ class Listener:
                 return None
             if first != _TLS_BEGINS:
                 # Read what arrived: closing a socket with unread bytes could discard the answer.
-                await socket.receive_some(RECEIVE_BYTES)
-                await socket.send_all(encode_refused(_SPEAK_TLS, lasting=True))
+                spoken = await socket.receive_some(RECEIVE_BYTES)
+                answer = encode_refused(_SPEAK_TLS, lasting=True)
+                await socket.send_all(HTTP_ANSWER if is_http_request(spoken) else answer)
                 raise TlsRefused("it does not speak TLS")
             return await tls.accepted(socket)
         finally:
@@ -213,6 +212,14 @@ class Listener:
                     await conversation.stream.send_all(b"".join(answers))
         finally:
             peers.end()
+
+
+def _refusal(error: MessageMalformed) -> bytes:
+    """Return the answer to a caller whose introduction is refused."""
+    if isinstance(error, HttpSpoken):
+        return HTTP_ANSWER
+    said = error if isinstance(error, Refused) else Refused(error.problem, lasting=True)
+    return encode_refused(said.problem, said.lasting, said.groups)
 
 
 def _place(stream: Stream) -> str:

@@ -43,10 +43,16 @@ _LENGTH_BYTES = 4
 # The first bytes of other protocols. Read as a frame's length each means over 300 MB.
 _TLS = b"\x16\x03"
 _OTHERS = {
-    **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP"), "HTTP"),
+    b"HTTP": "HTTP",
     b"PRI ": "HTTP/2",
     b"SSH-": "SSH",
 }
+_HTTP_REQUESTS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC")
+_NO_HTTP = "this is the port of the log, and answers no HTTP: GET /metrics is answered at --metrics"
+HTTP_ANSWER = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s\n" % (len(_NO_HTTP) + 1, _NO_HTTP.encode())
+)
 # A frame of RocketMQ's has lengths of 4 bytes each, and then mostly JSON.
 _ROCKETMQ_AT, _ROCKETMQ = 8, b'{"'
 
@@ -74,6 +80,14 @@ def shown(value: object) -> str:
     if value is None or isinstance(value, int | float):
         return repr(value)
     return f"a {type(value).__name__}"
+
+
+def is_http_request(begins: bytes | bytearray) -> bool:
+    return begins[:4] in _HTTP_REQUESTS
+
+
+class HttpSpoken(MessageMalformed):
+    """The other side sends a request of HTTP, and understands HTTP_ANSWER."""
 
 
 class FrameDecoder:
@@ -126,7 +140,7 @@ class FrameDecoder:
         while end - at >= _LENGTH_BYTES and len(frames) < self._max_frames:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
             if length > max_bytes:
-                raise MessageMalformed(_oversized(source[at:], length, max_bytes))
+                raise _oversized(source[at : at + _LENGTH_BYTES], length, max_bytes)
             frame_end = at + _LENGTH_BYTES + length
             if frame_end > end:
                 break
@@ -135,18 +149,22 @@ class FrameDecoder:
         return frames, at
 
 
-def _oversized(begins: bytes, length: int, max_bytes: int) -> str:
-    """Describe a stream that begins with too long a frame."""
+def _oversized(begins: bytes, length: int, max_bytes: int) -> MessageMalformed:
+    """Return the error of a stream that begins with too long a frame."""
     if begins.startswith(_TLS):
-        return (
+        return MessageMalformed(
             "the other side speaks TLS and this one does not: "
             "give certificates to every member of the group, or to none"
         )
-    if (other := _OTHERS.get(begins[:4])) is not None:
-        return (
+    is_request = is_http_request(begins)
+    if (other := "HTTP" if is_request else _OTHERS.get(begins)) is not None:
+        problem = (
             f"the other side speaks {other}, and this is the port of the log: look at its address"
         )
-    return f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
+        return HttpSpoken(problem) if is_request else MessageMalformed(problem)
+    return MessageMalformed(
+        f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
+    )
 
 
 # msgpack limits an array's length to the length of its input. That is enough for headers up to

@@ -85,6 +85,11 @@ class ClusterPlan:
         """Return the administrator, if there is access control. Raises AccessFileUnusable."""
         return None if self.access is None else read_credentials(self.access)
 
+    def security_options(self, name: str) -> tuple[str, ...]:
+        """Return the options of a server, by its name, about TLS and access control."""
+        tls = () if self.tls is None else self.tls.server_options(name)
+        return tls if self.access is None else (*tls, "--access", str(self.access))
+
     @property
     def client_tls(self) -> Tls | None:
         return None if self.tls is None else self.tls.client()

@@ -3,14 +3,13 @@
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import trio
 
-from dledger_mq.clusters.certificate_folder import NAMESERVER, CertificateFolder
+from dledger_mq.clusters.certificate_folder import NAMESERVER
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
@@ -39,27 +38,25 @@ class Program:
     at_birth: tuple[str, ...] = ()
 
 
-def nameserver_program(
-    address: str, tls: CertificateFolder | None = None, access: Path | None = None
-) -> Program:
-    more = () if tls is None else tls.server_options(NAMESERVER)
-    if access is not None:
-        more += ("--access", str(access))
+def nameserver_program(address: str, more: Sequence[str] = ()) -> Program:
+    """Return the name server of a cluster; `more`: further options."""
     return Program(NAMESERVER, ("-m", "nameserver", "--listen", address, *more))
 
 
 def broker_program(
-    directory: GroupDirectory, plan: ClusterPlan, group: GroupPlan, node: NodePlan
+    directory: GroupDirectory,
+    plan: ClusterPlan,
+    group: GroupPlan,
+    node: NodePlan,
+    more: Sequence[str] = (),
 ) -> Program:
-    more: tuple[str, ...] = ()
+    """Return one broker of a cluster; `more`: further options."""
+    more = tuple(more)
     if group.address is not None:
         more += ("--listen-group", group.address, "--share-port")
     if group.preferred is not None:
         more += ("--prefer", group.preferred)
-    if plan.tls is not None:
-        more += plan.tls.server_options(node.name)
-    if plan.access is not None:
-        more += ("--access", str(plan.access))
+    more += plan.security_options(node.name)
     return Program(
         node.name,
         (
@@ -82,7 +79,8 @@ class LocalCluster:
 
     The standard input of each child is a pipe from this process, and children end when it closes:
     no child is left behind, even if this process is killed. `say` shows a line to the user. A
-    process that ended is started again after `restart_after_s`; None: never.
+    process that ended is started again after `restart_after_s`; None: never. `more`: options of
+    all programs.
     """
 
     def __init__(
@@ -91,20 +89,24 @@ class LocalCluster:
         plan: ClusterPlan,
         say: Callable[[str], object],
         restart_after_s: float | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._say = say
         self._restart_after_s = restart_after_s
+        self._more = more
         self._running: dict[str, trio.Process] = {}
         self._started: set[str] = set()
 
     def programs(self) -> list[Program]:
         """Return all programs of the plan, the name server first."""
         return [
-            nameserver_program(self._plan.nameserver, self._plan.tls, self._plan.access),
+            nameserver_program(
+                self._plan.nameserver, (*self._more, *self._plan.security_options(NAMESERVER))
+            ),
             *(
-                broker_program(self._directory, self._plan, group, node)
+                broker_program(self._directory, self._plan, group, node, self._more)
                 for group in self._plan.groups
                 for node in group.nodes
             ),
@@ -167,7 +169,8 @@ class LocalCluster:
         self._write_pids()
         try:
             async for line in _lines(process):
-                self._say(line if program.name in line.split() else f"{program.name}: {line}")
+                names_itself = program.name in line.split() or line.startswith("{")  # JSON
+                self._say(line if names_itself else f"{program.name}: {line}")
                 if not heard and task_status is not None:
                     task_status.started()
                 heard = True

@@ -9,7 +9,8 @@ from typing import Final
 import click
 import trio
 
-from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, option
+from dledger.command_line.log_lines import log_options
+from dledger.command_line.options import EXISTING_FOLDER, FILE, FOLDER, flag, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
@@ -69,6 +70,13 @@ _LOOK_S: Final = 0.2
     type=click.FloatRange(0),
     metavar="SECONDS",
 )
+@option(
+    "--config",
+    "A file with options of the name server and the brokers, in TOML; those that this command "
+    "gives them go before it.",
+    type=FILE,
+)
+@log_options(None, None)
 def up(
     node_count: int | None,
     group_count: int | None,
@@ -77,6 +85,9 @@ def up(
     tls_path: Path | None,
     with_access: bool,
     restart_after_s: float | None,
+    config: Path | None,
+    log_format: str | None,
+    log_level: str | None,
 ) -> None:
     """Run a name server and groups of brokers until Ctrl-C.
 
@@ -84,6 +95,8 @@ def up(
     """
     directory = GroupDirectory(path)
     tls = None if tls_path is None else CertificateFolder(tls_path.absolute())
+    passed_on = {"--config": config, "--log-format": log_format, "--log-level": log_level}
+    more = [word for name, value in passed_on.items() if value for word in (name, str(value))]
 
     async def task() -> None:
         directory.lock()
@@ -95,7 +108,7 @@ def up(
                 plan = replace(plan, access=_access_file(path))
             if plan.tls is not None:
                 plan.tls.check([NAMESERVER, CLIENT, *(node.name for node in plan.nodes)])
-            await _run(LocalCluster(directory, plan, say, restart_after_s), plan)
+            await _run(LocalCluster(directory, plan, say, restart_after_s, more), plan)
         finally:
             directory.unlock()
 

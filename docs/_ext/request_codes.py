@@ -83,7 +83,9 @@ async def _folders() -> Mapping[int, str]:
             directory=Path(directory),
         )
         async with trio.open_nursery() as nursery:
-            run = partial(run_broker, config, Surroundings(lambda: 0, 1), lambda _line: None)
+            run = partial(
+                run_broker, config, Surroundings(lambda: 0, 1), lambda _line, /, **_: None
+            )
             folders = answered_by(await nursery.start(run))
             nursery.cancel_scope.cancel()
     return folders

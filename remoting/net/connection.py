@@ -32,7 +32,7 @@ from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settl
 from remoting.net.reset_on_death import end_in_order
 from remoting.net.tls import NO_NAMES, broken
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
-from remoting.wire.errors import FrameError, RemotingError
+from remoting.wire.errors import FrameError, ProtocolDiffers, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
 
 _log = logging.getLogger(__name__)
@@ -560,6 +560,8 @@ class Connection:
             self._decode(data)
         except FrameError as error:
             error.__traceback__ = error.__context__ = None
+            if isinstance(error, ProtocolDiffers) and error.answer:
+                self.send_frame(error.answer)  # a plain connection takes it at once
             self.close(error)
         # A large frame takes few reads; many small ones are not read ahead.
         is_large = filled and not self._decoder.has_more

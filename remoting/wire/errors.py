@@ -30,10 +30,15 @@ class FrameTooLarge(FrameError):
 
 
 class ProtocolDiffers(FrameError):
-    """The peer speaks another protocol, according to its first bytes."""
+    """The peer speaks another protocol, according to its first bytes.
+
+    Attributes:
+        answer: what its programs understand as a refusal; empty where nothing is.
+    """
 
     protocol: str
     advice: str
+    answer: bytes = b""
 
     def _text(self) -> str:
         return f"the peer speaks {self.protocol}, not RocketMQ's remoting: {self.advice}"

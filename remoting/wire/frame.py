@@ -146,7 +146,7 @@ class FrameDecoder:
                 or header_bytes > MAX_HEADER_BYTES
                 or second >> 24 > _BINARY
             ):
-                raise self._refusal(total, header_bytes, second >> 24)
+                raise self._refusal(data[at : at + _PREFIX_BYTES])
             end = at + 4 + total
             if end > length:
                 self._needed = 4 + total
@@ -161,11 +161,13 @@ class FrameDecoder:
         if at < length:
             self._hold(data[at:])
 
-    def _refusal(self, total: int, header_bytes: int, header_type: int) -> FrameError:
+    def _refusal(self, prefix: bytes) -> FrameError:
         """Return the error of a frame whose first words are wrong."""
+        if (other := other_protocol(prefix)) is not None:
+            return ProtocolDiffers(*other)
+        total, second = _PREFIX.unpack(prefix)
+        header_bytes, header_type = second & 0xFFFFFF, second >> 24
         if total > self._max_frame_bytes:
-            if (other := other_protocol(total.to_bytes(4, "big"))) is not None:
-                return ProtocolDiffers(*other)
             return FrameTooLarge(total, self._max_frame_bytes)
         if header_bytes + 4 > total:
             return FrameMalformed(f"header of {header_bytes} bytes in a frame of {total}")

@@ -174,7 +174,7 @@ async def running_broker(
                 run_broker,
                 config,
                 Surroundings(clock or Clock(), 1, hour_of, used_percent),
-                report=lambda _line: None,
+                report=lambda _line, /, **_fields: None,
             )
         )
         await until_leading(broker)

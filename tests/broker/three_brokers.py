@@ -59,7 +59,7 @@ class Group:
             await run_broker(
                 self.configs[node_id],
                 Surroundings(self.clock, 1, lambda _time_ms: 4, lambda _directory: 10.0),
-                report=lambda _line: None,
+                report=lambda _line, /, **_fields: None,
                 task_status=task_status,
             )
         ended.set()

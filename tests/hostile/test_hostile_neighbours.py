@@ -15,9 +15,9 @@ import trio.testing
 import remoting.message.properties
 from broker.consumers.differences import Differences
 from broker.consumers.members import Consumers, Member
+from dledger.command_line.log_lines import MAX_EVENT_CHARACTERS
 from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from remoting.message.batch import BatchMessage, encode_batch_body
-from remoting.net.log_lines import MAX_EVENT_CHARACTERS
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import FrameDecoder
 from tests.broker.one_broker import Client, send_fields

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from dledger.free_ports import free_ports
 from nameserver.errors import SettingFileUnreadable, SettingNotKept
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
@@ -433,6 +434,35 @@ async def start(nursery: trio.Nursery) -> str:
         await serve_nameserver("127.0.0.1", 0, task_status=task_status)
 
     return str(await nursery.start(run))
+
+
+async def test_scrapers_see_connections_brokers_topics_and_requests(nursery: trio.Nursery) -> None:
+    (port,) = free_ports(1)
+    serve = partial(serve_nameserver, "127.0.0.1", 0, metrics=Address("127.0.0.1", port))
+    address = str(await nursery.start(serve))
+    client = RemotingClient(nursery)
+    assert (await client.request(address, register_command())).code == 0
+    for code in (105, 105, 7777, 8888):
+        await client.request(address, Command(code, {"topic": "T"}))
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nok\n"):
+            answer += await stream.receive_some()
+        assert answer.startswith(b"HTTP/1.1 200")
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        text = b"".join([part async for part in stream]).decode()
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("dledger"))
+    name = "dledger_nameserver"
+    assert {key: float(value) for key, value in found.items() if "created" not in key} == {
+        f"{name}_connections": 1,
+        f"{name}_brokers": 1,
+        f"{name}_broker_names": 1,
+        f"{name}_topics": 2,
+        f'{name}_requests_total{{code="103"}}': 1,
+        f'{name}_requests_total{{code="105"}}': 2,
+        f'{name}_requests_total{{code="other"}}': 2,
+    }
 
 
 async def master(client: RemotingClient, address: str, topic: str = "T") -> str | None:

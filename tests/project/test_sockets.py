@@ -29,9 +29,15 @@ MAKES = frozenset(
     }
 )
 
-# These look for an address or a free port with a socket that is never connected.
+# These look for an address or a free port with a socket that is never connected, or tell the
+# supervisor of this process by datagrams.
 PROBES = frozenset(
-    {"broker/broker_command.py", "dledger/free_ports.py", "dledger_mq/connection/this_process.py"}
+    {
+        "broker/broker_command.py",
+        "dledger/command_line/supervisor.py",
+        "dledger/free_ports.py",
+        "dledger_mq/connection/this_process.py",
+    }
 )
 
 

@@ -24,6 +24,8 @@ MODULES = {
     "dledger-mq": ("dledger_mq.__main__", "main"),
     "dledger-spark": ("dledger_spark.commands.spark_commands", "dledger_spark"),
     "jepsen-like": ("jepsen_like.__main__", "main"),
+    "dledger-mq broker": ("broker.broker_command", "broker"),  # passes its arguments on
+    "dledger-mq nameserver": ("nameserver.nameserver_command", "main"),
     "python -m broker": ("broker.broker_command", "broker"),
     "python -m nameserver": ("nameserver.nameserver_command", "main"),
 }
@@ -149,7 +151,7 @@ def problem_with(command: click.Command, words: list[str], is_whole: bool) -> st
     for param in command.params:
         value = values.get(param.name or "")
         if value is None:
-            if is_whole and param.required:
+            if is_whole and param.required and "--config" not in words:
                 return f"{param.name} is missing"
             continue
         judged = isinstance(param.type, click.Choice | click.types.IntParamType | click.FloatRange)

@@ -22,8 +22,8 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.server import Broker, Surroundings, run_broker
 from dledger import DLedgerError, SnapshotPolicy, collect_seldom
+from dledger.command_line.log_lines import TEXT, set_up_logging
 from dledger.command_line.server_signals import ending_signals
-from dledger.commands.log_lines import TEXT, set_up_logging
 from dledger.system_refusals import single
 from jepsen_like.chaos.members.control import Control
 from jepsen_like.mutants.planting import planted
@@ -58,11 +58,15 @@ async def serve(settings: dict[str, Any]) -> None:
             process_id=os.getpid(),
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
         )
-        start = partial(run_broker, config, surroundings, logger.info)
+        start = partial(run_broker, config, surroundings, _report)
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
         control = Control(broker.node, lambda: None, lambda: None)
         await control.run(nursery.cancel_scope)
+
+
+def _report(text: str, /, **_fields: object) -> None:
+    logger.info(text)
 
 
 def _address_or_none(text: str | None) -> Address | None:

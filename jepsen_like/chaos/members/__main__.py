@@ -17,8 +17,8 @@ from typing import Any
 import trio
 
 import dledger
+from dledger.command_line.log_lines import PROGRESS, TEXT, set_up_logging
 from dledger.command_line.server_signals import cancel_on_signal
-from dledger.commands.log_lines import PROGRESS, TEXT, set_up_logging
 from dledger.node.node_events import NodeEvents
 from dledger.system_refusals import single
 from jepsen_like.chaos.members.answering import Answering

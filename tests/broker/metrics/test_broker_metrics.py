@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
+import dledger
 from broker.broker_command import main
+from broker.machine import BrokerMachine
+from broker.retention.full_disk import FULL_DISK
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
 from tests.broker.one_broker import Client, running_broker
@@ -106,9 +112,72 @@ async def test_rows_and_queues_of_a_scrape_are_bounded(
         )
 
 
-def test_a_port_of_metrics_that_is_in_use_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def asked(port: int, page: str) -> tuple[int, list[str]]:
+    """The status and the lines of the answer."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        await stream.send_all(
+            f"GET /{page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        )
+        answer = b"".join([part async for part in stream])
+    head, _, text = answer.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), text.splitlines()
+
+
+async def test_a_broker_says_whether_clients_may_come_and_why_not(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    settings: dict[str, Any] = {"metrics": Address("127.0.0.1", port)}
+    async with running_broker(tmp_path, **settings) as (broker, nursery):
+        assert await asked(port, "readyz") == (200, ["ok"])
+        broker.parts[FULL_DISK].is_refusing = True
+        status, lines = await asked(port, "readyz")
+        assert (status, len(lines)) == (503, 1)
+        assert "no message is taken" in lines[0]
+        broker.parts[FULL_DISK].is_refusing = False
+        nursery.start_soon(broker.end)
+        await trio.testing.wait_all_tasks_blocked()
+        status, lines = await asked(port, "readyz")
+        assert status == 503
+        assert any("this member ends" in line for line in lines), lines
+        assert await asked(port, "healthz") == (200, ["ok"])
+
+
+async def test_a_broker_answers_probes_while_its_log_is_read_and_its_queues_are_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found: dict[str, tuple[int, list[str]]] = {}
+    (port,) = free_ports(1)
+
+    @asynccontextmanager
+    async def open_node(*arguments: Any) -> AsyncIterator[dledger.Node]:
+        found["log"] = await asked(port, "readyz")
+        async with dledger.open_node(*arguments) as node:
+            yield node
+
+    async def rebuild(node: dledger.Node, machine: BrokerMachine) -> None:
+        async for change in node.role_changes():
+            if change.ready:
+                break
+        found["queues"] = await asked(port, "readyz")
+        found["health"] = await asked(port, "healthz")
+        assert "dledger_term{group=broker-a,node=n0}" in await scraped(port)
+
+    monkeypatch.setattr("broker.server.open_node", open_node)
+    monkeypatch.setattr("broker.server.rebuild_queues", rebuild)
+    settings: dict[str, Any] = {"metrics": Address("127.0.0.1", port)}
+    async with running_broker(tmp_path, **settings):
+        pass
+    assert found == {
+        "log": (503, ["no member is open: its log is being read"]),
+        "queues": (503, ["the consume queues are being rebuilt"]),
+        "health": (200, ["ok"]),
+    }
+
+
+def test_a_port_of_metrics_that_is_in_use_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.broker_command.set_up_logging", lambda *_: None)
     clients, log = free_ports(2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

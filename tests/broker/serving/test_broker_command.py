@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
+import click
 import pytest
 import trio
 
@@ -24,6 +25,12 @@ from remoting.net.address import Address
 from remoting.wire.errors import RemotingError
 from tests.broker.one_broker import Client
 from tests.remoting.net.certificates import Authority
+
+
+@pytest.fixture(autouse=True)
+def keep_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process leave its log to pytest."""
+    monkeypatch.setattr("broker.broker_command.set_up_logging", lambda *_: None)
 
 
 def config(**more: object) -> BrokerConfig:
@@ -111,7 +118,7 @@ def test_a_program_at_the_second_port_is_told_and_the_broker_starts(
     assert f"another program listens on 127.0.0.1:{listen - 2}" in caplog.text
 
 
-async def nothing(_config: BrokerConfig, _exit_with_stdin: bool) -> None:
+async def nothing(_config: BrokerConfig, _ctx: click.Context) -> None:
     pass
 
 
@@ -132,7 +139,7 @@ def arguments(directory: Path, listen: int, log: int) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("--node=n9", "node_id: n9 is not one of"),
+        ("--node=n9", "--node: n9 is not one of"),
         ("--peers=n0", "--peers: 'n0' is not id=host:port"),
         ("--listen=here", "--listen: 'here' is not an address"),
         ("--listen=::1:10911", "--listen: '::1:10911' is not an address"),

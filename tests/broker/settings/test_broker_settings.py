@@ -25,6 +25,7 @@ from broker.settings.commands import ChangeSettings
 from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
 from broker.transactions.policy import CheckPolicy
+from dledger import ConfigInvalid, SnapshotPolicy
 from nameserver.server import serve_nameserver
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.bodies.table import decode_properties_text
@@ -429,3 +430,36 @@ def test_the_page_names_each_setting_with_its_values() -> None:
     page = Path(__file__).parents[3] / "docs" / "settings.md"
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page.read_text(), re.MULTILINE))
     assert rows == {name: setting.values for name, setting in CHANGEABLE.items()}
+
+
+# --- settings that are read again -----------------------------------------------------------------
+
+
+async def test_settings_of_the_start_are_taken_over_where_operators_changed_none(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await changed(client, "fileReservedTime=48")
+        wanted = replace(
+            broker.config,
+            retention=RetentionPolicy(keep_hours=5, refuse_percent=95),
+            checks=CheckPolicy(max_checks=3),
+            auto_create_topics=False,
+            prefer="n0",
+            snapshots=SnapshotPolicy(every_entries=7),
+            max_connections=1,
+        )
+        broker.reconfigure(wanted)
+        now = broker.parts[SETTINGS].now
+        assert (now.retention.keep_hours, now.retention.refuse_percent) == (48, 95)
+        assert (now.checks.max_checks, now.auto_create_topics) == (3, False)
+        assert now.max_connections is None, "only a start takes this over"
+        assert broker.node.config.preferred_leader == "n0"
+        assert broker.node.config.snapshots.every_entries == 7
+        await changed(client, "fileReservedTime=")
+        assert broker.parts[SETTINGS].now.retention.keep_hours == 5
+        assert (await client.send("Unknown", b"x")).code == ResponseCode.TOPIC_NOT_EXIST
+        with pytest.raises(ConfigInvalid, match="n9 is not one of"):
+            broker.reconfigure(replace(wanted, prefer="n9", auto_create_topics=True))
+        assert not broker.parts[SETTINGS].now.auto_create_topics

@@ -23,6 +23,10 @@ from dledger.network.tls_config import TlsConfig
 from dledger.serving import listener
 from dledger.serving.listener import Listener
 from dledger.wire.handshake import encode_refused
+from nameserver.server import serve_nameserver
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+from remoting.wire.frame import encode_command
 from tests.dledger.client.fake_member import GROUP, fake_group
 from tests.dledger.client.test_changes_of_leader import GROUP_CLIENT, OF_A_MEMBER, REMOTE_LOG
 from tests.dledger.serving.test_peer_conversation import Member
@@ -130,6 +134,50 @@ async def test_what_speaks_another_protocol_lasts(nursery: trio.Nursery) -> None
     async with dledger.connect(peers, group=GROUP, timeout_s=60.0) as log:
         with trio.fail_after(20.0), pytest.raises(ClientRefused, match="HTTP"):
             await log.append(b"x")
+
+
+async def test_a_broker_s_port_for_clients_refuses_the_log_s_tools_for_good(
+    nursery: trio.Nursery,
+) -> None:
+    peers = str(await nursery.start(serve_nameserver, "127.0.0.1", 0))
+    async with dledger.connect(peers, group=GROUP, timeout_s=60.0) as log:
+        with trio.fail_after(20.0), pytest.raises(ClientRefused, match="clients of RocketMQ"):
+            await log.append(b"x")
+
+
+async def test_a_member_names_http_tls_and_remoting_at_its_port_and_answers_http(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def told(address: str, spoken: bytes) -> bytes:
+        host, _, port = address.rpartition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(spoken)
+            return b"".join([part async for part in stream])
+
+    async with one_member(tmp_path / "tls", files("n0")) as address:
+        with trio.fail_after(20.0):
+            answer = await told(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    async with one_member(tmp_path, None) as address:
+        with trio.fail_after(20.0):
+            for method in ("GET", "OPTIONS", "POST"):
+                request = f"{method} /readyz HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+                head, _, text = (await told(address, request)).decode().partition("\r\n\r\n")
+                assert head.startswith("HTTP/1.1 400 Bad Request\r\n")
+                assert f"Content-Length: {len(text)}" in head
+                assert text.count("\n") == 1
+                assert "this is the port of the log" in text
+            remoting = encode_command(Command(RequestCode.HEART_BEAT, {"a": "b"}))
+            for spoken, words in (
+                (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"speaks TLS and this one does not"),
+                (remoting, b"is a client of RocketMQ"),
+                (b"HTTP/1.1 200 OK\r\n\r\n", b"speaks HTTP"),
+            ):
+                answer = await told(address, spoken)
+                assert b"refused" in answer
+                assert words in answer
+    for named in ("speaks HTTP", "speaks TLS", "is a client of RocketMQ"):
+        assert f"the other side {named}" in caplog.text
 
 
 async def test_a_refusal_of_one_member_is_not_that_of_all(

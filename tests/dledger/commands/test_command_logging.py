@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from dledger.commands.log_lines import (
+from dledger.command_line.log_lines import (
     BURST_LINES,
     BURST_WINDOW_S,
     FloodGate,

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
 
-from dledger.commands import reloading
+from dledger.command_line.reloading import SettingsOnSignal
 from dledger.commands.group_commands import commands
-from dledger.commands.reloading import SettingsOnSignal
-from dledger.config import NodeConfig, parse_peers
-from dledger.node.node import Node
+from dledger.commands.serve_command import _CHANGEABLE
 
-PEERS = parse_peers("peers", "n0=127.0.0.1:1")
-CONFIG = NodeConfig(group="g", node_id="n0", peers=PEERS, data_dir=Path("data"))
 GIVEN = {"node": "n0", "peers": "n0=127.0.0.1:1", "dir": "data", "metrics": "127.0.0.1:9"}
 # What a command does instead of serving, or once at its start.
 ONCE = {"print-config", "exit-with-stdin", "help", "new", "join"}
@@ -55,14 +50,12 @@ def running(path: Path) -> SettingsOnSignal:
     """The settings of a member that does nothing with them."""
     above = commands.make_context("dledger", ["--config", str(path), "serve"])
     ctx = commands.commands["serve"].make_context("serve", [], parent=above)
-    node = SimpleNamespace(config=CONFIG, reconfigure=lambda _config: None)
-    return SettingsOnSignal(cast(Node, node), ctx, lambda _ctx: CONFIG)
+    return SettingsOnSignal(ctx, "the node", _CHANGEABLE, lambda _ctx: None, lambda _ctx: None)
 
 
 def test_each_setting_that_differs_is_named_as_taken_or_as_not_taken(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(reloading, "set_up_logging", lambda *_: None)
     caplog.set_level(logging.INFO)
     path, silent = tmp_path / "dledger.toml", list[str]()
     assert {"tls-cert", "tls-key", "tls-ca", "log-level", "election-timeout-ms"} <= set(options())

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_a_member_says_what_happens_to_it_in_lines_of_json(served: Served) -> None:
-    served.write()
+    (metrics,) = free_ports(1)
+    served.write(metrics=f"127.0.0.1:{metrics}")
     served.start()
     (listening,) = served.wait("listening")
     assert (listening["group"], listening["node"], listening["level"]) == ("group", "n0", "info")
@@ -89,6 +91,9 @@ def test_a_member_says_what_happens_to_it_in_lines_of_json(served: Served) -> No
         roles = served.wait("role", len(roles) + 1)
     assert (roles[-1]["role"], roles[-1]["term"], roles[-1]["leader"]) == ("leader", 1, "n0")
     assert served.wait("recovery")[0]["last_index"] == -1
+    for page in ("healthz", "readyz"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/{page}", timeout=10) as answer:
+            assert (answer.status, answer.read()) == (200, b"ok\n")
     assert served.stop() == 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ import dledger
 from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.free_ports import free_ports
+from dledger.metrics import readiness
 from dledger.metrics.exposition import render
 from dledger.metrics.metrics_server import (
     MAX_CONNECTIONS,
@@ -25,7 +28,7 @@ from dledger.metrics.metrics_server import (
     serve_text,
 )
 from dledger.node.tally import SYNC_CLASSES_S, Tally
-from dledger.status import GroupStatus, PeerStatus, Status
+from dledger.status import GroupStatus, InstallStatus, PeerStatus, Status
 
 
 def a_status(node_id: str = "n0") -> Status:
@@ -123,6 +126,46 @@ async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) 
     assert (await ask(port, b"DELETE /metrics" + close)).startswith(b"HTTP/1.1 405")
 
 
+async def test_probes_are_told_whether_the_process_runs_and_what_it_waits_for(
+    nursery: trio.Nursery,
+) -> None:
+    waits = ["no leader is known", "a text\nwith \x1b[2J"]
+    serve = partial(serve_text, lambda: [b"x\n"], Address("127.0.0.1", 0), waits=lambda: waits)
+    port = await nursery.start(serve)
+    close = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    healthy = await ask(port, b"GET /healthz" + close)
+    assert healthy.startswith(b"HTTP/1.1 200")
+    assert healthy.endswith(b"\r\n\r\nok\n")
+    answer = await ask(port, b"GET /readyz?verbose" + close)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert answer.partition(b"\r\n\r\n")[2] == b"no leader is known\na text\\nwith \\x1b[2J\n"
+    head = await ask(port, b"HEAD /readyz" + close)
+    assert head.startswith(b"HTTP/1.1 503")
+    assert head.endswith(b"\r\n\r\n")
+    assert (await ask(port, b"POST /readyz" + close)).startswith(b"HTTP/1.1 405")
+    waits.clear()
+    assert (await ask(port, b"GET /readyz" + close)).startswith(b"HTTP/1.1 200")
+
+
+def test_a_member_waits_for_a_leader_its_data_and_room() -> None:
+    told = partial(replace, a_status())
+    assert list(readiness.reasons([a_status()])) == []
+    assert list(readiness.reasons([])) == [readiness.NOT_OPEN]
+    for status, words in (
+        (told(leader=None, role="candidate", ready=False), "no leader is known"),
+        (told(ready=False), "it leads, and has not yet applied"),
+        (told(proven=False), "neither votes nor counts yet"),
+        (told(installing=InstallStatus(7, 10, 100)), "it receives a snapshot: 10 of 100 bytes"),
+        (told(machine_stopped="upgrade it"), "upgrade it"),
+        (told(disk_short="the disk is full"), "the disk is full"),
+        (told(not_begun="waits for n1"), "waits for n1"),
+        (told(role="removed"), "it no longer belongs to the group"),
+    ):
+        (line,) = readiness.reasons([status, a_status("n1")])
+        assert line.startswith("orders/n0: "), line
+        assert words in line
+
+
 async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
     serve = partial(serve_text, lambda: [b"again\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
@@ -158,13 +201,26 @@ async def test_scrapers_leave_the_process_time_however_many_ask(
     assert min(after - before for before, after in pairwise(turns)) > 0.039
 
 
-@pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"x" * (MAX_HEAD_BYTES + 1)])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"x" * (MAX_HEAD_BYTES + 1),
+        b"GET /readyz HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"GET /readyz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /readyz HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 10_000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+    ids=["zeros", "long line", "length", "chunks", "headers", "TLS", "HTTP/2"],
+)
 async def test_what_is_not_http_closes_its_own_connection_alone(
     nursery: trio.Nursery, garbage: bytes
 ) -> None:
     serve = partial(serve_text, lambda: [b"fine\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
-    await ask(port, garbage)
+    with suppress(trio.BrokenResourceError):  # it is closed before all of it is read
+        await ask(port, garbage)
     answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
     assert answer.endswith(b"fine\n")
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -125,6 +126,7 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
             [
                 *(sys.executable, "-m", "dledger_mq", "up", "--nodes", "1"),
                 *("--dir", str(tmp_path / "d"), "--nameserver", cluster_names),
+                *("--config", str(config), "--log-format", "json"),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -132,9 +134,23 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
 
     def read_until_ready(process: "subprocess.Popen[str]") -> str:
         assert process.stdout is not None
-        return next(line for line in process.stdout if line.startswith("ready"))
+        events = []
+        for line in process.stdout:
+            if line.startswith("ready"):
+                break
+            if line.startswith("{"):
+                events.append(json.loads(line))
+        assert {one["node"] for one in events if one["event"] == "listening"} == {
+            "nameserver",
+            "n0",
+        }
+        with urllib.request.urlopen(f"http://{metrics}/readyz", timeout=10) as answer:
+            assert answer.status == 200
+        return line
 
-    (cluster_names,) = free_addresses(1)
+    cluster_names, metrics = free_addresses(2)
+    config = tmp_path / "brokers.toml"
+    config.write_text(f"[broker]\nmetrics = '{metrics}'\n[nameserver]\nlisten = 'taken:1'\n")
     with start() as first:
         ready = await trio.to_thread.run_sync(read_until_ready, first)
         pids = json.loads((tmp_path / "d" / "group.json").read_text())["pids"]

@@ -69,6 +69,9 @@ def test_a_program_gets_what_its_group_needs(tmp_path: Path) -> None:
     assert "--group broker-b --node b0 --peers b0=127.0.0.1:6 --listen 127.0.0.1:7" in second
     assert "--listen-group" not in second
     assert "--prefer" not in second
+    (group, _) = PLAN.groups
+    more = broker_program(GroupDirectory(tmp_path), PLAN, group, group.nodes[0], ("--config", "f"))
+    assert more.arguments[-7:-5] == ("--config", "f")
 
 
 def test_new_groups_are_led_by_different_nodes_as_far_as_there_are_enough() -> None:

@@ -8,6 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from dledger.config import Address as LogAddress
+from dledger.wire.frame import FrameDecoder as LogFrameDecoder
+from dledger.wire.handshake import Caller, Hello, Refused, check_welcome, encode_hello
 from remoting.net.address import parse_address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.client import RemotingClient
@@ -150,6 +153,30 @@ async def test_each_protocol_that_is_no_remoting_is_named_once_a_minute_for_a_ho
         assert caplog.text.count("closed: the peer speaks HTTP/2") == 1
     finally:
         caplog.handler.filters.clear()
+
+
+async def test_programs_of_http_and_of_the_log_are_answered_as_they_understand(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start(nursery, Recorder())
+    stream = await raw_stream(server)
+    await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await read_until_closed(stream)
+    head, _, text = answer.decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 400 Bad Request\r\n")
+    assert f"Content-Length: {len(text)}" in head
+    assert text.count("\n") == 1
+    assert "RocketMQ's remoting" in text
+    await stream.aclose()
+    for caller in (Caller.PEER, Caller.CLIENT):
+        stream = await raw_stream(server)
+        await stream.send_all(encode_hello(Hello(caller, "g", "n0", LogAddress("10.0.0.1", 1))))
+        (frame,) = LogFrameDecoder().feed(await read_until_closed(stream))
+        with pytest.raises(Refused, match="this is a port for clients of RocketMQ") as refused:
+            check_welcome(frame)
+        assert refused.value.lasting
+        await stream.aclose()
+    await wait_for(lambda: caplog.text.count("the peer speaks the protocol of the log's") == 2)
 
 
 @pytest.mark.feature("F12")

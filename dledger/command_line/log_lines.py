@@ -1,4 +1,8 @@
-"""The log lines of a node: one event a line, as text or as JSON, limited in number."""
+"""The log lines of a server: one event a line, as text or as JSON, limited in length and number.
+
+A line that begins with a time is one of this program: texts from outside begin none and move no
+cursor. This is the last guard: where events are logged, texts of clients are quoted one by one.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,26 @@ import datetime
 import json
 import logging
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
+import click
+
+from dledger.command_line.options import Decorated, option, options
 from dledger.shown_output import escaped
 
 TEXT, JSON = "text", "json"
-FORMATS = (TEXT, JSON)
-LEVELS = ("debug", "info", "warning", "error")
+_FORMATS = (TEXT, JSON)
+_LEVELS = ("debug", "info", "warning", "error")
 
-# The longest text of a line.
-_MAX_CHARACTERS = 4000
+# The longest event. Texts from clients are quoted where they are inserted, and much shorter.
+MAX_EVENT_CHARACTERS = 2000
 
-# The logger for standard output of `dledger serve`: when it listens, and changes of the leader.
+# The longest line of a traceback: an error's text may contain all that a client has sent.
+_MAX_TRACEBACK_CHARACTERS = 500
+_MAX_TRACEBACK_LINES = 200
+
+# The logger for standard output of a server: when it listens, and changes of the leader.
 PROGRESS = "dledger.progress"
 
 # Lines of one kind that may be written within this time; further ones are only counted.
@@ -29,6 +41,7 @@ _MAX_KINDS = 500
 # The event of a line that does not name its own, by the module that logs it. docs/operations.md has
 # the list: programs rely on these names.
 _EVENTS = {
+    PROGRESS: "progress",
     "dledger.node.admission_log": "member_in_doubt",
     "dledger.snapshots.awaited_snapshot": "snapshot_installed",
     "dledger.serving.identity_guard": "generation",
@@ -75,12 +88,20 @@ def _time(record: logging.LogRecord) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _on_one_line(text: str) -> str:
+def _on_one_line(text: str, most_characters: int = MAX_EVENT_CHARACTERS) -> str:
     """Escape and shorten text from callers, so that it begins no line of its own and moves no
     cursor.
     """
-    shown = escaped(text[:_MAX_CHARACTERS])
-    return shown if len(text) <= _MAX_CHARACTERS else f"{shown}..."
+    shown = escaped(text[:most_characters])
+    return shown if len(text) <= most_characters else f"{shown}..."
+
+
+def _traceback(formatted: str) -> list[str]:
+    """Return the lines of a traceback: bounded, and each fit for one line of a log."""
+    lines = formatted.split("\n")
+    if len(lines) > _MAX_TRACEBACK_LINES:
+        lines[_MAX_TRACEBACK_LINES // 2 : -_MAX_TRACEBACK_LINES // 2] = ["..."]
+    return [_on_one_line(one, _MAX_TRACEBACK_CHARACTERS) for one in lines]
 
 
 def _left_out(record: logging.LogRecord) -> int:
@@ -89,9 +110,11 @@ def _left_out(record: logging.LogRecord) -> int:
 
 
 class JsonLines(logging.Formatter):
+    """Formats a record as an object. `group`: without one the lines name none."""
+
     def __init__(self, group: str, node_id: str) -> None:
         super().__init__()
-        self._group = group
+        self._group = {"group": group} if group else {}
         self._node_id = node_id
 
     def format(self, record: logging.LogRecord) -> str:
@@ -100,17 +123,17 @@ class JsonLines(logging.Formatter):
             "ts": _time(record),
             "level": record.levelname.lower(),
             "event": getattr(record, "event", None) or _EVENTS.get(record.name, record.name),
-            "group": self._group,
+            **self._group,
             "node": self._node_id,
         }
         for field in FIELDS:
             if (value := getattr(record, field, None)) is not None:
                 line[field] = value
-        line["message"] = record.getMessage()
+        line["message"] = _on_one_line(record.getMessage())
         if count := _left_out(record):
             line["left_out"] = count
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = "\n".join(_traceback(self.formatException(record.exc_info)))
         return json.dumps(line, default=str)
 
 
@@ -129,8 +152,8 @@ class TextLines(logging.Formatter):
         if count := _left_out(record):
             text += f" (and {count} more like it)"
         if record.exc_info:
-            lines = self.formatException(record.exc_info).split("\n")
-            text = "\n".join([text, *(f"    {_on_one_line(one)}" for one in lines)])
+            lines = _traceback(self.formatException(record.exc_info))
+            text = "\n".join([text, *(f"    {one}" for one in lines)])
         return text
 
 
@@ -163,8 +186,26 @@ class FloodGate(logging.Filter):
         return True
 
 
-def set_up_logging(group: str, node_id: str, form: str, level: str) -> None:
-    """Log in this form, from this level on. May be called repeatedly."""
+def log_options(level: str | None, form: str | None = TEXT) -> Callable[[Decorated], Decorated]:
+    """Declare --log-format and --log-level, with these defaults; None: not given."""
+    return options(
+        option(
+            "--log-format",
+            "Form of the log lines: text, or one JSON object a line.",
+            type=click.Choice(_FORMATS),
+            default=form,
+        ),
+        option("--log-level", "From where.", type=click.Choice(_LEVELS), default=level),
+    )
+
+
+def set_up_logging(
+    group: str, node_id: str, form: str, level: str, limit: logging.Filter | None = None
+) -> None:
+    """Log in this form, from this level on. May be called repeatedly.
+
+    `limit`: bounds the number of lines; a FloodGate if None.
+    """
     said, progress = _handler(sys.stderr), _handler(sys.stdout)
     if form == JSON:
         said.setFormatter(JsonLines(group, node_id))
@@ -172,7 +213,7 @@ def set_up_logging(group: str, node_id: str, form: str, level: str) -> None:
     else:
         said.setFormatter(TextLines(node_id, coloured=sys.stderr.isatty()))
         progress.setFormatter(logging.Formatter("%(message)s"))
-    said.addFilter(FloodGate())
+    said.addFilter(limit or FloodGate())
     logging.basicConfig(level=level.upper(), handlers=[said], force=True)
     logger = logging.getLogger(PROGRESS)
     logger.handlers = [progress]

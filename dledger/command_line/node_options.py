@@ -1,15 +1,16 @@
 """The settings of a node that an operator may give as flags, in the environment, or in a file.
 
 They are derived from `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: each field of a simple type
-is an option. Pure.
+is an option.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
+from dledger.command_line.options import Decorated, option, options
 from dledger.config import NodeConfig
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
@@ -68,6 +69,11 @@ class NodeOption(NamedTuple):
     part: type
     field: str
 
+    @property
+    def key(self) -> str:
+        """The long name of the option, without the dashes."""
+        return self.name.replace("_", "-")
+
 
 def _options_of(part: type, prefix: str = "") -> list[NodeOption]:
     found = []
@@ -87,15 +93,34 @@ NODE_OPTIONS: tuple[NodeOption, ...] = (
 )
 
 
+# The long names of the options of a SnapshotPolicy.
+SNAPSHOT_KEYS = tuple(one.key for one in NODE_OPTIONS if one.part is SnapshotPolicy)
+
+
+def declared(
+    chosen: Iterable[NodeOption], defaults: Mapping[str, Any] | None = None
+) -> Callable[[Decorated], Decorated]:
+    """Declare an option for each of these settings; `defaults` replaces some, by their names."""
+    others = defaults or {}
+    return options(
+        *(
+            option(
+                f"--{one.key}", one.help, type=one.kind, default=others.get(one.name, one.default)
+            )
+            for one in chosen
+        )
+    )
+
+
 def node_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `NodeConfig` for these values of options.
 
     Raises ConfigInvalid for contradictory sizes or an invalid policy.
     """
     parts: dict[type, dict[str, Any]] = {NodeConfig: {}, StoreConfig: {}, SnapshotPolicy: {}}
-    for option in NODE_OPTIONS:
-        if option.name in values:
-            parts[option.part][option.field] = values[option.name]
+    for one in NODE_OPTIONS:
+        if one.name in values:
+            parts[one.part][one.field] = values[one.name]
     return {
         **parts[NodeConfig],
         "store": StoreConfig(**parts[StoreConfig]),
