@@ -67,7 +67,7 @@ def test_certificates_that_cannot_be_used_are_one_line(tmp_path: Path) -> None:
         (("--tls-cert", missing, "--tls-key", missing), "missing.pem cannot be used"),
         (("--tls-client-auth", "require"), "--tls-client-auth: require needs certificates"),
     ):
-        result = CliRunner().invoke(main, ["--listen", "127.0.0.1:0", *options])
+        result = CliRunner().invoke(main, ["--listen", "127.0.0.1:9876", *options])
         assert result.exit_code == 1
         assert words in result.output
         assert result.output.count("\n") == 1

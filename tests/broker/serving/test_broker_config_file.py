@@ -90,7 +90,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[broker]\nkeep-hour = 5", "[broker] keep-hour: no such key; expected one of advertise"),
+        ("[broker]\nkeep-hour = 5", "[broker] keep-hour: no such key; expected one of access"),
         ("[serve]\nnode = 'n0'", ", serve: no such table; expected one of [all, broker, name"),
         ("broker = 5", "expected a table [broker]"),
         ("nameserver = 5", "expected a table [nameserver]"),
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_is_one_line(
         ("[nameserver]\nlisten = 'here'", "[nameserver] listen: 'here' is not an address"),
         ("[nameserver]\nmax-connections = 0", "[nameserver] max-connections: 0 is not in the"),
         ("[nameserver]\nchanges-from = 'x'", "[nameserver] changes-from: 'x' does not appear"),
-        ("[nameserver]\nnode = 'n0'", "[nameserver] node: no such key; expected one of changes"),
+        ("[nameserver]\nnode = 'n0'", "[nameserver] node: no such key; expected one of access"),
     ],
 )
 def test_a_mistake_in_the_table_of_a_name_server_is_one_line(
