@@ -157,6 +157,7 @@ class BrokerStage:
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
         listen = _clients_address(wiring, NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
+        command.append("--insecure")  # hosts of a simulated network have addresses of their own
         commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}
         if self._has_balancer:
             listen = _clients_address(wiring, BALANCER_HOST)
