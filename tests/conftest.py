@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.examples import ALL, SOME
+from tests.forked_starts import Starts
 from tests.run_report import FailuresAtOnce, machine
 
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
@@ -24,6 +25,9 @@ settings.load_profile(os.environ.get("EXAMPLES", "some"))
 # nothing of them, and tests of what they log must not depend on it.
 logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
 logging.getLogger("dledger_mq.listener_watch").setLevel(logging.ERROR)
+
+
+_STARTS = Starts()
 
 
 def pytest_report_header() -> str:
@@ -42,6 +46,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Members of tests remember nothing in the home of who runs the tests."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forked_starts() -> Iterator[None]:
+    """Start commands from a process that has loaded them."""
+    _STARTS.install()
+    yield
+    _STARTS.close()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start commands anew where a test is about that."""
+    _STARTS.real_ones = item.get_closest_marker("real_starts") is not None
 
 
 @pytest.fixture(autouse=True, scope="session")
