@@ -57,8 +57,9 @@ def forked_starts() -> Iterator[None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start commands anew where a test is about that."""
-    _STARTS.real_ones = item.get_closest_marker("real_starts") is not None
+    """Start nothing by a fork, or all that can be, where a test asks for it."""
+    _STARTS.none = item.get_closest_marker("real_starts") is not None
+    _STARTS.programs = item.get_closest_marker("forked_programs") is not None
 
 
 @pytest.fixture(autouse=True, scope="session")

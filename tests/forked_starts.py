@@ -1,10 +1,11 @@
 """Starts the project's commands by a fork of a process that has loaded them already.
 
 To load a broker takes a second of the processor, and the tests start hundreds. `Starts` has
-`subprocess.Popen` ask a waiting process for those it knows: `python -m broker` and so on. What runs
-is a process like any other: it has its own number, arguments, folder, environment, files, process
-group and ending, and whoever started it is its parent. A start of another kind, or with options
-that are not carried out here, is a real one. So is each of a test that is marked `real_starts`.
+`subprocess.Popen` ask a waiting process for those it knows: `python -m broker` and so on, and in a
+test that is marked `forked_programs` other programs in Python as well. What runs is a process like
+any other: it has its own number, arguments, folder, environment, files, process group and ending,
+and whoever started it is its parent. A start of another kind, or with options that are not carried
+out here, is a real one. So is each of a test that is marked `real_starts`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import struct
 import subprocess
 import sys
 import threading
+import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -36,11 +39,12 @@ LOADED = {
     "dledger": ("dledger.commands.group_commands", "rich.live", "rich.table"),
     "dledger_mq": ("dledger_mq.__main__",),
 }
-# They start members themselves, by a waiting process of their own.
-_START_OTHERS = ({"dledger", "group"}, {"dledger_mq", "up"})
-# Python reads them once, when it starts.
-_READ_AT_START = ("PYTHON", "LC_", "LANG")
-_CARRIED_OUT = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+# They start members themselves, by a waiting process of their own; so may other programs.
+_START_OTHERS = (["-m", "dledger", "group"], ["-m", "dledger_mq", "up"])
+# Variables that Python reads once, when it starts, and that are not carried out here.
+_CARRIED_OUT = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+_UTF8 = {"", "C", "POSIX", "C.UTF-8", "C.utf8"}  # Python makes one of all
+_WARNINGS = ["-W", "error"]
 _ARGUMENT_BYTES = 8192  # room for the arguments that /proc shows
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _WAITING = (sys.executable, "-m", "tests.forked_starts")
@@ -58,10 +62,15 @@ class _Start:
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next((environment[name] for name in names if environment.get(name)), "")
     return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(_READ_AT_START) and name not in _CARRIED_OUT
+        "locale": "" if locale in _UTF8 else locale,
+        **{
+            name: value
+            for name, value in environment.items()
+            if name.startswith("PYTHON") and name not in _CARRIED_OUT
+        },
     }
 
 
@@ -74,7 +83,8 @@ class Starts:
     """Asks the waiting process to start what it can; `Popen` starts the rest."""
 
     def __init__(self) -> None:
-        self.real_ones = False
+        self.none = False
+        self.programs = False
         self._asking = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._waiting: socket.socket | None = None
@@ -114,31 +124,37 @@ class Starts:
     def _start(self, bound: Mapping[str, Any]) -> _Start | None:
         """What is to be started; None if only a real start will do."""
         words = bound["args"]
+        if self.none or not isinstance(words, (list, tuple)):
+            return None
+        arguments = [os.fsdecode(word) for word in words]
         environment = dict(os.environ if bound["env"] is None else bound["env"])
         folder = os.fspath(bound["cwd"] or os.getcwd())
         unusual = ("executable", "preexec_fn", "pass_fds", "shell", "gid", "gids", "uid")
         if (
-            self.real_ones
-            or not isinstance(words, (list, tuple))
-            or [os.fspath(word) for word in words[:2]] != [sys.executable, "-m"]
-            or words[2] not in LOADED
+            arguments[0] != sys.executable
+            or not self._is_loaded(_without_warnings(arguments))
             or any(bound[name] for name in unusual)
             or bound["umask"] != -1
             or not bound["close_fds"]
             or not os.path.isdir(folder)
-            or sum(len(os.fsencode(word)) + 1 for word in words) > _ARGUMENT_BYTES
+            or len(_shown(arguments)) > _ARGUMENT_BYTES
             or (_read_at_start(environment), _limits(), os.getuid()) != self._may_have[:-1]
         ):
             return None
         group = bound["process_group"]
         return _Start(
-            [os.fsdecode(word) for word in words],
+            arguments,
             folder,
             {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
             None if group in (None, -1) else group,
             bool(bound["start_new_session"]),
             signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         )
+
+    def _is_loaded(self, words: list[str]) -> bool:
+        if words[0] == "-m":
+            return words[1] in LOADED
+        return self.programs and (words[0] == "-c" or words[0].endswith(".py"))
 
     def _ask(self, start: _Start, files: list[int]) -> int:
         with self._asking:
@@ -194,6 +210,11 @@ def _next_start(asked: socket.socket) -> _Start:
             os.close(end)
 
 
+def _without_warnings(arguments: list[str]) -> list[str]:
+    """The words behind Python and its options."""
+    return arguments[3:] if arguments[1:3] == _WARNINGS else arguments[1:]
+
+
 def _become(start: _Start) -> None:
     """Be as a process that has just begun with these arguments."""
     if start.new_session:
@@ -206,8 +227,10 @@ def _become(start: _Start) -> None:
     os.environ.clear()
     os.environ.update(start.environment)
     sys.orig_argv = start.arguments
-    sys.argv = ["-m", *start.arguments[3:]]
-    sys.path[0] = os.getcwd()
+    sys.dont_write_bytecode = bool(start.environment.get("PYTHONDONTWRITEBYTECODE"))
+    if start.arguments[1:3] == _WARNINGS:
+        sys.warnoptions[:] = ["error"]
+        warnings.simplefilter("error")
     at_once = "PYTHONUNBUFFERED" in start.environment
     for name, own, mode in (("stdin", 0, "rb"), ("stdout", 1, "wb"), ("stderr", 2, "wb")):
         kept = getattr(sys, name)
@@ -224,12 +247,33 @@ def _become(start: _Start) -> None:
     gc.enable()
 
 
+def _shown(arguments: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in arguments)
+
+
 def _show(arguments: Sequence[str]) -> None:
     """Have /proc show these arguments: they are written over the first ones."""
     begins, ends = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
-    line = b"".join(os.fsencode(word) + b"\0" for word in arguments)
+    line = _shown(arguments)
     ctypes.memset(begins, 0, ends - begins)
     ctypes.memmove(begins, line, len(line))
+
+
+def _run(words: list[str]) -> None:
+    """Do what Python does with these words."""
+    if words[0] == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = ["-m", *words[2:]]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.path[0] = ""
+        sys.argv = ["-c", *words[2:]]
+        sys.modules["__main__"] = program = types.ModuleType("__main__")
+        exec(compile(words[1], "<string>", "exec"), vars(program))
+    else:
+        sys.path[0] = str(Path(words[0]).resolve().parent)
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
 
 
 def main() -> None:
@@ -249,7 +293,8 @@ def main() -> None:
         start = _next_start(asked)
         asked.detach()
         _become(start)
-        if set(start.arguments[2:4]) not in _START_OTHERS:
+        words = _without_warnings(start.arguments)
+        if words[0] == "-m" and words[:3] not in _START_OTHERS:
             break
         here, there = socket.socketpair()
         if os.fork():
@@ -265,7 +310,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()
         asked = there
-    runpy.run_module(start.arguments[2], run_name="__main__", alter_sys=True)
+    _run(words)
 
 
 if __name__ == "__main__":
