@@ -69,6 +69,8 @@ def quick_java() -> None:
 
 
 _JAVA = "a Java virtual machine"
+_RUN_OF_HOSTS = "a run of hosts"
+_HOSTS = "tests/jepsen_like/test_host_simulation.py::test_"
 _TREES = "the syntax trees"
 _TLS_GROUP = "a group that speaks TLS"
 _TLS = "tests/dledger/network/test_tls_processes.py::test_"
@@ -91,6 +93,9 @@ TOGETHER = {
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
+    f"{_HOSTS}a_run_of_hosts_is_the_same_in_another_process": _RUN_OF_HOSTS,
+    f"{_HOSTS}a_trace_tells_what_happened_and_changes_nothing": _RUN_OF_HOSTS,
+    f"{_HOSTS}the_same_seed_makes_the_same_run_of_hosts": _RUN_OF_HOSTS,
     "tests/project/test_advice.py": _TREES,
     "tests/project/test_client_text.py": _TREES,
     "tests/project/test_features_page.py": _TREES,
