@@ -152,9 +152,9 @@ class Starts:
         )
 
     def _is_loaded(self, words: list[str]) -> bool:
-        if words[0] == "-m":
-            return words[1] in LOADED
-        return self.programs and (words[0] == "-c" or words[0].endswith(".py"))
+        if words[0] == "-m" and words[1] in LOADED:
+            return True
+        return self.programs and (words[0] in ("-c", "-m") or words[0].endswith(".py"))
 
     def _ask(self, start: _Start, files: list[int]) -> int:
         with self._asking:
@@ -294,7 +294,7 @@ def main() -> None:
         asked.detach()
         _become(start)
         words = _without_warnings(start.arguments)
-        if words[0] == "-m" and words[:3] not in _START_OTHERS:
+        if words[0] == "-m" and words[1] in LOADED and words[:3] not in _START_OTHERS:
             break
         here, there = socket.socketpair()
         if os.fork():

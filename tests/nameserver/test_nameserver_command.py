@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from dledger.free_ports import free_ports
 from nameserver.nameserver_command import _is_of, _networks, main
 
 
+@pytest.mark.real_starts
 def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
     (port,) = free_ports(1)
     process = subprocess.Popen(
