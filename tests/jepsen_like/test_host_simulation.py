@@ -53,6 +53,7 @@ def test_a_member_is_replaced_at_a_rare_moment(seed: int) -> None:
     assert run_campaign(Plan(seed, seeds=1, tier="hosts"), jobs=1).broken is None
 
 
+@pytest.mark.long  # a run with a trace, and one in another process, are the same as well
 def test_the_same_seed_makes_the_same_run_of_hosts(told_before: str) -> None:
     assert digest_of(4) != told_before
     assert digest_of(3) == told_before
