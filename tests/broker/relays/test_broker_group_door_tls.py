@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from broker.config import BrokerConfig
 from dledger.free_ports import free_ports
@@ -28,7 +29,7 @@ async def test_clients_with_tls_follow_the_leader_by_one_address(tmp_path: Path)
         }
         for name in ("n0", "n1", "n2")
     }
-    shared = {"listen_group": Address(HERE, port), "shares_port": True}
+    shared: dict[str, Any] = {"listen_group": Address(HERE, port), "shares_port": True}
     tls = client_tls(signed("orders", "billing"), believed="members")
     async with group_of_three(tmp_path, own=own, **shared) as group:
         leader, _direct = await group.leader()
