@@ -42,7 +42,7 @@ class Credentials:
 
 
 def signature(secret: bytes, fields: Mapping[str, str], body: bytes) -> str:
-    signed = "".join([fields[name] for name in sorted(fields) if name != SIGNATURE]).encode()
+    signed = "".join([text for name, text in sorted(fields.items()) if name != SIGNATURE]).encode()
     digest = hmac.digest(secret, signed + body, "sha1")
     return b2a_base64(digest, newline=False).decode()
 
