@@ -33,7 +33,12 @@ from dledger import ConfigInvalid, DLedgerError, SnapshotPolicy, collect_seldom,
 from dledger.command_line.ending import ExitCode
 from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
 from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
-from dledger.command_line.open_address import insecure_option, problem_of_open_address
+from dledger.command_line.open_address import (
+    TLS_ALONE,
+    TLS_OR_ACCESS,
+    insecure_option,
+    problem_of_open_address,
+)
 from dledger.command_line.option_sources import (
     RememberingCommand,
     as_toml,
@@ -258,14 +263,18 @@ server_file_option(broker)
 
 
 def _check_protected(config: BrokerConfig, ctx: click.Context) -> None:
-    """Raise SettingInvalid if other machines reach a broker that nothing protects."""
-    if config.tls is not None or config.access is not None:
-        return
-    for key, address in (("listen", config.listen), ("listen-group", config.listen_group)):
-        problem = None
-        if address is not None:
-            is_insecure = ctx.params["insecure"]
-            problem = problem_of_open_address(address.host, is_insecure=is_insecure)
+    """Raise SettingInvalid if other machines reach a port of a broker that nothing protects."""
+    hosts: dict[str, str] = {}
+    if config.tls is None and config.access is None:
+        hosts["listen"] = config.listen.host
+        if config.listen_group is not None:
+            hosts["listen-group"] = config.listen_group.host
+    log = "peers" if config.listen_peers is None else "listen-peers"
+    if config.log_tls is None:  # users are not known there
+        hosts[log] = config.node.listen_address.host
+    for key, host in hosts.items():
+        lacks = TLS_ALONE if key == log else TLS_OR_ACCESS
+        problem = problem_of_open_address(host, lacks, is_insecure=ctx.params["insecure"])
         if problem is not None:
             raise SettingInvalid(place(ctx, key), problem)
 

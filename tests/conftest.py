@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.examples import ALL, SOME
+from tests.forked_starts import Starts
 from tests.run_report import FailuresAtOnce, machine
 
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
@@ -24,6 +25,9 @@ settings.load_profile(os.environ.get("EXAMPLES", "some"))
 # nothing of them, and tests of what they log must not depend on it.
 logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
 logging.getLogger("dledger_mq.listener_watch").setLevel(logging.ERROR)
+
+
+_STARTS = Starts()
 
 
 def pytest_report_header() -> str:
@@ -45,12 +49,28 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def forked_starts() -> Iterator[None]:
+    """Start commands from a process that has loaded them."""
+    _STARTS.install()
+    yield
+    _STARTS.close()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start nothing by a fork, or all that can be, where a test asks for it."""
+    _STARTS.none = item.get_closest_marker("real_starts") is not None
+    _STARTS.programs = item.get_closest_marker("forked_programs") is not None
+
+
+@pytest.fixture(autouse=True, scope="session")
 def quick_java() -> None:
     """Have Java translate what it runs once and quickly: no test runs it often enough for more."""
     os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 _JAVA = "a Java virtual machine"
+_RUN_OF_HOSTS = "a run of hosts"
+_HOSTS = "tests/jepsen_like/test_host_simulation.py::test_"
 _TREES = "the syntax trees"
 _TLS_GROUP = "a group that speaks TLS"
 _TLS = "tests/dledger/network/test_tls_processes.py::test_"
@@ -73,6 +93,9 @@ TOGETHER = {
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
+    f"{_HOSTS}a_run_of_hosts_is_the_same_in_another_process": _RUN_OF_HOSTS,
+    f"{_HOSTS}a_trace_tells_what_happened_and_changes_nothing": _RUN_OF_HOSTS,
+    f"{_HOSTS}the_same_seed_makes_the_same_run_of_hosts": _RUN_OF_HOSTS,
     "tests/project/test_advice.py": _TREES,
     "tests/project/test_client_text.py": _TREES,
     "tests/project/test_features_page.py": _TREES,

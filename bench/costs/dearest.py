@@ -28,6 +28,7 @@ from bench.costs.full_broker import (
 from broker.dead_letters.request import MAX_IDS, MAX_LETTERS
 from broker.groups.processor import MAX_GROUPS_AT_ONCE
 from broker.topics.processor import MAX_TOPICS_AT_ONCE
+from remoting.bodies.access import MAX_ENTRIES
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES
 from remoting.bodies.heartbeat import MAX_HEARTBEAT_BYTES
 from remoting.bodies.pop import MAX_ACKS, MAX_BITS
@@ -382,9 +383,32 @@ def _changes() -> list[Dear]:
             CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
             f'{{"groupConfigList":[{groups}]}}'.encode(),
         ),
+        *_users(),
         dear("any", CODE.UPDATE_AND_GET_GROUP_FORBIDDEN, group=GROUP, topic="t2", readable="false"),
         dear("lines", CODE.UPDATE_BROKER_CONFIG, settings.encode()),
         dear("any", CODE.SET_MESSAGE_REQUEST_MODE, compact_json(mode).encode()),
+    ]
+
+
+def _users() -> list[Dear]:
+    """Return the requests about users and rules. Without access control a change is refused when
+    its body is read.
+    """
+    user = {"username": "new", "password": "a" * 128, "userType": "Normal"}
+    entry = {"resource": "Topic:t", "actions": ["Pub"], "decision": "Allow"}
+    entries = [{**entry, "resource": f"Topic:t{number}"} for number in range(MAX_ENTRIES)]
+    acl = {"subject": "User:u1", "policies": [{"policyType": "Custom", "entries": entries}]}
+    return [
+        dear("any", CODE.AUTH_CREATE_USER, compact_json(user).encode()),
+        dear("any", CODE.AUTH_UPDATE_USER, compact_json(user).encode()),
+        dear("any", CODE.AUTH_DELETE_USER, username="u0"),
+        dear("any", CODE.AUTH_GET_USER, username="u1"),
+        dear("users", CODE.AUTH_LIST_USER),
+        dear("rules", CODE.AUTH_CREATE_ACL, compact_json(acl).encode()),
+        dear("rules", CODE.AUTH_UPDATE_ACL, compact_json(acl).encode()),
+        dear("rules", CODE.AUTH_DELETE_ACL, subject="User:u1"),
+        dear("rules", CODE.AUTH_GET_ACL, subject="User:u1"),
+        dear("rules", CODE.AUTH_LIST_ACL),
     ]
 
 

@@ -11,6 +11,8 @@ import trio
 
 from bench.costs.asker import Asker
 from bench.costs.fullness import Fullness
+from broker.access.commands import PutRules, PutUser, SealedSecret
+from broker.access.rules import Rule
 from broker.consumers.members import CONSUMERS, Member
 from broker.filters.commands import PutFilter
 from broker.filters.condition import MAX_CONDITION_CHARACTERS
@@ -82,6 +84,7 @@ class FullBroker:
 
     async def fill(self) -> None:
         await self._put_topics_and_groups()
+        await self._put_users()
         await self._put_offsets()
         await self._put_locks()
         await self._put_filters()
@@ -109,6 +112,13 @@ class FullBroker:
         await self._fold(PutTopic(config, at_ms) for config in configs)
         groups = [f"g{number}" for number in range(full.groups)]
         await self._fold(PutGroup(ConsumerGroup(group)) for group in (*groups, CROWD))
+
+    async def _put_users(self) -> None:
+        names = [f"u{number}" for number in range(self.fullness.users)]
+        secret = SealedSecret("s" * 200)
+        await self._fold(PutUser(name, secret, False, True, None) for name in names)
+        rules = [Rule(f"Topic:t{number}", "Pub,Sub", "", "Allow") for number in range(100)]
+        await self._fold(PutRules(name, "Custom", rules) for name in names)
 
     async def _put_offsets(self) -> None:
         full = self.fullness

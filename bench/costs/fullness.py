@@ -32,6 +32,7 @@ class Fullness:
         keyed: messages with one key.
         flying: messages of a queue that were popped and not acknowledged.
         held: pulls, and as many pops, that wait.
+        users: with a hundred rules each.
         large: messages of one key, delayed messages of one time, and dead letters, that are as
             large as messages may be. The limits allow more: 64 are enough to see.
         large_bytes: how large.
@@ -50,6 +51,7 @@ class Fullness:
     keyed: int = 20_000
     flying: int = MAX_IN_FLIGHT_PER_QUEUE
     held: int = _LIMITS.max_held_pulls
+    users: int = 1_000
     large: int = 64
     large_bytes: int = MAX_MESSAGE_BYTES - 1024
 
@@ -66,6 +68,7 @@ def evenly_full(count: int) -> Fullness:
         transactions=count,
         delayed=10 * count,
         clients=count,
+        users=count,
         subscriptions=100,
         keyed=10 * count,
         flying=count,

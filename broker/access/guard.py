@@ -22,9 +22,11 @@ _log = logging.getLogger(__name__)
 _audit = logging.getLogger("broker.audit")
 
 # The fields that say what a change is about. Bodies are left out: some have secrets.
-_TOLD: Final = (
-    *("topic", "group", "groupName", "consumerGroup", "srcGroup", "destGroup"),
-    *("username", "subject", "policyType", "resource", "timestamp", "offset", "msgId"),
+_TOLD: Final = frozenset(
+    {
+        *("topic", "group", "groupName", "consumerGroup", "srcGroup", "destGroup"),
+        *("username", "subject", "policyType", "resource", "timestamp", "offset", "msgId"),
+    }
 )
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
@@ -225,8 +227,8 @@ class AccessGuard:
 
 
 def _told(command: Command) -> str:
-    fields = command.fields
-    return " ".join([f"{name}={fields[name]:.120}" for name in _TOLD if name in fields])
+    told = sorted(pair for pair in command.fields.items() if pair[0] in _TOLD)
+    return " ".join([f"{name}={text:.120}" for name, text in told])
 
 
 ACCESS_GUARD: Final = Shared("access guard", AccessGuard)

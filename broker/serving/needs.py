@@ -23,6 +23,8 @@ class Action(StrEnum):
     GET = "Get"
     LIST = "List"
 
+    __hash__ = str.__hash__  # an enum's own is a call of Python for each look-up
+
 
 class Kind(StrEnum):
     """A kind of resources, by RocketMQ's word."""
@@ -30,6 +32,8 @@ class Kind(StrEnum):
     CLUSTER = "Cluster"
     TOPIC = "Topic"
     GROUP = "Group"
+
+    __hash__ = str.__hash__
 
 
 class Need(NamedTuple):

@@ -1,6 +1,7 @@
 """Makes the `Needs` of requests, by the fields that name what they are about."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from broker.serving.needs import Action, Kind, Need, Needs
@@ -12,22 +13,30 @@ def topic_need(topic: str, *actions: Action) -> Need:
     """Return a need for a topic. Retry and dead letter topics are their group's: what lies there
     was sent to the group.
     """
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if topic.startswith(prefix):
-            return Need(frozenset(map(_of_group, actions)), Kind.GROUP, topic.removeprefix(prefix))
-    return Need(frozenset(actions), Kind.TOPIC, topic)
+    if topic.startswith("%"):
+        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+            if topic.startswith(prefix):
+                return Need(_of_group(actions), Kind.GROUP, topic.removeprefix(prefix))
+    return Need(_any_of(actions), Kind.TOPIC, topic)
 
 
-def _of_group(action: Action) -> Action:
-    return Action.SUB if action is Action.PUB else action
+# Both are bounded by the combinations that handlers name. A frozenset knows its hash.
+@cache
+def _any_of(actions: tuple[Action, ...]) -> frozenset[Action]:
+    return frozenset(actions)
+
+
+@cache
+def _of_group(actions: tuple[Action, ...]) -> frozenset[Action]:
+    return frozenset(Action.SUB if action is Action.PUB else action for action in actions)
 
 
 def group_need(group: str, *actions: Action) -> Need:
-    return Need(frozenset(actions), Kind.GROUP, group)
+    return Need(_any_of(actions), Kind.GROUP, group)
 
 
 def cluster_need(*actions: Action) -> Need:
-    return Need(frozenset(actions), Kind.CLUSTER, "")
+    return Need(_any_of(actions), Kind.CLUSTER, "")
 
 
 def on_topic(*actions: Action, field: str = "topic") -> Needs:

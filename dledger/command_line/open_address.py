@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -30,7 +30,15 @@ def is_only_here(host: str) -> bool:
         return host == "localhost"
 
 
-def problem_of_open_address(host: str, *, is_insecure: bool) -> str | None:
+TLS_ALONE: Final = "no TLS: give --tls-cert, --tls-key and --tls-ca"
+TLS_OR_ACCESS: Final = (
+    "neither TLS nor access control: give --tls-cert, --tls-key and --tls-ca, or --access"
+)
+
+
+def problem_of_open_address(
+    host: str, lacks: str = TLS_OR_ACCESS, *, is_insecure: bool
+) -> str | None:
     """Return what is wrong with an address that nothing protects; None if it may be used.
 
     A line of the log warns of one that may.
@@ -38,10 +46,7 @@ def problem_of_open_address(host: str, *, is_insecure: bool) -> str | None:
     if is_only_here(host):
         return None
     if not is_insecure:
-        return (
-            f"other machines reach {host}, and there is neither TLS nor access control: give "
-            "--tls-cert, --tls-key and --tls-ca, or --access, or say --insecure"
-        )
+        return f"other machines reach {host}, and there is {lacks}, or say --insecure"
     logger.warning(
         "--insecure: other machines reach %s, and whoever does may read, change and delete "
         "everything",

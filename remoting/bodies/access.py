@@ -18,7 +18,7 @@ SUBJECT_PREFIX: Final = "User:"
 
 # Policies and rules in one request.
 MAX_POLICIES: Final = 2
-MAX_ENTRIES: Final = 1_000
+MAX_ENTRIES: Final = 200
 _MAX_BODY_BYTES: Final = 1024 * 1024
 
 

@@ -6,8 +6,8 @@ signed, and nothing tells one request from its repetition: an attacker who can r
 packets can send a request again, or move text from one field to the next. Only TLS prevents that.
 """
 
-import base64
 import hmac
+from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,8 +42,9 @@ class Credentials:
 
 
 def signature(secret: bytes, fields: Mapping[str, str], body: bytes) -> str:
-    signed = "".join([fields[name] for name in sorted(fields) if name != SIGNATURE]).encode()
-    return base64.b64encode(hmac.digest(secret, signed + body, "sha1")).decode()
+    signed = "".join([text for name, text in sorted(fields.items()) if name != SIGNATURE]).encode()
+    digest = hmac.digest(secret, signed + body, "sha1")
+    return b2a_base64(digest, newline=False).decode()
 
 
 def is_signed_by(command: Command, secret: bytes) -> bool:

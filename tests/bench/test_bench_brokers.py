@@ -117,6 +117,7 @@ def all_count(group: BrokerGroup) -> str | None:
     return "yes"
 
 
+@pytest.mark.forked_programs
 def test_a_group_is_started_loses_its_leader_and_ends(tmp_path: Path) -> None:
     with BrokerGroup(OURS, tmp_path / "group") as group:
         assert group.ready_s > 0

@@ -155,6 +155,7 @@ def test_outages_stand_with_the_share_of_long_ones() -> None:
 # --- real processes ---------------------------------------------------------------------------
 
 
+@pytest.mark.forked_programs
 def test_a_group_is_measured_over_links_that_take_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def bench(tmp_path: Path, path: str, *words: str) -> str:
     return result.output
 
 
+@pytest.mark.forked_programs
 def test_ours_is_measured_and_peers_that_are_missing_are_skipped(tmp_path: Path) -> None:
     kept, page = tmp_path / "runs.json", tmp_path / "page.md"
     words = ["--peers", "etcd,dragonboat,java", "--bodies", "16", "--in-flight", "64"]
@@ -92,6 +93,7 @@ def test_ours_is_measured_and_peers_that_are_missing_are_skipped(tmp_path: Path)
     assert list((tmp_path / "data").iterdir()) == []
 
 
+@pytest.mark.forked_programs
 def test_a_peer_stands_beside_ours_in_the_table(tmp_path: Path) -> None:
     fake_peers(tmp_path / "bin")
     words = ["--peers", "etcd", "--bodies", "16", "--in-flight", "1"]
@@ -102,6 +104,7 @@ def test_a_peer_stands_beside_ours_in_the_table(tmp_path: Path) -> None:
     assert cells[8].endswith(" x")
 
 
+@pytest.mark.forked_programs
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     fake_peers(tmp_path / "bin", built="echo no leader >&2; exit 3")
     words = ["--peers", "etcd", "--bodies", "16", "--in-flight", "1"]

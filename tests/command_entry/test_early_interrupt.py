@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
+
+import command_entry
 
 # Sends this very process Ctrl-C when it begins to load the module named first.
 _INTERRUPTED = """
@@ -59,6 +62,12 @@ def test_ctrl_c_while_a_command_loads_ends_it_without_a_word(command: str) -> No
     for loaded in (own, "click"):
         ended = interrupted(command, loaded, "default_int_handler")
         assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_a_command_looks_for_garbage_only_once_it_has_loaded() -> None:
+    with command_entry._loading("dledger"):
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_what_ignores_ctrl_c_goes_on_doing_so() -> None:

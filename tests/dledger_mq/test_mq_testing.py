@@ -14,7 +14,7 @@ from command_entry.pytest_fixtures import mq_cluster, trio_mq_cluster
 from dledger_mq import Message, MessageQueue, MessagingError, Producer
 from dledger_mq.testing import BlockingCluster, NotRunning, TrioCluster, cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forked_programs]
 
 # The fixtures as pytest finds them in a project that has this one installed; here they need not be
 # installed.

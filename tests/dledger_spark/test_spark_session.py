@@ -129,6 +129,7 @@ def test_a_range_is_read_in_partitions(spark: Any, write_log: LogWriter) -> None
     assert sorted(row["index"] for row in found.select("index").collect()) == list(range(33, 367))
 
 
+@pytest.mark.long  # test_count_and_replay_go_over_the_groups_below_a_folder reads them, too
 def test_the_logs_of_several_groups_are_one_table(
     spark: Any, write_log: LogWriter, tmp_path: Path
 ) -> None:
@@ -153,10 +154,11 @@ def test_nothing_committed_is_no_row(spark: Any, write_log: LogWriter) -> None:
     ("options", "problem"),
     [
         ({"table": "rows"}, "use one of entries, messages"),
-        ({"too": "5"}, "the options are path"),
-        ({"to": "999"}, "committed is 9"),
-        ({"checksums": "maybe"}, "use true or false"),
-        ({"minPartitions": "0"}, "1 or more"),
+        # Without Spark: test_spark_options.py and test_spark_error_lines.py.
+        pytest.param({"too": "5"}, "the options are path", marks=pytest.mark.long),
+        pytest.param({"to": "999"}, "committed is 9", marks=pytest.mark.long),
+        pytest.param({"checksums": "maybe"}, "use true or false", marks=pytest.mark.long),
+        pytest.param({"minPartitions": "0"}, "1 or more", marks=pytest.mark.long),
     ],
 )
 def test_a_wrong_option_is_told(
@@ -171,12 +173,14 @@ def test_a_wrong_path_is_told(spark: Any, tmp_path: Path) -> None:
         read(spark, tmp_path / "nowhere").count()
 
 
+@pytest.mark.long  # a wrong option and a wrong path are told in the same way
 def test_a_schema_with_a_wrong_type_is_told(spark: Any, write_log: LogWriter) -> None:
     found = spark.read.format("dledger").schema("term string").option("path", str(write_log([b""])))
     with pytest.raises(Exception, match="the column is bigint"):
         found.load().count()
 
 
+@pytest.mark.long  # test_damage_that_a_command_meets_in_a_task_is_one_line meets the same
 def test_damage_in_a_task_is_told_with_its_place(spark: Any, write_log: LogWriter) -> None:
     folder = write_log([b"x" * 100] * 20)
     file = folder / "data" / f"{0:020d}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -9,8 +10,10 @@ import trio
 
 from remoting.net.address import parse_address
 from remoting.wire.command import Command
+from remoting.wire.errors import FrameError
 from remoting.wire.frame import FrameDecoder
 from remoting.wire.loose_json import compact_json
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
 from tests.hostile.hostile_values import BODIES, VALUES, with_each_value_replaced
 
 # Fields as JSON texts, and a body.
@@ -43,9 +46,10 @@ def frame_of(code: int, request: Request, opaque: int) -> bytes:
 
 
 class Wire:
-    """A plain socket: one request at a time."""
+    """A plain socket: one request at a time, signed by a user if there is one."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, user: Credentials | None = None) -> None:
+        self._user = user
         self._stream = stream
         self._decoder = FrameDecoder()
         self._replies: dict[int, Command] = {}
@@ -54,7 +58,7 @@ class Wire:
     async def ask(self, code: int, request: Request) -> Command:
         """Send a request and wait for its reply; requests of the server are passed over."""
         self._opaque += 1
-        frame = frame_of(code, request, self._opaque)
+        frame = frame_of(code, self._signed(code, request), self._opaque)
         with trio.fail_after(30):
             await self._stream.send_all(frame)
             while self._opaque not in self._replies:
@@ -64,6 +68,18 @@ class Wire:
                     if command.is_response:
                         self._replies[command.opaque] = command
         return self._replies.pop(self._opaque)
+
+    def _signed(self, code: int, request: Request) -> Request:
+        if self._user is None:
+            return request
+        fields, body = request
+        try:
+            (command,) = FrameDecoder().feed(frame_of(code, request, 0))
+        except FrameError:
+            return request  # refused before anybody looks for a signature
+        self._user.sign(command)
+        signed = {name: json.dumps(command.fields[name]) for name in (ACCESS_KEY, SIGNATURE)}
+        return {**fields, **signed}, body
 
     async def ends_after(self, data: bytes) -> bool:
         """Send bytes; whether the server then closes the connection."""
@@ -79,8 +95,8 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire_to(address: str) -> AsyncIterator[Wire]:
+async def wire_to(address: str, user: Credentials | None = None) -> AsyncIterator[Wire]:
     """Connect."""
     host, port = parse_address(address)
     async with await trio.open_tcp_stream(host, port) as stream:
-        yield Wire(stream)
+        yield Wire(stream, user)

@@ -45,6 +45,28 @@ PULL = {
     "subscription": "*",
     "expressionType": "TAG",
 }
+USER_INFO = {
+    "username": "u",
+    "password": "a-secret-of-u",
+    "userType": "Normal",
+    "userStatus": "enable",
+}
+ACL = {
+    "subject": "User:attacker",
+    "policies": [
+        {
+            "policyType": "Custom",
+            "entries": [
+                {
+                    "resource": "Topic:T",
+                    "actions": ["Pub", "Sub"],
+                    "sourceIps": ["127.0.0.1"],
+                    "decision": "Allow",
+                }
+            ],
+        }
+    ],
+}
 HEARTBEAT = {
     "clientID": "c",
     "consumerDataSet": [
@@ -205,6 +227,19 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.DELETE_SUBSCRIPTIONGROUP: ({"groupName": "other", "cleanOffset": "true"}, b""),
     CODE.GET_SUBSCRIPTIONGROUP_CONFIG: ({"group": "g"}, b""),
     CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ({}, b""),
+    CODE.AUTH_CREATE_USER: ({"username": NEW_NAME}, json.dumps(USER_INFO).encode()),
+    CODE.AUTH_UPDATE_USER: ({"username": "u"}, json.dumps(USER_INFO).encode()),
+    CODE.AUTH_DELETE_USER: ({"username": "u"}, b""),
+    CODE.AUTH_GET_USER: ({"username": "attacker"}, b""),
+    CODE.AUTH_LIST_USER: ({"filter": "a"}, b""),
+    CODE.AUTH_CREATE_ACL: ({"subject": "User:attacker"}, json.dumps(ACL).encode()),
+    CODE.AUTH_UPDATE_ACL: ({"subject": "User:attacker"}, json.dumps(ACL).encode()),
+    CODE.AUTH_DELETE_ACL: (
+        {"subject": "User:attacker", "policyType": "Custom", "resource": "Topic:none"},
+        b"",
+    ),
+    CODE.AUTH_GET_ACL: ({"subject": "User:attacker"}, b""),
+    CODE.AUTH_LIST_ACL: ({"subjectFilter": "a", "resourceFilter": "*"}, b""),
     CODE.GET_CONSUMER_CONNECTION_LIST: (ASKED_GROUP, b""),
     CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T", "topicList": "T;U"}, b""),
     CODE.GET_BROKER_CONSUME_STATS: ({"isOrder": "false"}, b""),

@@ -51,6 +51,7 @@ from remoting.message.record import (
 from remoting.net.address import parse_address
 from remoting.net.errors import AddressMalformed
 from remoting.net.proxy_header import ProxyHeaderMalformed, decode_proxy_header
+from remoting.net.relayed_names import LENGTH_BYTES, NamesMalformed, decode_names, encode_names
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed, FrameError, FrameMalformed, FrameTooLarge
@@ -222,6 +223,9 @@ DECODERS: dict[str, Decoder] = {
         lambda address: str(address).encode(),
     ),
     "proxy-header": Decoder(decode_proxy_header, (ProxyHeaderMalformed,)),
+    "relayed-names": Decoder(
+        decode_names, (NamesMalformed,), lambda names: encode_names(names)[LENGTH_BYTES:]
+    ),
     "log-command": Decoder(REGISTRY.decode, (CommandMalformed, EntryTooNew), encode_log_command),
 }
 

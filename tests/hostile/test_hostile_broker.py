@@ -15,6 +15,8 @@ from broker.log.guarded_log import GuardedLog
 from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import MAX_HEADER_BYTES
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
+from remoting.wire.users import SEAL_KEY_BYTES, AccessFile
 from tests.broker.one_broker import Client, running_broker
 from tests.hostile.attack import Request, Wire, attacks, frame_of, wire_to
 from tests.hostile.broker_requests import HALF_PLACE, NEW_NAME, PLACE, REQUESTS
@@ -22,15 +24,23 @@ from tests.hostile.hostile_values import names_in
 from tests.hostile.names_read import NamesRead
 
 MAX_TOPICS = 400
+FILE = AccessFile(Credentials("admin", "admin-secret"), bytes(SEAL_KEY_BYTES))
+# May do everything by a rule, so that what each request needs is read as well.
+USER = Credentials("attacker", "attacker-secret")
 
 
 @asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[tuple[Client, Wire]]:
     limits = BrokerLimits(max_topics=MAX_TOPICS, max_groups=400)
-    async with running_broker(directory, limits=limits) as (broker, nursery):
-        client = Client(nursery, str(broker.config.address))
+    async with running_broker(directory, limits=limits, access=FILE) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address), FILE.admin)
         assert (await client.send("T", b"x")).code == 0
-        async with wire_to(client.address) as wire:
+        user = {"username": USER.access_key, "password": USER.secret_key}
+        assert (await client.ask(RequestCode.AUTH_CREATE_USER, json.dumps(user).encode())).code == 0
+        rule = {"resource": "*", "actions": ["All"], "decision": "Allow"}
+        acl = {"subject": "User:attacker", "policies": [{"entries": [rule]}]}
+        assert (await client.ask(RequestCode.AUTH_CREATE_ACL, json.dumps(acl).encode())).code == 0
+        async with wire_to(client.address, USER) as wire:
             yield client, wire
 
 
@@ -79,7 +89,7 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
         for number, (request, half) in enumerate(zip(requests, halves, strict=True)):
             await wire.ask(code, filled_in(request, number, message.physical_offset, half))
         # What is read is attacked.
-        assert read.fields - set(fields) == set()
+        assert read.fields - set(fields) - {ACCESS_KEY, SIGNATURE} == set()
         assert read.members - names_in(body) == set()
         assert (await client.send("T", b"still here")).code == 0
         topics = json.loads((await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)

@@ -17,7 +17,7 @@ from dledger.free_ports import free_addresses
 
 END_S = 30
 # What each line of a log begins with; another one is a traceback, or was put there by a client.
-_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ")
+_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \w+ [A-Z]+ ")
 
 
 class WatchedProcess:

@@ -51,6 +51,7 @@ def test_the_file_that_fences_passes_and_the_one_that_does_not_is_found() -> Non
     assert "wrote after lease" in broken.how
 
 
+@pytest.mark.long
 def test_a_failure_of_adaptive_clients_is_shortened_to_their_turns() -> None:
     short = shrunk(f"{MODULE}:EditorsOfAnUnfencedFile", 0, None, None, budget_s=LONGEST_SEARCH_S)
     assert short is not None

@@ -16,6 +16,7 @@ from jepsen_like.simulation.hosts import virtual_stream
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import HostsPlan, plan_of
 from jepsen_like.simulation.hosts.virtual_stream import VirtualStream
+from tests.examples import seeds
 
 # Of the moments at rest; each costs as much as a turn of each member.
 SHARE = 0.1
@@ -70,7 +71,7 @@ def run(plan: HostsPlan) -> None:
     assert found is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, 1))
 def test_no_wake_up_is_lost_in_groups_of_three(seed: int) -> None:
     run(plan_of(seed, hosts=3, fault_s=FAULT_S))
 
@@ -85,7 +86,7 @@ def test_no_wake_up_is_lost_by_direct_writes_and_short_queues(
     run(plan)
 
 
-@pytest.mark.parametrize("seed", range(2, 4))
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_no_wake_up_is_lost_in_members_that_are_alone(seed: int) -> None:
     plan = plan_of(seed, hosts=1, fault_s=FAULT_S)._replace(changes=False, fault_every_s={})
     run(plan)

@@ -79,7 +79,7 @@ def test_another_promise_does_not_count() -> None:
     ("name", "steps"),
     [
         ("ForgetsAField", 1),
-        ("TakesFromASet", 8),
+        pytest.param("TakesFromASet", 8, marks=pytest.mark.long),
         pytest.param("READS_ITS_OWN_STATE", 4, marks=pytest.mark.long),
         pytest.param("BOUNDED", 6, marks=pytest.mark.long),
     ],

@@ -260,7 +260,7 @@ def digest_of(seed: int) -> str:
     return jepsen_like.run_schedule(services.RIGHT, schedule).digest
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "12345"])
+@pytest.mark.parametrize("hash_seed", ["0", pytest.param("12345", marks=pytest.mark.long)])
 def test_a_seed_gives_the_same_run_in_another_process(hash_seed: str) -> None:
     told = in_a_process("-c", PRINT_DIGEST, hash_seed=hash_seed)
     assert told.stdout.strip() == digest_of(11)

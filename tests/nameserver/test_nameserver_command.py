@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dledger.free_ports import free_ports
@@ -14,6 +15,7 @@ from nameserver.nameserver_command import _is_of, _networks, main
 from tests.remoting.net.certificates import Authority
 
 
+@pytest.mark.real_starts
 def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
     (port,) = free_ports(1)
     process = subprocess.Popen(

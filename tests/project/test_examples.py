@@ -16,6 +16,8 @@ EXAMPLES = PROJECT / "docs" / "examples"
 PAGE = (PROJECT / "docs" / "examples.md").read_text(encoding="utf-8")
 WEB_PAGE = (PROJECT / "docs" / "in-your-web-application.md").read_text(encoding="utf-8")
 NAMES = ("n0", "n1", "n2")
+pytestmark = pytest.mark.forked_programs
+
 # What a reader takes in at one go.
 LINES_MIN, LINES_MAX = 40, 140
 

@@ -37,6 +37,7 @@ def programs() -> list[ParameterSet]:
     return found
 
 
+@pytest.mark.forked_programs
 @pytest.mark.parametrize(("program", "printed"), programs())
 def test_a_program_of_the_documentation_prints_what_its_page_says(
     program: str, printed: str, tmp_path: Path

@@ -14,6 +14,7 @@ PROGRAM = ROOT / "docs" / "examples" / "shipped_log.py"
 TIMEOUT_S = 120
 
 
+@pytest.mark.forked_programs
 @pytest.mark.slow
 def test_each_line_reaches_the_subscriber_once_and_in_order(tmp_path: Path) -> None:
     ended = subprocess.run(

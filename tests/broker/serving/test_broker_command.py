@@ -200,6 +200,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(
     assert error.count("\n") == 1
 
 
+@pytest.mark.real_starts
 @pytest.mark.parametrize("end", ["SIGTERM", "input"])
 def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -> None:
     port, log_port = free_ports(2)

@@ -167,14 +167,15 @@ async def test_a_topic_made_again_before_the_snapshot_is_made_again_from_the_new
 
 
 @pytest.mark.feature("F26")
+@pytest.mark.parametrize("rounds", [3, pytest.param(6, marks=pytest.mark.long)])
 async def test_images_of_the_folder_at_any_moment_have_all_that_was_acknowledged(
-    tmp_path: Path,
+    tmp_path: Path, rounds: int
 ) -> None:
     live = tmp_path / "live"
     images: list[Path] = []
     snapshots = dledger.SnapshotPolicy(every_entries=7, trailing_entries=0)
     async with running_broker(live, snapshots=snapshots) as (broker, nursery):
-        for round_ in range(6):
+        for round_ in range(rounds):
             await send(broker, nursery, "T", range(5 * round_, 5 * round_ + 5))
             if round_ % 2:
                 await trio.sleep(0.3)

@@ -119,6 +119,7 @@ def _alive(folder: Path) -> bool:
     return found.returncode == 0
 
 
+@pytest.mark.real_starts
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

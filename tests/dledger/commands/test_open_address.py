@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from broker.broker_command import main as broker_main
 from dledger.command_line.open_address import is_only_here, problem_of_open_address
 from nameserver.nameserver_command import main as nameserver_main
+from remoting.net.access_file import new_access_file
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,19 @@ def test_who_asks_for_it_is_warned_in_one_line(caplog: pytest.LogCaptureFixture)
 def test_a_broker_and_a_name_server_do_not_start_unprotected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for more in (("--listen", "10.1.2.3:10911"), ("--listen-group", "10.1.2.3:10912")):
-        options = {"--listen": "127.0.0.1:10911", **dict([more])}
+    access = tmp_path / "access.toml"
+    new_access_file(access, "admin")
+    here = {"--listen": "127.0.0.1:10911", "--peers": "n0=127.0.0.1:20911"}
+    for more, others in (
+        (("--listen", "10.1.2.3:10911"), {}),
+        (("--listen-group", "10.1.2.3:10912"), {}),
+        # Users count at the ports of clients alone.
+        (("--peers", "n0=10.1.2.3:20911"), {"--access": str(access)}),
+        (("--listen-peers", "10.1.2.3:20911"), {"--access": str(access)}),
+    ):
+        options = {**here, **others, **dict([more])}
         words = [word for pair in options.items() for word in pair]
-        given = ["--group", "g", "--node", "n0", "--peers", "n0=127.0.0.1:20911", *words]
+        given = ["--group", "g", "--node", "n0", *words]
         assert broker_main([*given, "--dir", str(tmp_path / "data")]) == 1
         said = capsys.readouterr().err
         assert said.startswith(f"broker: {more[0]}: other machines reach 10.1.2.3")

@@ -106,6 +106,7 @@ class Load:
                 assert counts["session"] >= appended.sequence
 
 
+@pytest.mark.forked_programs
 @pytest.mark.slow
 async def test_increments_in_sessions_are_counted_exactly_through_kills_and_a_freeze_of_the_leader(
     members: Members,

@@ -14,7 +14,7 @@ import trio.testing
 from dledger.errors import ConfigInvalid
 from dledger.network.plain_socket import NO_DESCRIPTOR
 from remoting.net import handshakes
-from remoting.net.client import RemotingClient
+from remoting.net.client import ClientLimits, RemotingClient
 from remoting.net.errors import ConnectFailed, ConnectionClosed
 from remoting.net.tls import ClientTls, ServerTls, client_names
 from remoting.net.tls_config import (
@@ -46,10 +46,13 @@ from tests.remoting.net.recording_server import (
 
 CLOSED = (ConnectFailed, ConnectionClosed)
 
+# A hundred handshakes take long on a busy machine.
+PATIENT = ClientLimits(connect_s=20)
+
 
 async def echoed(nursery: trio.Nursery, address: str, tls: ClientTls | None, body: bytes) -> bytes:
-    reply = await RemotingClient(nursery, tls=tls).request(address, Command(ECHO, {}, body))
-    return reply.body
+    client = RemotingClient(nursery, tls=tls, limits=PATIENT)
+    return (await client.request(address, Command(ECHO, {}, body), 20)).body
 
 
 async def refused(nursery: trio.Nursery, address: str, tls: ClientTls | None) -> str:
