@@ -67,9 +67,11 @@ def _typed(console: str, *, elsewhere: bool) -> Iterator[TypedCommand]:
         yield step
 
 
-# What differs from run to run, and what stands for it: addresses, whose turn it is to lead, and
-# the numbers of those who were elected before.
+# What differs from run to run, and what stands for it: addresses, ids of messages and where they
+# are, whose turn it is to lead, and the numbers of those who were elected before.
 _VARYING = (
+    (re.compile(r"^[0-9A-F]{32}(?= \S+ queue )"), "MESSAGE"),
+    (re.compile(r"(?<=^MESSAGE )(\S+) queue \d+ offset \d+$"), r"\1 QUEUE OFFSET"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\bn[0-9]\b(?= leads)"), "MEMBER"),
     (re.compile(r"^\d+\t\d+\t(?=\d+$)"), "INDEX\tTERM\t"),
