@@ -221,7 +221,8 @@ class AccessProcessor:
             )
         if self._formats.format_version < USERS_VERSION:
             raise RequestRefused.failed(
-                "a member of the group runs a version that does not know users: upgrade it"
+                "not all members have said that they know users: start all of them, and upgrade "
+                "those of an earlier version"
             )
         return self._guard.seal
 

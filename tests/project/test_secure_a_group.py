@@ -28,6 +28,7 @@ def at(nameserver: str, step: Step) -> Step:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_page_makes_a_group_that_speaks_tls_and_asks_who_it_is(tmp_path: Path) -> None:
     (nameserver,) = free_addresses(1)
     with Reader(tmp_path, {NAMESERVER: nameserver}, tmp_path) as reader:
