@@ -299,6 +299,37 @@ def closes_a_broker_for_sends(place: "Place", client: "Client") -> str:
     return "closed, opened, and sent"
 
 
+# They change all groups, or the one at an address.
+ON_USERS = (
+    Expected("createUser -c DefaultCluster -u alice -p alices-secret -t Normal", SUCCESS),
+    Expected("listUser -b {last}", r"(?m)^alice\s+\S*\s+Normal\s+enable"),
+    Expected("getUser -c DefaultCluster -u alice", r"(?m)^alice\s+\S*\s+Normal\s+enable"),
+    Expected("updateUser -b {address} -u alice -s disable", SUCCESS),
+    Expected("getUser -b {address} -u alice", r"(?m)^alice\s+\S*\s+Normal\s+disable"),
+    Expected(
+        "createAcl -c DefaultCluster -s User:alice -r Topic:{topic},Group:g* -a Pub,Sub -d Allow "
+        "-i 127.0.0.1",
+        SUCCESS,
+    ),
+    Expected("getAcl -b {last} -s User:alice", r"User:alice"),
+    Expected("listAcl -b {last}", r"User:alice"),
+    Expected("updateAcl -b {address} -s User:alice -r Topic:{topic} -a Pub -d Deny", SUCCESS),
+    Expected("getAcl -b {address} -s User:alice", r"User:alice"),
+    Expected("copyUser -f {address} -t {last} -u alice", SUCCESS),
+    Expected("getUser -b {last} -u alice", r"(?m)^alice\s+\S*\s+Normal\s+disable"),
+    Expected("copyAcl -f {address} -t {last} -s User:alice", SUCCESS),
+    Expected("getAcl -b {last} -s User:alice", r"User:alice"),
+    Expected("deleteAcl -c DefaultCluster -s User:alice -r Topic:{topic}", SUCCESS),
+    Expected("getAcl -b {last} -s User:alice", r"User:alice"),
+    Expected("deleteUser -c DefaultCluster -u alice", SUCCESS),
+    Expected("getUser -b {last} -u alice", r"\A\s*\Z"),
+)
+
+WITH_A_WRONG_SECRET = (
+    Expected("listUser -b {address}", r"Exception(?s:.)*CODE: 16 "),
+    Expected("createUser -b {address} -u alice -p alices-secret", r"Exception(?s:.)*CODE: 16 "),
+)
+
 Operation = Callable[["Place", "Client"], str]
 
 OPERATIONS: dict[str, Operation] = {
