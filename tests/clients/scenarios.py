@@ -375,7 +375,8 @@ def signed(client: Client) -> Scenario:
 
             file = place.folder / "user.toml"
             cluster.command("user", "create", USER, str(file))
-            right = replace(place, cluster=cluster, credentials=read_credentials(file))
+            user = read_credentials(file)
+            right = replace(place, cluster=cluster, credentials=user)
             wrong = replace(right, credentials=Credentials(USER, "not-the-secret"))
             right.make_topic()
             allow(f"Topic:{topic}", "Pub,Sub")
@@ -404,8 +405,8 @@ def signed(client: Client) -> Scenario:
                 return seen
             allow(f"Topic:{topic}*", "Pub,Sub,Create,Update")
             allow("Cluster:*", "Get")
-            user = f"-Dcredentials={USER}:{right.credentials.secret_key}"
-            return f"{seen}; {in_java_of_its_own(right, client, user)}"
+            signing = f"-Dcredentials={user.access_key}:{user.secret_key}"
+            return f"{seen}; {in_java_of_its_own(right, client, signing)}"
 
     return Scenario(f"{TITLES[client]} signs", (client,), run)
 
