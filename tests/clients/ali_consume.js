@@ -1,7 +1,7 @@
 // Consume with npm `ali-ons`; exit 0 once so many keys of the run have come.
 // Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
 // Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N] [--broadcast]
-// [--steady]: goes on until it is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
+// [--credentials USER:SECRET] [--steady]: the last one goes on until it is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
 'use strict';
 
 const { parseArgs } = require('node:util');
@@ -16,9 +16,11 @@ const { positionals, values } = parseArgs({
     'fail-first': { type: 'string', default: '0' },
     broadcast: { type: 'boolean', default: false },
     steady: { type: 'boolean', default: false },
+    credentials: { type: 'string', default: '' },
   },
 });
 const [names, topic, group, run] = positionals;
+const [accessKey, secretKey] = values.credentials.split(':');
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 const expected = Number(values.expect);
 
@@ -29,6 +31,8 @@ async function main() {
   const done = new Promise(resolve => { enough = resolve; });
   const consumer = new Consumer({
     nameSrv: names.split(';'),
+    accessKeyId: accessKey,
+    accessKeySecret: secretKey,
     consumerGroup: group,
     isBroadcast: values.broadcast,
     consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',

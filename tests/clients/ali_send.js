@@ -1,6 +1,6 @@
 // Send keyed messages with npm `ali-ons`; exit 0 if every send succeeded.
 // Arguments: names topic run sync|steady [--count N] [--size N] [--tags a,b] [--inflight N] [--pause SECONDS]
-// [--delay-seconds N]
+// [--delay-seconds N] [--credentials USER:SECRET]
 // "steady" sends one message after the other until the process is killed, each until it is acknowledged, and
 // prints "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
 'use strict';
@@ -18,15 +18,19 @@ const { positionals, values } = parseArgs({
     pause: { type: 'string', default: '0' },
     inflight: { type: 'string', default: '1' },
     'delay-seconds': { type: 'string', default: '0' },
+    credentials: { type: 'string', default: '' },
   },
 });
 const [names, topic, run, mode] = positionals;
 const pauseAfterFailure = 100;
+const [accessKey, secretKey] = values.credentials.split(':');
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
 async function main() {
   const producer = new Producer({
     nameSrv: names.split(';'),
+    accessKeyId: accessKey,
+    accessKeySecret: secretKey,
     producerGroup: `${run}-senders`,
     httpclient: { request() { throw new Error('HTTP is not used'); } },
     logger: silent,

@@ -76,14 +76,18 @@ class ClientScript:
             self._process.kill()
         self._process.wait()
 
-    def succeed(self, within_s: float) -> None:
-        """Wait for its end, which must be a success. A crash of the C++ client is exit code -11."""
+    def end(self, within_s: float) -> int:
+        """Wait for its end; its exit code."""
         try:
-            code = self._process.wait(within_s)
+            return self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             raise Failed(
                 f"{self._name} still runs after {within_s:g} s; see {self._output}"
             ) from None
+
+    def succeed(self, within_s: float) -> None:
+        """Wait for its end, which must be a success. A crash of the C++ client is exit code -11."""
+        code = self.end(within_s)
         if code:
             words = self.words()
             raise Failed(

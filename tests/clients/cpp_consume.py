@@ -42,6 +42,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--orderly", action="store_true")
     parser.add_argument("--pull", action="store_true")
     parser.add_argument("--steady", action="store_true")
+    parser.add_argument("--credentials", help="sign by them, USER:SECRET")
     return parser.parse_args()
 
 
@@ -49,9 +50,15 @@ def key_of(message: Any) -> str:
     return (message.keys or b"").decode()
 
 
+def prepare(consumer: Any, options: argparse.Namespace) -> None:
+    consumer.set_namesrv_addr(options.names)
+    if options.credentials:
+        consumer.set_session_credentials(*options.credentials.split(":"), "ALIYUN")
+
+
 def pull(options: argparse.Namespace) -> int:
     consumer = PullConsumer(options.group)
-    consumer.set_namesrv_addr(options.names)
+    prepare(consumer, options)
     consumer.start()
     print("ready", flush=True)
     keys: set[str] = set()
@@ -71,7 +78,7 @@ def push(options: argparse.Namespace) -> int:
         orderly=options.orderly,
         message_model=MessageModel.BROADCASTING if options.broadcast else MessageModel.CLUSTERING,
     )
-    consumer.set_namesrv_addr(options.names)
+    prepare(consumer, options)
     lock = threading.Lock()
     keys: set[str] = set()
     enough = threading.Event()

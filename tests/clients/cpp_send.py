@@ -23,6 +23,8 @@ def main() -> int:
     options = read_options()
     producer = Producer(f"{options.run}-senders", timeout=3000)
     producer.set_namesrv_addr(options.names)
+    if options.credentials:
+        producer.set_session_credentials(*options.credentials.split(":"), "ALIYUN")
     producer.start()
     if options.mode == "steady":
         send_steadily(producer, options)
@@ -47,6 +49,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between messages")
     parser.add_argument("--delay-level", type=int, default=0)
     parser.add_argument("--tries", type=int, default=1, help="of the application, a second apart")
+    parser.add_argument("--credentials", help="sign by them, USER:SECRET")
     return parser.parse_args()
 
 

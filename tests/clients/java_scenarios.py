@@ -50,8 +50,8 @@ OF_ONE: dict[Client, dict[str, str]] = {
     },
 }
 
-# These run on a group that takes only connections with TLS.
-OVER_TLS: tuple[str, ...] = (
+# These run on groups that take only connections with TLS, or only requests that are signed.
+PROTECTED: tuple[str, ...] = (
     *("Sends.oneByOne", "Sends.large", "Orders.suspended"),
     *("Transactions.committedRolledBackAndAsked", "Retries.again"),
 )

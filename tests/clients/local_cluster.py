@@ -46,6 +46,7 @@ class LocalCluster:
         self._command = up
         self._folder = folder / "group"
         [self.names] = free_addresses(1)
+        self.access_file = self._folder / "access.toml"
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._log = (folder / "up.log").open("w")
         self._up: subprocess.Popen[str] | None = None
@@ -92,14 +93,17 @@ class LocalCluster:
                 return
 
     def command(self, *arguments: str) -> str:
-        """Run `dledger-mq` with this name server; what it prints.
+        """Run `dledger-mq` with this name server, as the administrator; what it prints.
 
         Raises:
             Failed: it failed.
         """
+        environment = {**os.environ, "NAMESRV_ADDR": self.names}
+        if self.access_file.exists():
+            environment["DLEDGER_MQ_CREDENTIALS"] = str(self.access_file)
         ran = subprocess.run(
             [sys.executable, "-m", "dledger_mq", *arguments],
-            env={**os.environ, "NAMESRV_ADDR": self.names},
+            env=environment,
             capture_output=True,
             text=True,
             check=False,

@@ -19,7 +19,8 @@ UNTIL_COMMITTED_S = 60
 class Expected(NamedTuple):
     """A command, and a pattern that its words must match.
 
-    Both may name {topic} and {group}; the command also {address} of the leader.
+    Both may name {topic} and {group}; the command also {address} of a leader, and {last} of another
+    one if there are several.
     """
 
     words: str
@@ -40,7 +41,7 @@ class Mqadmin:
         addresses = re.findall(r"\s0\s+(127\.0\.0\.1:\d+)", self.told("clusterList"))
         if not addresses:
             raise Failed("clusterList: no broker leads")
-        self._names["address"] = addresses[0]
+        self._names |= {"address": addresses[0], "last": addresses[-1]}
 
     def told(self, words: str) -> str:
         """What a command prints."""

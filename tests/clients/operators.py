@@ -299,6 +299,48 @@ def closes_a_broker_for_sends(place: "Place", client: "Client") -> str:
     return "closed, opened, and sent"
 
 
+# How users and rules are shown; a line ends after blanks.
+ALICE = r"(?m:^alice +{} +Normal +{} *$)"
+RULE = r"(?m:^User:alice +Custom +{} +\[{}\] +\[{}\] +{} *$)"
+ALLOWED_IN_GROUP = RULE.format(r"Group:g\*", "Pub, Sub", "127.0.0.1/32", "Allow")
+ALLOWED_IN_TOPIC = RULE.format("Topic:{topic}", "Pub, Sub", "127.0.0.1/32", "Allow")
+DENIED_IN_TOPIC = RULE.format("Topic:{topic}", "Pub", "", "Deny")
+TWICE = r"(?:.*success\.\s){2}"
+
+# For two groups; they change both, or the one at an address.
+ON_USERS = (
+    Expected("createUser -c DefaultCluster -u alice -p alices-secret -t Normal", TWICE),
+    Expected("listUser -b {last}", ALICE.format("null", "enable")),
+    Expected("getUser -c DefaultCluster -u alice", ALICE.format("alices-secret", "enable")),
+    Expected("updateUser -b {address} -u alice -s disable", SUCCESS),
+    Expected("getUser -b {address} -u alice", ALICE.format("alices-secret", "disable")),
+    Expected("getUser -b {last} -u alice", ALICE.format("alices-secret", "enable")),
+    Expected(
+        "createAcl -c DefaultCluster -s User:alice -r Topic:{topic},Group:g* -a Pub,Sub -d Allow "
+        "-i 127.0.0.1",
+        TWICE,
+    ),
+    Expected("getAcl -b {last} -s User:alice", ALLOWED_IN_TOPIC),
+    Expected("listAcl -b {last}", ALLOWED_IN_GROUP),
+    Expected("updateAcl -b {address} -s User:alice -r Topic:{topic} -a Pub -d Deny", SUCCESS),
+    Expected("getAcl -b {address} -s User:alice", DENIED_IN_TOPIC),
+    Expected("listAcl -b {last}", ALLOWED_IN_TOPIC),
+    Expected("copyUser -f {address} -t {last} -u alice", SUCCESS),
+    Expected("getUser -b {last} -u alice", ALICE.format("alices-secret", "disable")),
+    Expected("copyAcl -f {address} -t {last} -s User:alice", SUCCESS),
+    Expected("getAcl -b {last} -s User:alice", DENIED_IN_TOPIC),
+    Expected("deleteAcl -c DefaultCluster -s User:alice -r Topic:{topic}", TWICE),
+    Expected("getAcl -b {last} -s User:alice", rf"\A(?!(?s:.)*Topic:)(?s:.)*{ALLOWED_IN_GROUP}"),
+    Expected("deleteUser -c DefaultCluster -u alice", TWICE),
+    Expected("listUser -c DefaultCluster", r"\A(?!(?s:.)*alice)"),
+    Expected("getUser -b {last} -u alice", r"\A\s*\Z"),
+)
+
+WITH_A_WRONG_SECRET = (
+    Expected("listUser -b {address}", r"Exception(?s:.)*CODE: 16 "),
+    Expected("createUser -b {address} -u alice -p alices-secret", r"Exception(?s:.)*CODE: 16 "),
+)
+
 Operation = Callable[["Place", "Client"], str]
 
 OPERATIONS: dict[str, Operation] = {

@@ -6,12 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from remoting.net.access_file import read_credentials
+from remoting.wire.signature import Credentials
 from tests.clients.client_script import ClientScript, Failed
 from tests.clients.java_process import JavaProcess, JavaProcesses
-from tests.clients.java_scenarios import OVER_TLS, THROUGH_A_DEATH, java_scenarios
+from tests.clients.java_scenarios import PROTECTED, THROUGH_A_DEATH, java_scenarios
 from tests.clients.local_cluster import UP, LocalCluster
 from tests.clients.mqadmin import Expected, Mqadmin
-from tests.clients.operators import MESSAGES, OPERATIONS, Operation, closes_a_broker_for_sends
+from tests.clients.operators import (
+    MESSAGES,
+    ON_USERS,
+    OPERATIONS,
+    WITH_A_WRONG_SECRET,
+    Operation,
+    closes_a_broker_for_sends,
+)
 from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
 
 QUEUES = 4
@@ -29,6 +38,11 @@ TRANSACT_S = 120
 # The Java scenarios that a leader dies in send for six seconds.
 UNTIL_DEATH_S = 3
 
+USER = "orders-service"
+
+# By a consumer that is allowed to: the clients poll at once, or each second.
+UNTIL_DELIVERED_S = 5
+
 # Each step of a scenario in Java has a minute, and transactions a little more.
 JAVA_S = 240
 
@@ -43,6 +57,7 @@ class Place:
         java: processes that run many scenarios.
         folder: for its files.
         topic: a topic of its own.
+        credentials: what its programs sign by, if they do.
     """
 
     cluster: LocalCluster
@@ -50,6 +65,7 @@ class Place:
     java: JavaProcesses
     folder: Path
     topic: str
+    credentials: Credentials | None = None
 
     @property
     def group(self) -> str:
@@ -84,12 +100,21 @@ class Place:
             arguments if arguments and not arguments[0].startswith("--") else ("sync", *arguments)
         )
         where = (self.cluster.names, self.topic, self.topic)
-        return ClientScript(self.toolchains[client], self.folder, "send", *where, *mode)
+        return ClientScript(
+            self.toolchains[client], self.folder, "send", *where, *mode, *self._signing
+        )
 
     def consuming(self, client: Client, *arguments: str) -> ClientScript:
         """Begin to consume, in the group of the run."""
         where = (self.cluster.names, self.topic, self.group, self.topic)
-        return ClientScript(self.toolchains[client], self.folder, "consume", *where, *arguments)
+        options = (*arguments, *self._signing)
+        return ClientScript(self.toolchains[client], self.folder, "consume", *where, *options)
+
+    @property
+    def _signing(self) -> tuple[str, ...]:
+        if self.credentials is None:
+            return ()
+        return ("--credentials", f"{self.credentials.access_key}:{self.credentials.secret_key}")
 
 
 @dataclass(frozen=True)
@@ -316,18 +341,120 @@ def over_tls(client: Client) -> Scenario:
         )
         options = ("-Dtls.enable=true", f"-Dtls.config.file={settings}")
         with LocalCluster(place.folder, f"{UP} --tls-dir {certificates}") as cluster:
-            java, *words = place.toolchains[client].programs["scenarios"]
-            command = (java, *options, *words, cluster.names)
-            process = JavaProcess(command, place.folder, f"{client}-tls")
-            try:
-                return "; ".join(
-                    process.ask((method, f"{place.topic}-{number}"), JAVA_S)
-                    for number, method in enumerate(OVER_TLS)
-                )
-            finally:
-                process.kill()
+            return in_java_of_its_own(replace(place, cluster=cluster), client, *options)
 
     return Scenario(f"{TITLES[client]} speaks TLS", (client,), run)
+
+
+def in_java_of_its_own(place: Place, client: Client, *options: str) -> str:
+    """The scenarios of groups with protection, in a process that is started with options."""
+    java, *words = place.toolchains[client].programs["scenarios"]
+    process = JavaProcess((java, *options, *words, place.cluster.names), place.folder, client)
+    try:
+        return "; ".join(
+            process.ask((method, f"{place.topic}-{number}"), JAVA_S)
+            for number, method in enumerate(PROTECTED)
+        )
+    finally:
+        process.kill()
+
+
+def signed(client: Client) -> Scenario:
+    """A client signs, on a group of its own with access control.
+
+    It can do what its user may. A wrong secret is refused, and so is a topic until there is a rule
+    for it, which counts for what runs already.
+    """
+
+    def run(place: Place) -> str:
+        topic = place.topic
+        with LocalCluster(place.folder, f"{UP} --access-control") as cluster:
+
+            def allow(resource: str, actions: str) -> None:
+                cluster.command("user", "allow", USER, resource, actions)
+
+            file = place.folder / "user.toml"
+            cluster.command("user", "create", USER, str(file))
+            user = read_credentials(file)
+            right = replace(place, cluster=cluster, credentials=user)
+            wrong = replace(right, credentials=Credentials(USER, "not-the-secret"))
+            right.make_topic()
+            allow(f"Topic:{topic}", "Pub,Sub")
+            allow(f"Group:{topic}*", "Sub")
+            with wrong.consuming(client) as stranger:
+                starts_or_ends(stranger)
+                cannot_send(wrong, client)
+                sent_and_pushed(client, client)(right)
+                has_nothing(stranger, topic)
+            closed = replace(right, topic=f"{topic}-closed")
+            closed.make_topic()
+            with closed.consuming(client) as early:
+                starts_or_ends(early)
+                cannot_send(closed, client)
+                allow(f"Topic:{closed.topic}", "Pub")
+                closed.send(client)
+                time.sleep(UNTIL_DELIVERED_S)
+                has_nothing(early, topic)
+                allow(f"Topic:{closed.topic}", "Pub,Sub")
+                began = time.monotonic()
+                with closed.consuming(client) if early.crash() else early as reader:
+                    reader.succeed(CONSUME_S)
+                    none_twice(reader)
+                seen = f"what a new rule allows came after {time.monotonic() - began:.1f} s"
+            if client not in JAVA_VERSIONS:
+                return seen
+            allow(f"Topic:{topic}*", "Pub,Sub,Create,Update")
+            allow("Cluster:*", "Get")
+            signing = f"-Dcredentials={user.access_key}:{user.secret_key}"
+            return f"{seen}; {in_java_of_its_own(right, client, signing)}"
+
+    return Scenario(f"{TITLES[client]} signs", (client,), run)
+
+
+def starts_or_ends(reader: ClientScript) -> None:
+    """Some clients start and try again and again; ali-ons ends at its first refusal."""
+    try:
+        reader.wait_until_ready()
+    except Failed:
+        if reader.crash() is None:
+            raise
+
+
+def cannot_send(place: Place, client: Client) -> None:
+    """Every message of a sender fails, and it says so."""
+    with place.sending(client, "--count", "2") as sender:
+        code = sender.end(SEND_S)
+        words = sender.words()
+    failed = {line[: len("message 0")] for line in words}
+    if not code or not {"message 0", "message 1"} <= failed:
+        raise Failed(f"a sender was not refused: {words}")
+
+
+def has_nothing(reader: ClientScript, topic: str) -> None:
+    """No message has come."""
+    came = [line for line in reader.words() if line.startswith(f"{topic}-")]
+    if came:
+        raise Failed(f"{len(came)} messages came that are refused, the first: {came[0]}")
+
+
+def administers_users(place: Place) -> str:
+    """Users and rules of two groups with access control, by the administrator."""
+    with LocalCluster(place.folder, f"{UP} --access-control --nodes 1 --groups 2") as cluster:
+        admin = read_credentials(cluster.access_file)
+        home = place.folder / "home"
+        (home / "conf").mkdir(parents=True)
+        *words, program = place.toolchains["java5"].programs["mqadmin"]
+        command = (*words, f"-Drocketmq.home.dir={home}", program, cluster.names)
+        settings = home / "conf" / "tools.yml"
+        settings.write_text(f"accessKey: {admin.access_key}\nsecretKey: {admin.secret_key}\n")
+        process = JavaProcess(command, place.folder, "mqadmin")
+        try:
+            mqadmin = Mqadmin(process, place.topic, place.group)
+            count = mqadmin.check_all(ON_USERS)
+            settings.write_text(f"accessKey: {admin.access_key}\nsecretKey: not-the-secret\n")
+            return f"{count + mqadmin.check_all(WITH_A_WRONG_SECRET)} commands"
+        finally:
+            process.kill()
 
 
 def through_a_death(client: Client) -> Scenario:
@@ -453,7 +580,12 @@ ALONE = (
     ),
 )
 
-# The slow ones begin first: retries and transactions wait for half a minute and more.
-OVER_TLS_BY_CLIENT = tuple(map(over_tls, JAVA_VERSIONS))
+# On groups of their own.
+WITH_PROTECTION = (
+    *map(over_tls, JAVA_VERSIONS),
+    *map(signed, TITLES),
+    Scenario("mqadmin 5.3.3 administers users", ("java5",), administers_users),
+)
 
-SCENARIOS = (*map(with_topic, OF_PROGRAMS), *IN_JAVA, *OPERATED, *OVER_TLS_BY_CLIENT, *ALONE)
+# The slow ones begin first: retries and transactions wait for half a minute and more.
+SCENARIOS = (*map(with_topic, OF_PROGRAMS), *IN_JAVA, *OPERATED, *WITH_PROTECTION, *ALONE)

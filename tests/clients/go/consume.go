@@ -29,6 +29,7 @@ type taker struct {
 // It prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
 // Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N]
 // [--broadcast] [--orderly] [--steady] [--sql "n > 3"]
+// [--credentials USER:SECRET]
 // "--steady" goes on until the process is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET"
 // for each message.
 func consume(words []string) int {
@@ -41,10 +42,12 @@ func consume(words []string) int {
 	orderly := flags.Bool("orderly", false, "")
 	steady := flags.Bool("steady", false, "")
 	condition := flags.String("sql", "", "")
+	signing := credentials(flags)
 	must(flags.Parse(words[4:]))
 	options := []consumer.Option{
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{words[0]})),
 		consumer.WithGroupName(words[2]),
+		consumer.WithCredentials(*signing),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(*orderly),
 	}

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
@@ -25,6 +28,16 @@ func must(err error) {
 		say("%v", err)
 		os.Exit(3)
 	}
+}
+
+// credentials are filled in when the flags are parsed; the client does not sign while they are empty.
+func credentials(flags *flag.FlagSet) *primitive.Credentials {
+	found := &primitive.Credentials{}
+	flags.Func("credentials", "", func(text string) error {
+		found.AccessKey, found.SecretKey, _ = strings.Cut(text, ":")
+		return nil
+	})
+	return found
 }
 
 func main() {

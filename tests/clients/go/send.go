@@ -31,7 +31,8 @@ type sender struct {
 
 // send sends keyed messages; 0 if every send succeeded.
 // Arguments: names topic run sync|async|oneway|orderly|batch|transaction|steady
-// [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N] [--delay-level N].
+// [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N] [--delay-level N]
+// [--credentials USER:SECRET].
 // "transaction" commits the first of four messages and rolls back the second; of the others it says
 // so when the broker asks.
 // "steady" sends one message after the other until the process is killed, each until it is
@@ -45,11 +46,13 @@ func send(words []string) int {
 	pause := flags.Float64("pause", 0, "")
 	tries := flags.Int("tries", 1, "")
 	level := flags.Int("delay-level", 0, "")
+	signing := credentials(flags)
 	must(flags.Parse(words[4:]))
 	mode := words[3]
 	options := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{words[0]})),
 		producer.WithGroupName(words[2] + "-senders"),
+		producer.WithCredentials(*signing),
 	}
 	if mode == "orderly" {
 		options = append(options, producer.WithQueueSelector(producer.NewHashQueueSelector()))

@@ -6,6 +6,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -13,6 +14,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Consume with the push consumer of the Java client; exit 0 once so many keys of the run have come.
  * Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
  * Arguments: names topic group run [--expect N] [--seconds N] [--steady]
+ * [--credentials USER:SECRET].
  * "--steady" goes on until the process is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
  */
 public final class Consume {
@@ -38,7 +40,8 @@ public final class Consume {
     }
 
     private void push() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.word(2));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            options.word(2), options.signing(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(options.word(0));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.word(1), "*");

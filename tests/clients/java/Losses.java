@@ -38,7 +38,7 @@ public final class Losses {
             return "stopped";
         }
         String topic = words.get(2);
-        try (Journal journal = new Journal(Path.of(words.get(3))); Place place = new Place(names, topic, admin, false)) {
+        try (Journal journal = new Journal(Path.of(words.get(3))); Place place = new Place(names, topic, admin, false, null)) {
             JOURNALS.put(topic, journal);
             place.makeTopic(topic);
             load(words.get(1).split("\\."), place, journal);

@@ -4,6 +4,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.ArrayList;
 import java.util.Set;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** The arguments of a program: words in order, "--name value", and "--name" alone for a flag. */
 final class Options {
@@ -46,6 +49,20 @@ final class Options {
 
     boolean flag(String name) {
         return flags.contains(name);
+    }
+
+    /** What signs requests by --credentials; null without them. */
+    RPCHook signing() {
+        return signing(values.get("credentials"));
+    }
+
+    /** What signs requests by "USER:SECRET", or null for null. */
+    static RPCHook signing(String credentials) {
+        if (credentials == null) {
+            return null;
+        }
+        String[] both = credentials.split(":", 2);
+        return new AclClientRPCHook(new SessionCredentials(both[0], both[1]));
     }
 
     /** Make the client write its logs and broadcast offsets below HOME. Call this before any of its classes is used. */

@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -20,6 +21,7 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What a scenario runs on: a topic of its own, and the clients that it opens, which end with it. */
@@ -41,14 +43,17 @@ final class Place implements AutoCloseable {
     final DefaultMQAdminExt admin;
     private final String names;
     private final boolean hurried;
+    private final RPCHook signing;
     private final Deque<Runnable> opened = new ArrayDeque<>();
     private int clients;
 
-    Place(String names, String topic, DefaultMQAdminExt admin, boolean hurried) {
+    /** The clients sign by `signing`, unless it is null. */
+    Place(String names, String topic, DefaultMQAdminExt admin, boolean hurried, RPCHook signing) {
         this.names = names;
         this.topic = topic;
         this.admin = admin;
         this.hurried = hurried;
+        this.signing = signing;
     }
 
     @Override
@@ -99,6 +104,9 @@ final class Place implements AutoCloseable {
         if (hurried) {
             client.setPollNameServerInterval(INTERVAL_MILLIS);
             client.setHeartbeatBrokerInterval(INTERVAL_MILLIS);
+        }
+        if (signing != null) { // whoever asks first for the connections of this name says how requests are signed
+            MQClientManager.getInstance().getOrCreateMQClientInstance(client, signing);
         }
         return client;
     }

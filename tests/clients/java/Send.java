@@ -6,7 +6,8 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Send keyed messages with the Java client, one by one; exit 0 if every send succeeded.
- * Arguments: names topic run sync|steady [--count N] [--size N] [--pause SECONDS] [--tries N].
+ * Arguments: names topic run sync|steady [--count N] [--size N] [--pause SECONDS] [--tries N]
+ * [--credentials USER:SECRET].
  * "steady" sends one message after the other until the process is killed, each until it is acknowledged, and prints
  * "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
  */
@@ -20,7 +21,7 @@ public final class Send {
 
     private Send(Options options) {
         this.options = options;
-        producer = new DefaultMQProducer(options.word(2) + "-senders");
+        producer = new DefaultMQProducer(options.word(2) + "-senders", options.signing());
         producer.setNamesrvAddr(options.word(0));
     }
 
