@@ -1,7 +1,7 @@
 """Judges requests: who sends them, and whether the rules grant what they need."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
@@ -68,7 +68,8 @@ class AccessGuard:
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
-        self._last: tuple[Command, Caller] | None = None
+        # Whom the last fields belong to: a request may be judged more than once.
+        self._last: tuple[Mapping[str, str], Caller] | None = None
         self.watchers: list[Callable[[], None]] = []
 
     @property
@@ -123,7 +124,7 @@ class AccessGuard:
     def caller(self, origin: Origin, command: Command) -> Caller:
         """Return who has signed a request. Raises RequestRefused (16)."""
         last = self._last
-        if last is not None and last[0] is command and self._is_fresh():
+        if last is not None and last[0] is command.fields and self._is_fresh():
             return last[1]
         name = command.fields.get(ACCESS_KEY, "")
         caller = self._caller(name)
@@ -133,7 +134,7 @@ class AccessGuard:
             # One text for both: it tells nobody which users there are.
             words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
             raise self._refused(origin, command, words)
-        self._last = (command, caller)
+        self._last = (command.fields, caller)
         return caller
 
     def user_of(self, origin: Origin, command: Command) -> str | None:

@@ -30,11 +30,17 @@ USER = Credentials("attacker", "attacker-secret")
 
 
 @asynccontextmanager
-async def served(directory: Path) -> AsyncIterator[tuple[Client, Wire]]:
+async def served(
+    directory: Path, access: AccessFile | None = FILE
+) -> AsyncIterator[tuple[Client, Wire]]:
     limits = BrokerLimits(max_topics=MAX_TOPICS, max_groups=400)
-    async with running_broker(directory, limits=limits, access=FILE) as (broker, nursery):
+    async with running_broker(directory, limits=limits, access=access) as (broker, nursery):
         client = Client(nursery, str(broker.config.address), FILE.admin)
         assert (await client.send("T", b"x")).code == 0
+        if access is None:
+            async with wire_to(client.address) as wire:
+                yield client, wire
+            return
         user = {"username": USER.access_key, "password": USER.secret_key}
         assert (await client.ask(RequestCode.AUTH_CREATE_USER, json.dumps(user).encode())).code == 0
         rule = {"resource": "*", "actions": ["All"], "decision": "Allow"}

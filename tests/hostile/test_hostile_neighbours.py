@@ -24,7 +24,7 @@ from tests.broker.one_broker import Client, send_fields
 from tests.hostile.attack import Request, frame_of, wire_to
 from tests.hostile.broker_requests import REQUESTS
 from tests.hostile.hostile_values import names_in, with_each_text_replaced
-from tests.hostile.test_hostile_broker import served
+from tests.hostile.test_hostile_broker import USER, served
 
 # Every name that the project knows of a message's property.
 PROPERTY_NAMES = sorted(
@@ -87,7 +87,7 @@ async def test_each_run_of_properties_harms_its_own_send_alone(
         body = encode_batch_body([BatchMessage(b"x", run)])
         frames.append(frame_of(RequestCode.SEND_MESSAGE_V2, (fields, body), len(frames)))
         frames.append(good_send(len(frames)))
-    async with served(tmp_path) as (client, _wire):
+    async with served(tmp_path, access=None) as (client, _wire):
         for begin in range(0, len(frames), 400):
             some = frames[begin : begin + 400]
             found = await answers(client, some, len(some))
@@ -143,7 +143,7 @@ async def test_what_is_kept_of_clients_is_bounded_and_goes_with_their_connection
     async with served(tmp_path) as (client, _wire):
         before = kept()
         for code in sorted(REQUESTS):
-            async with wire_to(client.address) as wire:
+            async with wire_to(client.address, USER) as wire:
                 for request in long_requests(code):
                     await wire.ask(code, request)
                 del request
