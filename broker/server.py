@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.state import TOPICS
 from broker.watched import Watched
-from dledger import Node, RoleChange, open_node, serve_metrics
+from dledger import MemberAlarm, Node, RoleChange, open_node, serve_metrics
 from dledger.start_report import StartReport
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.blocking_work import in_a_thread
@@ -286,7 +286,7 @@ class Broker:
             "brokerVersion": "409",
             "brokerVersionDesc": "V4_9_8",
             "dispatchBehindBytes": "0",
-            "dledgerAlarms": "\n".join(alarm.text for alarm in status.alarms),
+            "dledgerAlarms": _lines(alarm for alarm in status.alarms if not alarm.is_warning),
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
             "dledgerLeader": status.leader or "",
@@ -295,6 +295,7 @@ class Broker:
             "dledgerReady": str(status.ready).lower(),
             "dledgerRole": status.role,
             "dledgerTerm": str(status.term),
+            "dledgerWarnings": _lines(alarm for alarm in status.alarms if alarm.is_warning),
             "refusedEntries": str(self.machine.state.refused_entries),
         }
         for service in self._services:
@@ -379,6 +380,10 @@ def _role_fields(change: RoleChange) -> dict[str, object]:
         "leader": change.leader,
         "ready": change.ready,
     }
+
+
+def _lines(alarms: Iterable[MemberAlarm]) -> str:
+    return "\n".join(alarm.text for alarm in alarms)
 
 
 def _role_words(change: RoleChange) -> str:

@@ -101,6 +101,11 @@ class MemberAlarm:
     member: str
     text: str
 
+    @property
+    def is_warning(self) -> bool:
+        """Whether nothing is wrong yet."""
+        return self.kind == "certificate_ends"
+
 
 @renamed_fields(loop_held_seconds="loop_held_s", sync_seconds="sync_s")
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,10 @@ def status(path: Path | None, as_json: bool) -> None:
             click.echo(f"{row['node']}: {row['problem']}")
         if row["leads"] and (alarm := _undelivered(row["figures"])):
             click.echo(f"{row['node']}: {alarm}")
-    for alarm in _alarms(rows):
+    for alarm in _alarms(rows, "dledgerAlarms"):
         click.echo(f"CRITICAL  {alarm}")
+    for alarm in _alarms(rows, "dledgerWarnings"):
+        click.echo(f"WARNING   {alarm}")
     if not any(row["leads"] for row in rows):
         plan = None if path is None else GroupDirectory(path).read_plan()
         asked = given_nameservers() if plan is None else [plan.nameserver]
@@ -95,12 +97,10 @@ def _undelivered(figures: object) -> str:
     return f"{count} messages could not be delivered: topic {UNDELIVERED_TOPIC} says which"
 
 
-def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
+def _alarms(rows: Sequence[Mapping[str, object]], figure: str) -> list[str]:
     """Return the alarms that members have about themselves and one another, each of them once."""
     alarms = [
-        figures.get("dledgerAlarms", "")
-        for row in rows
-        if isinstance(figures := row["figures"], dict)
+        figures.get(figure, "") for row in rows if isinstance(figures := row["figures"], dict)
     ]
     return list(dict.fromkeys(text for texts in alarms for text in texts.splitlines()))
 

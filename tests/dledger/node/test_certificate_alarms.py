@@ -59,7 +59,7 @@ async def test_a_node_tells_when_its_certificate_ends(tmp_path: Path) -> None:
     )
     async with open_node(config, LogOnly()) as node:
         status = node.status()
-        assert [one.kind for one in status.alarms] == [CERTIFICATE_ENDS]
+        assert [(one.kind, one.is_warning) for one in status.alarms] == [(CERTIFICATE_ENDS, True)]
         assert status.certificate_ends_at is not None
         shown = render([(status, node.tally)]).decode()
         (row,) = [

@@ -296,4 +296,5 @@ def test_status_says_once_what_all_members_tell() -> None:
         {"figures": {"dledgerAlarms": ""}},
         {"figures": {}},
     ]
-    assert _alarms(rows) == told.splitlines()
+    assert _alarms(rows, "dledgerAlarms") == told.splitlines()
+    assert _alarms(rows, "dledgerWarnings") == []
