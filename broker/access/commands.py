@@ -1,8 +1,8 @@
 """The log's commands that change users and the rules for them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias, TypeVar
 
 from broker.access.rules import Rule
 from broker.access.state import ACCESS, Access, RuleKey, User
@@ -131,59 +131,43 @@ def _chosen(access: Access, command: DeleteRules) -> list[RuleKey]:
     ]
 
 
-def _put_user(
-    state: BrokerState, _folded: Folded, command: PutUser, _entry: Entry
-) -> EntryRefused | None:
-    access, name = state[ACCESS], command.name
-    if (why := why_not(access, command)) is not None:
-        return EntryRefused(why)
-    user = access.users.get(name) or User("", is_super=False, is_enabled=True)
-    changed = User(
+def _put_user(access: Access, command: PutUser) -> None:
+    user = access.users.get(command.name) or User("", is_super=False, is_enabled=True)
+    access.users[command.name] = User(
         user.sealed if command.secret is None else command.secret.sealed,
         user.is_super if command.is_super is None else command.is_super,
         user.is_enabled if command.is_enabled is None else command.is_enabled,
     )
-    access.users[name] = changed
-    access.access_changes += 1
-    return None
 
 
-def _delete_user(
-    state: BrokerState, _folded: Folded, command: DeleteUser, _entry: Entry
-) -> EntryRefused | None:
-    access = state[ACCESS]
-    if (why := why_not(access, command)) is not None:
-        return EntryRefused(why)
-    access.drop_user(command.name)
-    access.access_changes += 1
-    return None
-
-
-def _put_rules(
-    state: BrokerState, _folded: Folded, command: PutRules, _entry: Entry
-) -> EntryRefused | None:
-    access = state[ACCESS]
-    if (why := why_not(access, command)) is not None:
-        return EntryRefused(why)
+def _put_rules(access: Access, command: PutRules) -> None:
     for rule in command.rules:
         access.put_rule(command.user, command.policy, rule)
-    access.access_changes += 1
-    return None
 
 
-def _delete_rules(
-    state: BrokerState, _folded: Folded, command: DeleteRules, _entry: Entry
-) -> EntryRefused | None:
-    access = state[ACCESS]
-    if (why := why_not(access, command)) is not None:
-        return EntryRefused(why)
+def _delete_rules(access: Access, command: DeleteRules) -> None:
     for key in _chosen(access, command):
         access.drop_rule(key)
-    access.access_changes += 1
-    return None
 
 
-PUT_USER: Final = CommandType(PutUser, _put_user)
-DELETE_USER: Final = CommandType(DeleteUser, _delete_user)
-PUT_RULES: Final = CommandType(PutRules, _put_rules)
-DELETE_RULES: Final = CommandType(DeleteRules, _delete_rules)
+C = TypeVar("C", PutUser, DeleteUser, PutRules, DeleteRules)
+
+
+def _changing(command: type[C], change: Callable[[Access, C], None]) -> CommandType[C]:
+    """Return the type of a command whose fold refuses it by `why_not`, or makes the change."""
+
+    def fold(state: BrokerState, _folded: Folded, command: C, _entry: Entry) -> EntryRefused | None:
+        access = state[ACCESS]
+        if (why := why_not(access, command)) is not None:
+            return EntryRefused(why)
+        change(access, command)
+        access.access_changes += 1
+        return None
+
+    return CommandType(command, fold)
+
+
+PUT_USER: Final = _changing(PutUser, _put_user)
+DELETE_USER: Final = _changing(DeleteUser, lambda access, command: access.drop_user(command.name))
+PUT_RULES: Final = _changing(PutRules, _put_rules)
+DELETE_RULES: Final = _changing(DeleteRules, _delete_rules)

@@ -1,4 +1,4 @@
-"""Judges requests: who sends them, and whether the rules grant what they need."""
+"""Authenticates requests, and checks that the rules of their users permit them."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _MAX_REMEMBERED: Final = 20_000
 
 
 class Caller:
-    """A user at an address, with the rules in force for it. Not kept over a change of users."""
+    """A user, and the rules in force for it. Discarded when users or rules change."""
 
     def __init__(self, name: str, secret: bytes, *, is_super: bool) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class AccessGuard:
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
-        # Whom the last fields belong to: a request may be judged more than once.
+        # The fields of the last request and its user: a request may be checked more than once.
         self._last: tuple[Mapping[str, str], Caller] | None = None
         self.watchers: list[Callable[[], None]] = []
 
@@ -117,9 +117,7 @@ class AccessGuard:
         """Check what a request needs that is known only while it is answered. Raises as `check`."""
         if self._seal is None:
             return
-        caller = self.caller(origin, command)
-        if not caller.is_super:
-            self._check_all(origin, command, caller, needs)
+        self._check_all(origin, command, self.caller(origin, command), needs)
 
     def caller(self, origin: Origin, command: Command) -> Caller:
         """Return who has signed a request. Raises RequestRefused (16)."""
@@ -131,7 +129,7 @@ class AccessGuard:
         if not name or SIGNATURE not in command.fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
         if caller is None or not is_signed_by(command, caller.secret):
-            # One text for both: it tells nobody which users there are.
+            # The same text for both, so that it does not reveal which users exist.
             words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
             raise self._refused(origin, command, words)
         self._last = (command.fields, caller)

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker.errors import BrokerError
 
-KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 _FORM: Final = b"\x01"
 
@@ -31,7 +30,7 @@ class SealBroken(BrokerError):
 
 
 class SecretSeal:
-    """Seals secrets by one key of KEY_BYTES."""
+    """Seals secrets by one key of SEAL_KEY_BYTES, see `remoting.wire.users`."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
