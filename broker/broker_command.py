@@ -42,7 +42,6 @@ from dledger.command_line.open_address import (
 from dledger.command_line.option_sources import (
     RememberingCommand,
     as_toml,
-    config_file,
     options_of,
     place,
 )
@@ -416,26 +415,26 @@ async def _read_again(
     broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
 ) -> None:
     """Read the file and the certificates again at each SIGHUP."""
-    has_tls = broker.config.tls is not None
-    if config_file(ctx) is None:
-        async for _ in hangups:
-            if has_tls:
-                broker.tls.reload()
-                continue
-            _log.warning(
-                "SIGHUP: there is no file to read again; settings that may change while brokers "
-                "run are in the log, see `dledger-mq settings`"
-            )
 
     def take(again: click.Context) -> None:
         broker.reconfigure(checked_config(again))
 
-    then = broker.tls.reload if has_tls else _nothing
-    settings = SettingsOnSignal(ctx, "the broker", _CHANGEABLE, take, _set_up_logging, then)
+    def reload() -> None:
+        if broker.config.tls is not None:
+            broker.tls.reload()
+
+    def without_file() -> None:
+        if broker.config.tls is None:
+            _log.warning(
+                "SIGHUP: there is no file to read again; settings that may change while brokers "
+                "run are in the log, see `dledger-mq settings`"
+            )
+        reload()
+
+    settings = SettingsOnSignal(
+        ctx, "the broker", _CHANGEABLE, take, _set_up_logging, reload, without_file
+    )
     await settings.run(hangups, supervisor.reloading)
-
-
-def _nothing() -> None: ...
 
 
 async def _end_at_signal(

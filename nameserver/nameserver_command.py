@@ -17,7 +17,6 @@ from dledger.command_line.open_address import insecure_option, problem_of_open_a
 from dledger.command_line.option_sources import (
     ServerCommand,
     as_toml,
-    config_file,
     place,
 )
 from dledger.command_line.options import FILE, flag, option
@@ -227,21 +226,22 @@ async def _read_again(
     """Read the file and the certificates again at each SIGHUP. Routes and settings change only by
     requests.
     """
-    if config_file(ctx) is None:
-        async for _ in hangups:
-            if tls is not None:
-                reload_or_tell([tls.reload])
-                continue
-            _log.info(
-                "SIGHUP: there is no file to read again; routes and settings stay as they are"
-            )
 
     def check(again: click.Context) -> None:
         _addresses(again)
 
-    def then() -> None:
+    def reload() -> None:
         if tls is not None:
             reload_or_tell([tls.reload])
 
-    settings = SettingsOnSignal(ctx, "the name server", (), check, _set_up_logging, then)
+    def without_file() -> None:
+        if tls is None:
+            _log.info(
+                "SIGHUP: there is no file to read again; routes and settings stay as they are"
+            )
+        reload()
+
+    settings = SettingsOnSignal(
+        ctx, "the name server", (), check, _set_up_logging, reload, without_file
+    )
     await settings.run(hangups, supervisor.reloading)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import click
 
-from dledger.command_line.option_sources import InForce, in_force, read_again
+from dledger.command_line.option_sources import InForce, config_file, in_force, read_again
 from dledger.declared_error import DeclaredError
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ class SettingsOnSignal:
             option is invalid; then it has changed nothing.
         log: sets up the log by the options of a context.
         then: called last, whatever came of it: reads files that options name, such as certificates.
+        without_file: called instead if the command was started without a file; None: that is an
+            error in the log.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class SettingsOnSignal:
         take: Callable[[click.Context], None],
         log: Callable[[click.Context], None],
         then: Callable[[], None] = lambda: None,
+        without_file: Callable[[], None] | None = None,
     ) -> None:
         self._ctx = ctx
         self._what = what
@@ -45,6 +48,7 @@ class SettingsOnSignal:
         self._take = take
         self._log = log
         self._then = then
+        self._without_file = without_file
         self._values = {one.key: one.value for one in in_force(ctx)}
 
     async def run(
@@ -59,6 +63,9 @@ class SettingsOnSignal:
 
     def read_again(self) -> None:
         """Apply changed settings. An invalid file changes nothing."""
+        if self._without_file is not None and config_file(self._ctx) is None:
+            self._without_file()
+            return
         try:
             ctx = read_again(self._ctx)
             self._take(ctx)
