@@ -9,6 +9,7 @@ import trio
 from dledger.command_line.options import FILE, given, json_option, kept_option, options
 from dledger.command_line.rows import print_json_lines, print_table
 from dledger_mq.admin.admin import Admin
+from dledger_mq.connection.client import Client
 from dledger_mq.errors import OutcomeUnknown, SomeFailed
 from remoting.net.access_file import read_credentials
 from remoting.net.tls_config import Tls
@@ -83,15 +84,25 @@ def given_credentials() -> Credentials | None:
     return None if path is None else read_credentials(path)
 
 
-def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
-    """Run a call of `Admin` with the name servers of this command. Raises MessagingError."""
+def with_client(call: Callable[[Client], Awaitable[Result]]) -> Result:
+    """Call with a client of the name servers of this command. Raises MessagingError."""
     nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
     async def task() -> Result:
-        async with Admin(nameservers=nameservers, tls=tls, credentials=credentials) as admin:
-            return await question(admin)
+        async with Client(nameservers, tls=tls, credentials=credentials) as client:
+            return await call(client)
 
     return trio.run(task)
+
+
+def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
+    """Run a call of `Admin` with the name servers of this command. Raises MessagingError."""
+
+    async def call(client: Client) -> Result:
+        async with Admin(client=client) as admin:
+            return await question(admin)
+
+    return with_client(call)
 
 
 def may_be_stored(error: BaseException) -> bool:

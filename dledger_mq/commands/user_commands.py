@@ -5,19 +5,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import click
-import trio
 
 from dledger.command_line.options import FILE, flag, option
 from dledger_mq.admin.users import Users
 from dledger_mq.commands.command_line import (
-    given_credentials,
-    given_nameservers,
-    given_tls,
     lines_option,
     nameserver_option,
     print_rows,
+    with_client,
 )
-from dledger_mq.connection.client import Client
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -46,13 +42,7 @@ def user_commands() -> None:
 
 
 def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
-    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
-
-    async def task() -> Result:
-        async with Client(nameservers, tls=tls, credentials=credentials) as client:
-            return await question(Users(client))
-
-    return trio.run(task)
+    return with_client(lambda client: question(Users(client)))
 
 
 @user_commands.command("create")
