@@ -12,6 +12,10 @@ from dledger.renamed import renamed_fields
 # How members of all versions and readers of JSON know what is named otherwise here.
 _TOLD_AS: Final = {"loop_held_s": "loop_held_seconds", "sync_s": "sync_seconds"}
 
+# The kinds of alarms about what is not wrong yet.
+CERTIFICATE_ENDS: Final = "certificate_ends"
+WARNINGS: Final = frozenset({CERTIFICATE_ENDS})
+
 # The roles of a follower that does not vote.
 LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
 
@@ -104,7 +108,7 @@ class MemberAlarm:
     @property
     def is_warning(self) -> bool:
         """Whether nothing is wrong yet."""
-        return self.kind == "certificate_ends"
+        return self.kind in WARNINGS
 
 
 @renamed_fields(loop_held_seconds="loop_held_s", sync_seconds="sync_s")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from dledger.node.member_alarms import CERTIFICATE_ENDS
 from dledger.node.tally import SLOW_SYNC_S
 from dledger.snapshots.snapshot_notes import snapshot_notes
+from dledger.status import WARNINGS
 
 # A member that lacks more entries than this raises an alarm: a second of a busy group.
 BEHIND_ENTRIES = 10_000
@@ -55,8 +55,7 @@ def _told(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
         for alarm in said.get("alarms") or ()
     }
     for text, kind in told.items():
-        later = kind == CERTIFICATE_ENDS
-        yield Alarm(Severity.WARNING if later else Severity.CRITICAL, text)
+        yield Alarm(Severity.WARNING if kind in WARNINGS else Severity.CRITICAL, text)
 
 
 def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from dledger.core.admission.beginning import Hold
 from dledger.core.orphans import Orphans, orphans_text
-from dledger.status import MemberAlarm
+from dledger.status import CERTIFICATE_ENDS, MemberAlarm
 
 ORPHANS, SECOND_PROCESS = "orphans", "second_process"
-CERTIFICATE_ENDS, CERTIFICATE_ENDED = "certificate_ends", "certificate_ended"
+CERTIFICATE_ENDED = "certificate_ended"
 
 # A certificate is told of for so long before it ends.
 _NOTICE = timedelta(days=14)

@@ -13,8 +13,9 @@ from dledger.config import NodeConfig as Config
 from dledger.free_ports import free_addresses
 from dledger.metrics.exposition import render
 from dledger.network.tls_config import TlsConfig
-from dledger.node.member_alarms import CERTIFICATE_ENDED, CERTIFICATE_ENDS, certificate_alarms
+from dledger.node.member_alarms import CERTIFICATE_ENDED, certificate_alarms
 from dledger.state_machine import LogOnly
+from dledger.status import CERTIFICATE_ENDS
 from tests.remoting.net.certificates import authority, signed
 
 DAY_S = 24 * 3600
