@@ -12,6 +12,7 @@ import pytest
 
 from broker.limits import BrokerLimits
 from broker.log.guarded_log import GuardedLog
+from broker.topics.names import SEND_FORBIDDEN
 from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import MAX_HEADER_BYTES
@@ -43,8 +44,11 @@ async def served(
             return
         user = {"username": USER.access_key, "password": USER.secret_key}
         assert (await client.ask(RequestCode.AUTH_CREATE_USER, json.dumps(user).encode())).code == 0
-        rule = {"resource": "*", "actions": ["All"], "decision": "Allow"}
-        acl = {"subject": "User:attacker", "policies": [{"entries": [rule]}]}
+        # No pattern means the topics that only brokers write to.
+        resources = ("*", *(f"Topic:{topic}" for topic in SEND_FORBIDDEN))
+        rule = {"actions": ["All"], "decision": "Allow"}
+        entries = [{**rule, "resource": resource} for resource in resources]
+        acl = {"subject": "User:attacker", "policies": [{"entries": entries}]}
         assert (await client.ask(RequestCode.AUTH_CREATE_ACL, json.dumps(acl).encode())).code == 0
         async with wire_to(client.address, USER) as wire:
             yield client, wire
