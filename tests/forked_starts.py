@@ -198,7 +198,7 @@ def _next_start(asked: socket.socket) -> _Start:
             if number:
                 os.write(writing, struct.pack("!I", number))
                 os._exit(0)
-            while os.getppid() == parent:  # until it is the child of whoever asked
+            while os.getppid() == parent:  # until the process that asked has adopted it
                 os.sched_yield()
             for own, end in enumerate(files):
                 os.dup2(end, own)

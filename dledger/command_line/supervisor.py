@@ -1,4 +1,4 @@
-"""Tells the supervisor of a process how it is: systemd's protocol of notifications.
+"""Notifies the supervisor of a process of its state, by systemd's protocol.
 
 Each message is a datagram of lines NAME=value to the socket that NOTIFY_SOCKET names. Source:
 sd_notify(3), systemd.service(5).

@@ -1,4 +1,4 @@
-"""What a server tells systemd, or whoever listens at NOTIFY_SOCKET."""
+"""The notifications that a server sends to the socket in NOTIFY_SOCKET, as to systemd."""
 
 from __future__ import annotations
 
