@@ -1,0 +1,1 @@
+"""RocketMQ 5 clients: answers their gRPC calls with requests to brokers."""

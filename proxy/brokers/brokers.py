@@ -1,0 +1,117 @@
+"""Requests to the leaders of brokers' groups, for calls of clients."""
+
+from collections.abc import Collection
+from typing import Final
+
+import trio
+
+from dledger_mq.connection.calls import call_master, pause_s
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.errors import MessagingError, NameServersUnreachable, NoBrokerLeads, NoMaster
+from proxy.statuses import Refused, refused_by
+from proxy.wire.messages_pb2 import Code
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+# How long a request follows elections. An election takes a second; clients wait for three.
+REQUEST_S: Final = 5.0
+
+# What is left of a client's time for the way of the answer.
+_WAY_BACK_S: Final = 0.1
+
+_SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
+
+
+class Brokers:
+    """The brokers that the name servers know. Failures are what to answer: `Refused`."""
+
+    def __init__(self, client: Client) -> None:
+        self.client: Final = client
+
+    async def route(self, topic: str) -> ClientRoute:
+        """Return where a topic is. Raises Refused (40402, 50002)."""
+        try:
+            return await self.client.routes.find(topic)
+        except MessagingError as error:
+            raise refused_by(error) from error
+
+    async def refreshed(self, topic: str, deadline_s: float | None) -> ClientRoute:
+        """Return a route with a queue to write to, once there is one. Raises Refused."""
+        until = trio.current_time() + REQUEST_S
+        if deadline_s is not None:
+            until = min(until, deadline_s - _WAY_BACK_S)
+        failures = 0
+        while True:
+            try:
+                route = await self.client.routes.refresh(topic)
+                if route.write_queues:
+                    return route
+                problem: MessagingError = NoMaster(topic, "")
+            except (NoMaster, NoBrokerLeads, NameServersUnreachable) as error:
+                problem = error
+            except MessagingError as error:
+                raise refused_by(error) from error
+            failures += 1
+            if trio.current_time() >= until:
+                raise refused_by(problem) from problem
+            await trio.sleep(pause_s(failures))
+
+    def known_broker(self, topic: str, broker_name: str) -> bool:
+        route = self.client.routes.known(topic)
+        return route is not None and broker_name in route.masters
+
+    async def ask(
+        self,
+        queue: MessageQueue,
+        command: Command,
+        what: str,
+        deadline_s: float | None,
+        *,
+        accepted: Collection[int] = _SUCCESS,
+        attempt_s: float = REQUEST_S,
+        timeout_s: float = REQUEST_S,
+    ) -> Command:
+        """Ask the leader of a queue's broker, through elections, until the client's deadline.
+
+        Args:
+            queue: of the broker that is asked.
+            command: may be carried out twice, if an answer is lost.
+            what: the request in words: "send a message".
+            deadline_s: of the call, on trio's clock; None for none.
+            accepted: the response codes that are no refusals.
+            attempt_s: how long to wait for one answer.
+            timeout_s: how long to follow elections.
+
+        Raises:
+            Refused: the broker refuses it, or there was no answer in time.
+        """
+        if deadline_s is not None:
+            left = deadline_s - trio.current_time() - _WAY_BACK_S
+            if left <= 0:
+                raise Refused(Code.PROXY_TIMEOUT, "the deadline of the call has passed")
+            timeout_s = min(timeout_s, left)
+        try:
+            return await call_master(
+                self.client,
+                queue,
+                command,
+                what,
+                accepted=accepted,
+                timeout_s=timeout_s,
+                attempt_s=min(attempt_s, timeout_s),
+            )
+        except (MessagingError, RemotingError) as error:
+            raise refused_by(error) from error
+
+    async def ask_any(self, topic: str, command: Command, what: str) -> Command:
+        """Ask one of the brokers that have a topic. Raises Refused."""
+        route = await self.route(topic)
+        queues = route.read_queues or route.write_queues
+        if not queues:
+            raise Refused(Code.TOPIC_NOT_FOUND, f"topic {topic} has no queue")
+        # One with a leader, if there is one: all have the same topics and groups.
+        led = next((queue for queue in queues if queue.broker_name in route.masters), queues[0])
+        return await self.ask(led, command, what, None)

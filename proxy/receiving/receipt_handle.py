@@ -1,0 +1,105 @@
+"""Receipt handles: the words by which a broker knows a delivery, and the message's log position.
+
+Blanks stand between offset of the first message, time of the pop, invisible time, queue of
+check-points, kind of topic, broker, queue, offset, and position. Source: RocketMQ's ReceiptHandle.
+"""
+
+from typing import Final, NamedTuple
+
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
+from remoting.wire.field_values import is_name, read_natural
+
+_WORDS: Final = 9
+_MAX_CHARACTERS: Final = 1024
+
+# Kinds of topics: the topic itself, and RocketMQ's two forms of a group's retry topic for it.
+_ITSELF: Final = "0"
+_RETRY_FORMS: Final = {"1": "%RETRY%{}_{}", "2": "%RETRY%{}+{}"}
+
+
+class ReceiptHandle(NamedTuple):
+    """One delivery of a message.
+
+    Attributes:
+        broker_words: what brokers take as its name.
+        popped_ms: when it was given, by the broker's clock.
+        invisible_ms: for how long.
+        kind: of the topic that it was read from.
+        broker_name: the group of brokers that has it.
+        queue_id: its queue.
+        offset: its offset there.
+        position: its position in the log.
+    """
+
+    broker_words: str
+    popped_ms: int
+    invisible_ms: int
+    kind: str
+    broker_name: str
+    queue_id: int
+    offset: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.broker_words} {self.position}"
+
+    def read_from(self, group: str, topic: str) -> str:
+        """Return the topic that the message was read from."""
+        form = _RETRY_FORMS.get(self.kind)
+        return topic if form is None else form.format(group, topic)
+
+
+def made_handle(
+    first: int,
+    popped_ms: int,
+    invisible_ms: int,
+    check_point_queue: int,
+    kind: str,
+    broker_name: str,
+    queue_id: int,
+    offset: int,
+    position: int,
+) -> ReceiptHandle:
+    words = (
+        f"{first} {popped_ms} {invisible_ms} {check_point_queue} {kind} {broker_name} "
+        f"{queue_id} {offset}"
+    )
+    return ReceiptHandle(
+        words, popped_ms, invisible_ms, kind, broker_name, queue_id, offset, position
+    )
+
+
+def read_handle(text: str) -> ReceiptHandle:
+    """Raises Refused (40013): it is no handle that a proxy has given. Clients then drop it."""
+    words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
+    if len(words) == _WORDS:
+        numbers = [read_natural(word) for word in (*words[:4], *words[6:])]
+        kind, broker_name = words[4], words[5]
+        if None not in numbers and kind in (_ITSELF, *_RETRY_FORMS) and is_name(broker_name):
+            first, popped, invisible, revive, queue_id, offset, position = (
+                number or 0 for number in numbers
+            )
+            return made_handle(
+                *(first, popped, invisible, revive, kind),
+                *(broker_name, queue_id, offset, position),
+            )
+    raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")
+
+
+def renewed(
+    handle: ReceiptHandle, popped_ms: int, invisible_ms: int, check_point_queue: int
+) -> ReceiptHandle:
+    """Return the handle after its invisible time was changed."""
+    first = handle.broker_words.split(" ", 1)[0]
+    return made_handle(
+        int(first),
+        popped_ms,
+        invisible_ms,
+        check_point_queue,
+        handle.kind,
+        handle.broker_name,
+        handle.queue_id,
+        handle.offset,
+        handle.position,
+    )

@@ -1,0 +1,188 @@
+"""Keeps messages invisible while their clients work on them.
+
+A client that asks for it gets no end of a message's invisible time to watch: the proxy renews it
+until the client acknowledges, postpones or gives up the message, or is gone. Handles stay good, so
+an acknowledgement by way of another proxy counts, and renewing then ends with a refusal.
+Source: RocketMQ's proxy, DefaultReceiptHandleManager.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from dledger_mq.connection import requests
+from proxy.brokers.brokers import Brokers
+from proxy.clients.sessions import Session, Sessions
+from proxy.receiving.receipt_handle import ReceiptHandle
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import RequestCode
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+# A renewal begins this long before the end of an invisible time: an election fits in.
+_AHEAD_S: Final = 10.0
+
+# How long each renewal is for, the last one again and again: RocketMQ's steps.
+_STEPS_S: Final = (60, 180, 300, 600, 1800, 3600)
+
+# A message that is worked on for longer is given to others: RocketMQ's renewMaxTimeMillis.
+_MOST_S: Final = 3 * 3600.0
+
+# Renewals that fail, one after another, before a message is left to its invisible time.
+_MOST_FAILURES: Final = 3
+_PAUSE_S: Final = 3.0
+
+# How often the proxy looks for what is due.
+_LOOK_S: Final = 1.0
+
+# Renewals at the same time: each is a request.
+_MOST_AT_ONCE: Final = 64
+
+# Each has some 500 bytes. Messages beyond that are given again after their invisible time.
+MAX_RENEWED: Final = 500_000
+
+_Key = tuple[str, str, str, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Renewed:
+    """A message that is renewed, by the handle of its delivery."""
+
+    client_id: str
+    group: str
+    topic: str
+    handle: ReceiptHandle
+    began_s: float
+    second: int = 0
+    steps: int = 0
+    failures: int = 0
+
+
+class Renewals:
+    """The messages that are renewed for clients of this proxy.
+
+    Args:
+        brokers: asked to renew.
+        sessions: knows which clients are there.
+    """
+
+    def __init__(self, brokers: Brokers, sessions: Sessions) -> None:
+        self._brokers = brokers
+        self._sessions = sessions
+        self._renewed: dict[_Key, _Renewed] = {}
+        self._of_client: dict[str, set[_Key]] = {}
+        # By the second of trio's clock in which they are due. Most are acknowledged before.
+        self._due: dict[int, dict[_Key, _Renewed]] = {}
+        sessions.on_end.append(self._client_gone)
+
+    def __len__(self) -> int:
+        return len(self._renewed)
+
+    def add(self, client_id: str, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Renew a message for a client from now on."""
+        if len(self._renewed) >= MAX_RENEWED:
+            _log.warning("%d messages are renewed already: no more", MAX_RENEWED)
+            return
+        key = _key(group, topic, handle)
+        self._forget(key)
+        one = _Renewed(client_id, group, topic, handle, trio.current_time())
+        self._renewed[key] = one
+        self._of_client.setdefault(client_id, set()).add(key)
+        self._plan(key, one, handle.invisible_ms / 1000)
+
+    def end(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Renew a message no more: its client is done with it, or has set a time itself."""
+        self._forget(_key(group, topic, handle))
+
+    async def run(self) -> None:
+        """Renew what is due, until cancelled."""
+        limiter = trio.CapacityLimiter(_MOST_AT_ONCE)
+        looked = int(trio.current_time())
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(_LOOK_S)
+                now = int(trio.current_time())
+                for second in range(looked, now):
+                    for key, one in self._due.pop(second, {}).items():
+                        await limiter.acquire_on_behalf_of(one)
+                        nursery.start_soon(self._renew_within, limiter, key, one)
+                looked = now
+
+    async def _renew_within(self, limiter: trio.CapacityLimiter, key: _Key, one: _Renewed) -> None:
+        try:
+            await self._renew(key, one)
+        finally:
+            limiter.release_on_behalf_of(one)
+
+    async def _renew(self, key: _Key, one: _Renewed) -> None:
+        if self._sessions.find(one.client_id) is None:
+            self._forget(key)
+            return
+        if trio.current_time() > one.began_s + _MOST_S:
+            _log.warning(
+                "client %s has worked on a message of topic %s for %.0f hours: others get it",
+                quoted(one.client_id),
+                quoted(one.topic),
+                _MOST_S / 3600,
+            )
+            self._forget(key)
+            return
+        step_s = _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
+        command = requests.command(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+            consumerGroup=one.group,
+            topic=one.handle.read_from(one.group, one.topic),
+            queueId=one.handle.queue_id,
+            offset=one.handle.offset,
+            extraInfo=one.handle.broker_words,
+            invisibleTime=step_s * 1000,
+            isRenewal=True,
+        )
+        queue = MessageQueue(one.topic, one.handle.broker_name, one.handle.queue_id)
+        try:
+            await self._brokers.ask(queue, command, "renew an invisible time", None)
+        except Refused as refused:
+            one.failures += 1
+            if refused.code == Code.INTERNAL_SERVER_ERROR or one.failures >= _MOST_FAILURES:
+                # Acknowledged by way of another proxy, or given again.
+                _log.info("a message is renewed no more: %s", quoted(refused))
+                self._forget(key)
+            elif self._renewed.get(key) is one:
+                self._plan(key, one, _AHEAD_S + _PAUSE_S)
+        else:
+            one.failures = 0
+            one.steps += 1
+            if self._renewed.get(key) is one:
+                self._plan(key, one, float(step_s))
+
+    def _plan(self, key: _Key, one: _Renewed, invisible_s: float) -> None:
+        one.second = int(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
+        self._due.setdefault(one.second, {})[key] = one
+
+    def _forget(self, key: _Key) -> None:
+        one = self._renewed.pop(key, None)
+        if one is not None:
+            due = self._due.get(one.second)
+            if due is not None and due.get(key) is one:
+                del due[key]
+                if not due:
+                    del self._due[one.second]
+            keys = self._of_client.get(one.client_id)
+            if keys is not None:
+                keys.discard(key)
+                if not keys:
+                    del self._of_client[one.client_id]
+
+    def _client_gone(self, session: Session) -> None:
+        """Let the messages of a client be visible after what is left of their invisible times."""
+        for key in list(self._of_client.get(session.client_id, ())):
+            self._forget(key)
+
+
+def _key(group: str, topic: str, handle: ReceiptHandle) -> _Key:
+    return group, topic, handle.broker_name, handle.queue_id, handle.offset
