@@ -195,7 +195,11 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
     ):
         async with client, trio.open_nursery() as nursery:
             serve = partial(
-                serve_proxy, client, tls=tls, max_connections=options["max_connections"]
+                serve_proxy,
+                client,
+                is_user=credentials is not None,
+                tls=tls,
+                max_connections=options["max_connections"],
             )
             listening, proxy = await nursery.start(serve, address.host, address.port)
             if metrics is not None:

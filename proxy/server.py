@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection.client import Client
+from proxy.access import Access
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
@@ -54,6 +55,7 @@ class Proxy:
     Args:
         client: open; connects to brokers and name servers.
         nursery: runs what goes on beside calls.
+        is_user: whether the client has credentials: then it asks on behalf of its own clients.
 
     Attributes:
         draining: asks clients to go elsewhere.
@@ -61,22 +63,23 @@ class Proxy:
         sessions: the clients that it knows.
     """
 
-    def __init__(self, client: Client, nursery: trio.Nursery) -> None:
+    def __init__(self, client: Client, nursery: trio.Nursery, *, is_user: bool) -> None:
         self.figures = Figures()
         self.draining = Draining()
         self.sessions = Sessions()
-        brokers = Brokers(client)
+        brokers = Brokers(client, is_user=is_user)
+        access = Access(brokers)
         topics, groups = Topics(brokers), Groups(brokers)
-        producers = ProducerGroups(client, topics, self.sessions)
+        producers = ProducerGroups(client, topics, self.sessions, access, nursery)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
         receives = Receives(brokers, groups, self.renewals, settlements, nursery)
         self._service = Service(
-            RouteAnswers(brokers, topics, groups),
+            RouteAnswers(brokers, topics, groups, access),
             Sends(brokers, topics, producers),
             receives,
             settlements,
-            Telemetry(self.sessions, groups, producers.expect),
+            Telemetry(self.sessions, groups, access, producers.expect),
         )
         nursery.start_soon(self.sessions.expire)
         nursery.start_soon(self.renewals.run)
@@ -102,6 +105,7 @@ async def serve_proxy(
     host: str,
     port: int = PROXY_PORT,
     *,
+    is_user: bool = False,
     task_status: trio.TaskStatus[tuple[Address, Proxy]] = trio.TASK_STATUS_IGNORED,
     limits: Limits | None = None,
     max_connections: int | None = None,
@@ -114,6 +118,7 @@ async def serve_proxy(
         client: open.
         host: the address to listen on.
         port: 0 takes a free one.
+        is_user: whether the client has credentials.
         task_status: gets the address, and the proxy.
         limits: of each connection; the defaults if None.
         max_connections: as many as the process may open files for if None.
@@ -130,7 +135,7 @@ async def serve_proxy(
             stack.push_async_callback(listener.aclose)
         beside = await stack.enter_async_context(trio.open_nursery())
         stack.callback(beside.cancel_scope.cancel)
-        proxy = Proxy(client, beside)
+        proxy = Proxy(client, beside, is_user=is_user)
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
         connection_limits = limits or Limits()

@@ -47,52 +47,47 @@ class Service:
         self._receives = receives
         self._telemetry = telemetry
         unary = {
-            "QueryRoute": (
-                *(messages.QueryRouteRequest, messages.QueryRouteResponse),
-                routes.route,
+            "QueryRoute": _unary(
+                messages.QueryRouteRequest, messages.QueryRouteResponse, routes.route
             ),
-            "QueryAssignment": (
-                *(messages.QueryAssignmentRequest, messages.QueryAssignmentResponse),
-                routes.assignment,
+            "QueryAssignment": _unary(
+                messages.QueryAssignmentRequest, messages.QueryAssignmentResponse, routes.assignment
             ),
-            "SendMessage": (
-                *(messages.SendMessageRequest, messages.SendMessageResponse),
-                sends.send,
+            "SendMessage": _unary(
+                messages.SendMessageRequest, messages.SendMessageResponse, sends.send
             ),
-            "RecallMessage": (
-                *(messages.RecallMessageRequest, messages.RecallMessageResponse),
-                sends.recall,
+            "RecallMessage": _unary(
+                messages.RecallMessageRequest, messages.RecallMessageResponse, sends.recall
             ),
-            "EndTransaction": (
-                *(messages.EndTransactionRequest, messages.EndTransactionResponse),
+            "EndTransaction": _unary(
+                messages.EndTransactionRequest,
+                messages.EndTransactionResponse,
                 sends.end_transaction,
             ),
-            "AckMessage": (
-                *(messages.AckMessageRequest, messages.AckMessageResponse),
-                settlements.acknowledge,
+            "AckMessage": _unary(
+                messages.AckMessageRequest, messages.AckMessageResponse, settlements.acknowledge
             ),
-            "ChangeInvisibleDuration": (
+            "ChangeInvisibleDuration": _unary(
                 messages.ChangeInvisibleDurationRequest,
                 messages.ChangeInvisibleDurationResponse,
                 settlements.change,
             ),
-            "ForwardMessageToDeadLetterQueue": (
+            "ForwardMessageToDeadLetterQueue": _unary(
                 messages.ForwardMessageToDeadLetterQueueRequest,
                 messages.ForwardMessageToDeadLetterQueueResponse,
                 settlements.forward,
             ),
-            "Heartbeat": (
-                *(messages.HeartbeatRequest, messages.HeartbeatResponse),
-                telemetry.heartbeat,
+            "Heartbeat": _unary(
+                messages.HeartbeatRequest, messages.HeartbeatResponse, telemetry.heartbeat
             ),
-            "NotifyClientTermination": (
+            "NotifyClientTermination": _unary(
                 messages.NotifyClientTerminationRequest,
                 messages.NotifyClientTerminationResponse,
                 telemetry.terminate,
             ),
         }
         self._answers: dict[str, Answers] = {
-            _SERVICE + name: _unary(*parts) for name, parts in unary.items()
+            _SERVICE + name: answer for name, answer in unary.items()
         }
         self._answers[_SERVICE + "ReceiveMessage"] = self._receive
         self._answers[_SERVICE + "Telemetry"] = self._converse

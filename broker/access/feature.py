@@ -3,6 +3,7 @@
 from broker.access.guard import ACCESS_GUARD
 from broker.access.processor import AccessProcessor
 from broker.access.state import ACCESS
+from broker.serving.needs import any_user
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.topics.needs import LOOK, OPERATE
@@ -28,6 +29,7 @@ def service(parts: Parts) -> Service:
             RequestCode.AUTH_DELETE_ACL: Handler(processor.delete_rules, OPERATE, is_audited=True),
             RequestCode.AUTH_GET_ACL: Handler(processor.get_rules, LOOK, confirmed=True),
             RequestCode.AUTH_LIST_ACL: Handler(processor.list_rules, LOOK, confirmed=True),
+            RequestCode.CHECK_ACCESS: Handler(processor.check_access, any_user),
         },
         applied=lambda _folded: guard.look(),
         figures=figures,

@@ -1,5 +1,6 @@
 """Authenticates requests, and checks that the rules of their users permit them."""
 
+import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -15,6 +16,7 @@ from broker.serving.service import Handler
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
+from remoting.wire.on_behalf import HOST, Represented, represented_in
 from remoting.wire.quoted import quoted
 from remoting.wire.signature import ACCESS_KEY, SIGNATURE, is_signed_by
 
@@ -108,7 +110,7 @@ class AccessGuard:
             _audit.info(
                 "%s at %s asks for %s: %s",
                 quoted(caller.name),
-                quoted(origin.peer),
+                quoted(_host(origin, command) if represented_in(command.fields) else origin.peer),
                 quoted(request_name(command.code)),
                 quoted(_told(command), 500),
             )
@@ -120,7 +122,10 @@ class AccessGuard:
         self._check_all(origin, command, self.caller(origin, command), needs)
 
     def caller(self, origin: Origin, command: Command) -> Caller:
-        """Return who has signed a request. Raises RequestRefused (16)."""
+        """Return whose request it is: the signer's, or that of whom a super user represents.
+
+        Raises RequestRefused (16).
+        """
         last = self._last
         if last is not None and last[0] is command.fields and self._is_fresh():
             return last[1]
@@ -129,10 +134,30 @@ class AccessGuard:
         if not name or SIGNATURE not in command.fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
         if caller is None or not is_signed_by(command, caller.secret):
-            # The same text for both, so that it does not reveal which users exist.
-            words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
-            raise self._refused(origin, command, words)
+            raise self._refused(origin, command, _unproven(name))
+        represented = represented_in(command.fields)
+        if represented is not None:
+            caller = self._represented(origin, command, caller, represented)
         self._last = (command.fields, caller)
+        return caller
+
+    def _represented(
+        self, origin: Origin, command: Command, proxy: Caller, represented: Represented
+    ) -> Caller:
+        """Return for whom a proxy asks. Raises RequestRefused (16)."""
+        if not proxy.is_super:
+            raise self._refused(
+                origin,
+                command,
+                f"{proxy.name} asks on behalf of others, which only super users may",
+            )
+        if not _is_address(represented.host):
+            raise self._refused(origin, command, f"{HOST} is no address of a client")
+        if not represented.user:
+            raise self._refused(origin, command, "the client has not signed: give it credentials")
+        caller = self._caller(represented.user)
+        if caller is None or not represented.is_proven(caller.secret):
+            raise self._refused(origin, command, _unproven(represented.user))
         return caller
 
     def user_of(self, origin: Origin, command: Command) -> str | None:
@@ -151,8 +176,9 @@ class AccessGuard:
     def _check_all(
         self, origin: Origin, command: Command, caller: Caller, needs: Sequence[Need]
     ) -> None:
+        host = _host(origin, command)
         for need in needs:
-            if not self._grants(caller, need, origin.peer.host):
+            if not self._grants(caller, need, host):
                 raise self._refused(origin, command, f"{caller.name} lacks {need}")
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
@@ -223,6 +249,25 @@ class AccessGuard:
             extra=about_client(origin.peer.host),
         )
         return RequestRefused.forbidden(f"not permitted: {why}")
+
+
+def _unproven(name: str) -> str:
+    """The same text for all reasons, so that it does not reveal which users exist."""
+    return f"its user {name:.80} is unknown or disabled, or its signature is wrong"
+
+
+def _host(origin: Origin, command: Command) -> str:
+    """Return the host of a client, also of one that a proxy represents."""
+    represented = represented_in(command.fields)
+    return origin.peer.host if represented is None else represented.host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _told(command: Command) -> str:

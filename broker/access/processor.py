@@ -1,4 +1,4 @@
-"""Answers operators' requests about users and rules (3001 to 3010).
+"""Answers operators' requests about users and rules (3001 to 3010), and proxies' (31002).
 
 Source: RocketMQ's AdminBrokerProcessor and access control 2.0.
 """
@@ -23,6 +23,7 @@ from broker.errors import RequestRefused
 from broker.formats.state import FORMATS
 from broker.log.entry import USERS_VERSION
 from broker.log.submissions import submit_commands
+from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.replying import replying
@@ -37,6 +38,7 @@ from remoting.bodies.access import (
     AclPolicy,
     UserInfo,
     read_acl,
+    read_needs,
     read_user,
 )
 from remoting.bodies.pieces import pieces
@@ -61,6 +63,23 @@ class AccessProcessor:
         self._guard = parts[ACCESS_GUARD]
         self._log = parts.log
         self._random = parts[RANDOM_BYTES]
+
+    def check_access(self, origin: Origin, command: Command) -> Command:
+        """Answer whether the request's user may do all of some things (31002).
+
+        A proxy asks it before it tells a client anything by itself.
+
+        Raises RequestRefused: (16) it may not, (29) a kind or an action is unknown.
+        """
+        try:
+            needs = [
+                Need(frozenset(map(Action, asked.actions)), Kind(asked.kind), asked.name)
+                for asked in read_needs(command)
+            ]
+        except ValueError as error:
+            raise RequestRefused.invalid(f"needs: {error}") from None
+        self._guard.require(origin, command, needs)
+        return command.reply()
 
     def create_user(self, origin: Origin, command: Command) -> None:
         """Create a user (3001).

@@ -1,6 +1,7 @@
 """Requests to the leaders of brokers' groups, for calls of clients."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Final
 
 import trio
@@ -9,6 +10,7 @@ from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoBrokerLeads, NoMaster
+from proxy.caller import Caller, represented
 from proxy.statuses import Refused, refused_by
 from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
@@ -26,10 +28,21 @@ _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
 
 class Brokers:
-    """The brokers that the name servers know. Failures are what to answer: `Refused`."""
+    """The brokers that the name servers know. Failures are what to answer: `Refused`.
 
-    def __init__(self, client: Client) -> None:
+    Args:
+        client: its connections.
+        is_user: whether the client has credentials: then brokers are told for whom it asks.
+    """
+
+    def __init__(self, client: Client, *, is_user: bool = False) -> None:
         self.client: Final = client
+        self.is_user: Final = is_user
+
+    def speak_for(self, caller: Caller | None, command: Command) -> None:
+        """Add whose request it is, if brokers are to know. Raises Refused (40100)."""
+        if self.is_user and caller is not None:
+            represented(caller, datetime.now(UTC)).add_to(command.fields)
 
     async def route(self, topic: str) -> ClientRoute:
         """Return where a topic is. Raises Refused (40402, 50002)."""
@@ -65,10 +78,10 @@ class Brokers:
 
     async def ask(
         self,
+        caller: Caller | None,
         queue: MessageQueue,
         command: Command,
         what: str,
-        deadline_s: float | None,
         *,
         accepted: Collection[int] = _SUCCESS,
         attempt_s: float = REQUEST_S,
@@ -77,10 +90,10 @@ class Brokers:
         """Ask the leader of a queue's broker, through elections, until the client's deadline.
 
         Args:
+            caller: for whom; None: for the proxy itself.
             queue: of the broker that is asked.
             command: may be carried out twice, if an answer is lost.
             what: the request in words: "send a message".
-            deadline_s: of the call, on trio's clock; None for none.
             accepted: the response codes that are no refusals.
             attempt_s: how long to wait for one answer.
             timeout_s: how long to follow elections.
@@ -88,8 +101,9 @@ class Brokers:
         Raises:
             Refused: the broker refuses it, or there was no answer in time.
         """
-        if deadline_s is not None:
-            left = deadline_s - trio.current_time() - _WAY_BACK_S
+        self.speak_for(caller, command)
+        if caller is not None and caller.deadline_s is not None:
+            left = caller.deadline_s - trio.current_time() - _WAY_BACK_S
             if left <= 0:
                 raise Refused(Code.PROXY_TIMEOUT, "the deadline of the call has passed")
             timeout_s = min(timeout_s, left)
@@ -106,7 +120,9 @@ class Brokers:
         except (MessagingError, RemotingError) as error:
             raise refused_by(error) from error
 
-    async def ask_any(self, topic: str, command: Command, what: str) -> Command:
+    async def ask_any(
+        self, caller: Caller | None, topic: str, command: Command, what: str
+    ) -> Command:
         """Ask one of the brokers that have a topic. Raises Refused."""
         route = await self.route(topic)
         queues = route.read_queues or route.write_queues
@@ -114,4 +130,4 @@ class Brokers:
             raise Refused(Code.TOPIC_NOT_FOUND, f"topic {topic} has no queue")
         # One with a leader, if there is one: all have the same topics and groups.
         led = next((queue for queue in queues if queue.broker_name in route.masters), queues[0])
-        return await self.ask(led, command, what, None)
+        return await self.ask(caller, led, command, what)

@@ -72,7 +72,7 @@ class Groups:
     async def _ask(self, group: str, topic: str) -> GroupRules:
         asked = requests.command(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group=group)
         try:
-            reply = await self._brokers.ask_any(topic, asked, "describe a group")
+            reply = await self._brokers.ask_any(None, topic, asked, "describe a group")
         except Refused as refused:
             if refused.code == Code.CONSUMER_GROUP_NOT_FOUND:
                 return self.unknown  # its first receive makes it

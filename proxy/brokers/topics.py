@@ -23,10 +23,12 @@ _MIXED: Final = (
 )
 _TYPES: Final[dict[str, tuple[MessageType, ...]]] = {
     "MIXED": _MIXED,
-    **{
-        name: (MessageType.Value(name),)
-        for name in ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "LITE", "PRIORITY")
-    },
+    "NORMAL": (MessageType.NORMAL,),
+    "FIFO": (MessageType.FIFO,),
+    "DELAY": (MessageType.DELAY,),
+    "TRANSACTION": (MessageType.TRANSACTION,),
+    "LITE": (MessageType.LITE,),
+    "PRIORITY": (MessageType.PRIORITY,),
 }
 _UNSET: Final = (MessageType.NORMAL,)
 
@@ -42,7 +44,7 @@ class Topics:
 
     async def _ask(self, topic: str) -> tuple[MessageType, ...]:
         asked = requests.command(RequestCode.GET_TOPIC_CONFIG, topic=topic)
-        reply = await self._brokers.ask_any(topic, asked, "describe a topic")
+        reply = await self._brokers.ask_any(None, topic, asked, "describe a topic")
         try:
             found = JsonObject.parse("topic", reply.body)
             config = TopicConfig.from_json(found, topic)

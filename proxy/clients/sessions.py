@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from proxy.caller import Caller
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import ClientType, Code, TelemetryCommand
 from remoting.wire.quoted import quoted
@@ -42,6 +43,7 @@ class Session:
         topics: that it produces for, or consumes.
         heard_s: when it was last heard of, on trio's clock.
         is_over: it was forgotten.
+        caller: in the call of its stream; None without one.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -51,6 +53,7 @@ class Session:
         self.topics: frozenset[str] = frozenset()
         self.heard_s = trio.current_time()
         self.is_over = False
+        self.caller: Caller | None = None
         self._outbox: deque[TelemetryCommand] = deque(maxlen=_MAX_UNTOLD)
         self._news = trio.Event()
         self._stream: object | None = None
@@ -65,14 +68,14 @@ class Session:
         self._outbox.append(command)
         self._news.set()
 
-    def attach(self, stream: object) -> None:
+    def attach(self, stream: object, caller: Caller) -> None:
         """Send commands by this stream from now on. An older one gets no more."""
-        self._stream = stream
+        self._stream, self.caller = stream, caller
         self._news.set()
 
     def detach(self, stream: object) -> None:
         if self._stream is stream:
-            self._stream = None
+            self._stream = self.caller = None
 
     def end(self) -> None:
         self.is_over = True

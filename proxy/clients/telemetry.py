@@ -8,13 +8,16 @@ from typing import Final
 
 import trio
 
+from proxy.access import PUB, SUB, Access, group_need, topic_need
 from proxy.brokers.groups import Groups
 from proxy.caller import Caller
 from proxy.clients.sessions import Session, Sessions
 from proxy.clients.settings import Described, answer, describe
 from proxy.names import group_name
-from proxy.statuses import OK
+from proxy.statuses import OK, Refused
 from proxy.wire.messages_pb2 import (
+    ClientType,
+    Code,
     HeartbeatRequest,
     HeartbeatResponse,
     Language,
@@ -25,7 +28,7 @@ from proxy.wire.messages_pb2 import (
 )
 
 Tells = Callable[[TelemetryCommand], Awaitable[None]]
-OnSettings = Callable[[Described], Awaitable[None]]
+OnSettings = Callable[[Caller, Described], Awaitable[None]]
 
 # The client in JavaScript misses settings that come before the routes of all its topics, and then
 # waits for minutes. So it gets them again after these pauses.
@@ -38,11 +41,15 @@ class Telemetry:
     Args:
         sessions: where they are kept.
         groups: knows how groups are served.
+        access: asked whether clients may do what their settings say.
         on_settings: called with what a client's settings say.
     """
 
-    def __init__(self, sessions: Sessions, groups: Groups, on_settings: OnSettings) -> None:
+    def __init__(
+        self, sessions: Sessions, groups: Groups, access: Access, on_settings: OnSettings
+    ) -> None:
         self._sessions = sessions
+        self._access = access
         self._groups = groups
         self._on_settings = on_settings
 
@@ -55,7 +62,7 @@ class Telemetry:
         """
         session = self._sessions.heard(caller.client_id)
         stream = object()
-        session.attach(stream)
+        session.attach(stream, caller)
         problem: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -64,7 +71,7 @@ class Telemetry:
                     async for command in commands:
                         session.heard_s = trio.current_time()
                         if command.WhichOneof("command") == "settings":
-                            told = await self._settings(session, command.settings)
+                            told = await self._settings(caller, session, command.settings)
                             session.tell(told)
                             if command.settings.user_agent.language == Language.NODE_JS:
                                 nursery.start_soon(_tell_again, session, told)
@@ -76,11 +83,29 @@ class Telemetry:
         if problem is not None:
             raise problem
 
-    async def _settings(self, session: Session, settings: Settings) -> TelemetryCommand:
+    async def _settings(
+        self, caller: Caller, session: Session, settings: Settings
+    ) -> TelemetryCommand:
         described = describe(settings)
+        await self._check(caller, described)
         self._sessions.describe(session, *described)
-        await self._on_settings(described)
+        await self._on_settings(caller, described)
         return await answer(settings, described, self._groups)
+
+    async def _check(self, caller: Caller, described: Described) -> None:
+        """Check that a client may do what its settings say. Raises Refused (40100)."""
+        is_producer = described.kind == ClientType.PRODUCER
+        needs = [topic_need(topic, PUB if is_producer else SUB) for topic in described.topics]
+        if described.group:
+            needs.append(group_need(described.group))
+        for topic in described.topics:
+            try:
+                await self._access.require(caller, topic, needs)
+            except Refused as refused:
+                if refused.code != Code.TOPIC_NOT_FOUND:
+                    raise
+            else:
+                return
 
     async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
         """Note that a client is there, whether or not its settings are known.

@@ -118,7 +118,7 @@ class Receives:
         asked: _Asked | None = None
         try:
             asked = _read(caller, request)
-            given = await self._messages(asked)
+            given = await self._messages(caller, asked)
             status = OK
             if not given:
                 status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
@@ -152,9 +152,7 @@ class Receives:
     async def _converted(self, asked: _Asked, one: _Given) -> Message | None:
         """Return a message for the client; None if it cannot be read, or is not wanted."""
         if not is_wanted(asked.wanted, one.record):
-            self._nursery.start_soon(
-                self._settlements.drop, asked.group, asked.topic, one.handle, name="dropping"
-            )
+            self._nursery.start_soon(self._settlements.drop, asked.group, asked.topic, one.handle)
             return None
         try:
             message = delivered(one.record)
@@ -169,7 +167,7 @@ class Receives:
         system.invisible_duration.FromMilliseconds(asked.invisible_ms)
         return message
 
-    async def _messages(self, asked: _Asked) -> list[_Given]:
+    async def _messages(self, caller: Caller, asked: _Asked) -> list[_Given]:
         """Ask until messages come, or the time to wait is over. Raises Refused."""
         rules = await self._groups.rules(asked.group, asked.topic)
         attempt_id = (asked.attempt_id or uuid4().hex) if rules.in_order else ""
@@ -192,6 +190,7 @@ class Receives:
                     from_first=False,
                     attempt_id=attempt_id,
                 )
+                self._brokers.speak_for(caller, command)
                 reply = await self._popped(asked, address, command, left_s + _ANSWER_S)
             except (RemotingError, NoMaster, NameServersUnreachable) as error:
                 problem = error

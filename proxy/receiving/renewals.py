@@ -145,7 +145,7 @@ class Renewals:
         )
         queue = MessageQueue(one.topic, one.handle.broker_name, one.handle.queue_id)
         try:
-            await self._brokers.ask(queue, command, "renew an invisible time", None)
+            await self._brokers.ask(None, queue, command, "renew an invisible time")
         except Refused as refused:
             one.failures += 1
             if refused.code == Code.INTERNAL_SERVER_ERROR or one.failures >= _MOST_FAILURES:

@@ -49,9 +49,6 @@ _PASSED: Final = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.INVALID_PARAME
 
 _ACCEPTED: Final = frozenset({ResponseCode.SUCCESS, *_PASSED})
 
-# For what is done beside calls of clients.
-_BESIDE_S: Final = 10.0
-
 
 class Settlements:
     def __init__(self, brokers: Brokers, renewals: Renewals) -> None:
@@ -74,7 +71,7 @@ class Settlements:
         async def settle(number: int, entry: AckMessageEntry) -> None:
             try:
                 handle = read_handle(entry.receipt_handle)
-                await self._acknowledge(group, topic, handle, caller.deadline_s)
+                await self._acknowledge(caller, group, topic, handle)
             except Refused as refused:
                 results[number].status.CopyFrom(refused.status)
 
@@ -101,11 +98,11 @@ class Settlements:
             )
         self._renewals.end(group, topic, handle)
         changed = await self._hide(
+            caller,
             group,
             topic,
             handle,
             max(invisible_ms, _LEAST_INVISIBLE_MS),
-            caller.deadline_s,
             is_suspended=request.suspend,
         )
         return ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(changed))
@@ -116,7 +113,7 @@ class Settlements:
         """Make a message a dead letter of its group. Raises Refused (40013)."""
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
-        queue = MessageQueue(topic, handle.broker_name, handle.queue_id)
+        queue = _queue(topic, handle)
         command = requests.send_back(
             group,
             handle.position,
@@ -125,14 +122,14 @@ class Settlements:
             most_times=0,
             delay_level=-1,
         )
-        await self._brokers.ask(queue, command, "keep a dead letter", caller.deadline_s)
-        await self._acknowledge(group, topic, handle, caller.deadline_s)
+        await self._brokers.ask(caller, queue, command, "keep a dead letter")
+        await self._acknowledge(caller, group, topic, handle)
         return ForwardMessageToDeadLetterQueueResponse(status=OK)
 
     async def drop(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """Acknowledge a message that its client does not want; failures are logged."""
         try:
-            await self._acknowledge(group, topic, handle, trio.current_time() + _BESIDE_S)
+            await self._acknowledge(None, group, topic, handle)
         except Refused as refused:
             _log.info("a message with another tag is given again: %s", quoted(refused))
 
@@ -140,36 +137,35 @@ class Settlements:
         self, group: str, topic: str, handles: Sequence[ReceiptHandle], visible_ms: int
     ) -> None:
         """Make messages visible soon that a client has not taken; failures are logged."""
-        until = trio.current_time() + _BESIDE_S
         for handle in handles:
             self._renewals.end(group, topic, handle)
             try:
-                await self._hide(group, topic, handle, visible_ms, until)
+                await self._hide(None, group, topic, handle, visible_ms)
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
 
     async def _acknowledge(
-        self, group: str, topic: str, handle: ReceiptHandle, deadline_s: float | None
+        self, caller: Caller | None, group: str, topic: str, handle: ReceiptHandle
     ) -> None:
         """Raises Refused (40013)."""
         self._renewals.end(group, topic, handle)
         command = _about(RequestCode.ACK_MESSAGE, group, topic, handle)
         reply = await self._brokers.ask(
-            _queue(group, topic, handle),
+            caller,
+            _queue(topic, handle),
             command,
             "acknowledge a message",
-            deadline_s,
             accepted=_ACCEPTED,
         )
         _check_held(reply)
 
     async def _hide(
         self,
+        caller: Caller | None,
         group: str,
         topic: str,
         handle: ReceiptHandle,
         invisible_ms: int,
-        deadline_s: float | None,
         *,
         is_suspended: bool = False,
     ) -> ReceiptHandle:
@@ -179,10 +175,10 @@ class Settlements:
         if is_suspended:
             command.fields["suspend"] = "true"
         reply = await self._brokers.ask(
-            _queue(group, topic, handle),
+            caller,
+            _queue(topic, handle),
             command,
             "change an invisible time",
-            deadline_s,
             accepted=_ACCEPTED,
         )
         _check_held(reply)
@@ -206,7 +202,7 @@ def _check_held(reply: Command) -> None:
         )
 
 
-def _queue(group: str, topic: str, handle: ReceiptHandle) -> MessageQueue:
+def _queue(topic: str, handle: ReceiptHandle) -> MessageQueue:
     return MessageQueue(topic, handle.broker_name, handle.queue_id)
 
 

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from dledger_mq.connection.topic_route import ClientRoute
+from proxy.access import EITHER, SUB, Access, group_need, topic_need
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
@@ -45,18 +46,21 @@ class RouteAnswers:
         brokers: knows the routes.
         topics: knows the types of messages.
         groups: knows which groups consume in order.
+        access: asked whether a client may know.
     """
 
-    def __init__(self, brokers: Brokers, topics: Topics, groups: Groups) -> None:
+    def __init__(self, brokers: Brokers, topics: Topics, groups: Groups, access: Access) -> None:
         self._brokers = brokers
+        self._access = access
         self._topics = topics
         self._groups = groups
 
-    async def route(self, _caller: Caller, request: QueryRouteRequest) -> QueryRouteResponse:
+    async def route(self, caller: Caller, request: QueryRouteRequest) -> QueryRouteResponse:
         """Tell the queues of a topic. Raises Refused (40001, 40002, 40402)."""
         topic = topic_name(request.topic)
         endpoints = _endpoints(request.endpoints)
         route = await self._brokers.route(topic)
+        await self._access.require(caller, topic, [topic_need(topic, EITHER)])
         types = await self._topics.types(topic)
         queues = list(_queues(route, request.topic, endpoints, types))
         if not queues:
@@ -64,7 +68,7 @@ class RouteAnswers:
         return QueryRouteResponse(status=OK, message_queues=queues)
 
     async def assignment(
-        self, _caller: Caller, request: QueryAssignmentRequest
+        self, caller: Caller, request: QueryAssignmentRequest
     ) -> QueryAssignmentResponse:
         """Tell from which queues a member of a group receives: all members from all of them.
 
@@ -73,6 +77,7 @@ class RouteAnswers:
         topic, group = topic_name(request.topic), group_name(request.group)
         endpoints = _endpoints(request.endpoints)
         route = await self._brokers.route(topic)
+        await self._access.require(caller, topic, [topic_need(topic, SUB), group_need(group)])
         types = await self._topics.types(topic)
         rules = await self._groups.rules(group, topic)
         readable: Iterable[tuple[str, int]] = [

@@ -9,8 +9,10 @@ import logging
 from typing import Final
 
 from dledger_mq.connection.client import Client
+from proxy.access import PUB, Access, topic_need
 from proxy.brokers.topics import Topics
-from proxy.clients.sessions import Sessions
+from proxy.caller import Caller
+from proxy.clients.sessions import Session, Sessions
 from proxy.clients.settings import Described
 from proxy.messages.delivered_message import delivered
 from proxy.sending.transaction_id import TransactionId
@@ -26,11 +28,15 @@ from remoting.bodies.heartbeat import MAX_HEARTBEAT_GROUPS
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
 from remoting.net.connection import Connection
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
+
+# Questions that are being passed on. Brokers repeat the others.
+_MOST_AT_ONCE: Final = 256
 
 # Those of one heartbeat, in which all are named.
 MAX_GROUPS: Final = MAX_HEARTBEAT_GROUPS
@@ -43,15 +49,27 @@ class ProducerGroups:
         client: its connections with brokers.
         topics: knows which topics take transactions.
         sessions: knows which clients can be asked.
+        access: asked whether a client may see the message.
+        nursery: where clients are asked.
     """
 
-    def __init__(self, client: Client, topics: Topics, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        topics: Topics,
+        sessions: Sessions,
+        access: Access,
+        nursery: StartsTasks,
+    ) -> None:
         self._client = client
+        self._access = access
+        self._nursery = nursery
+        self._telling: set[str] = set()
         self._topics = topics
         self._sessions = sessions
         self._joined: set[str] = set()
 
-    async def expect(self, described: Described) -> None:
+    async def expect(self, _caller: Caller, described: Described) -> None:
         """Join the groups of a producer's topics that take transactions: it may be a new one, and
         transactions of one that is gone may wait for it.
         """
@@ -112,5 +130,19 @@ class ProducerGroups:
         session = self._sessions.producer_of(topic)
         if session is None:
             _log.info("no client produces for topic %s: the broker will ask again", quoted(topic))
-        else:
-            session.tell(TelemetryCommand(recover_orphaned_transaction_command=asked))
+        elif len(self._telling) < _MOST_AT_ONCE:
+            self._telling.add(asked.transaction_id)
+            self._nursery.start_soon(self._tell, session, topic, asked)
+
+    async def _tell(
+        self, session: Session, topic: str, asked: RecoverOrphanedTransactionCommand
+    ) -> None:
+        """Ask a client that may still publish to the topic: the question has the message in it."""
+        try:
+            if session.caller is not None:
+                await self._access.require(session.caller, topic, [topic_need(topic, PUB)])
+                session.tell(TelemetryCommand(recover_orphaned_transaction_command=asked))
+        except Refused as refused:
+            _log.info("a transaction of topic %s: %s", quoted(topic), quoted(refused))
+        finally:
+            self._telling.discard(asked.transaction_id)

@@ -125,11 +125,7 @@ class Sends:
             born_ms=sent.born_ms,
         )
         reply = await self._brokers.ask(
-            queue,
-            command,
-            "send a message",
-            caller.deadline_s,
-            attempt_s=_ATTEMPT_S,
+            caller, queue, command, "send a message", attempt_s=_ATTEMPT_S
         )
         try:
             return _result(sent, queue, reply)
@@ -150,7 +146,7 @@ class Sends:
         broker_name = _broker_of_recall(handle)
         queue = MessageQueue(topic, broker_name, 0)
         command = requests.recall(topic, handle)
-        reply = await self._brokers.ask(queue, command, "recall a message", caller.deadline_s)
+        reply = await self._brokers.ask(caller, queue, command, "recall a message")
         return RecallMessageResponse(status=OK, message_id=reply.fields.get("msgId", ""))
 
     async def end_transaction(
@@ -176,7 +172,7 @@ class Sends:
         if request.source == TransactionSource.SOURCE_SERVER_CHECK:
             command.fields["fromTransactionCheck"] = "true"
         queue = MessageQueue(topic, found.broker_name, 0)
-        await self._brokers.ask(queue, command, "end a transaction", caller.deadline_s)
+        await self._brokers.ask(caller, queue, command, "end a transaction")
         return EndTransactionResponse(status=OK)
 
 
