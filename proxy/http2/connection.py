@@ -202,6 +202,8 @@ class Connection:
         if self._window < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data beyond its window")
         stream = self._stream(stream_id)
+        if flags & PADDED:
+            payload = _unpadded(payload)
         if stream is None:
             self._give_back(size)
             return
@@ -213,7 +215,6 @@ class Connection:
         if stream.receive_window < 0:
             raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "data beyond its window")
         if flags & PADDED:
-            payload = _unpadded(payload)
             self.read(stream, size - len(payload))
         if stream.expected_bytes is not None:
             stream.expected_bytes -= len(payload)
@@ -279,7 +280,10 @@ class Connection:
                 self._end_remote(stream)
             self._events.append(Requested(stream, head))
             return
-        stream_or_none = self._stream(stream_id)
+        try:
+            stream_or_none = self._stream(stream_id)
+        except StreamFault as fault:
+            raise ConnectionFault(fault.code, "headers after the end of their stream") from None
         if stream_or_none is None:
             return
         if stream_or_none.has_remote_ended:

@@ -201,6 +201,8 @@ class ServedConnection:
         """Begin a call, or refuse it."""
         stream, head = event
         connection = self.connection
+        if stream.is_closed:
+            return  # by a frame that came in the same read
         try:
             request = grpc_request(head)
         except GrpcStatus as refusal:
