@@ -12,6 +12,7 @@ from bench.checking import checking
 from bench.costs.command import request_costs
 from bench.failover import failover
 from bench.footprint import footprint
+from bench.http2_costs import http2_costs
 from bench.log_costs.command import log_costs
 from bench.spark.command import spark
 from bench.stalls import stalls
@@ -44,6 +45,7 @@ main.add_command(broker)
 main.add_command(checking)
 main.add_command(failover)
 main.add_command(footprint)
+main.add_command(http2_costs)
 main.add_command(request_costs)
 main.add_command(log_costs)
 main.add_command(send_costs)

@@ -18,6 +18,7 @@ PACKAGES = (
     "nameserver",
     "broker",
     "dledger_mq",
+    "proxy",
     "dledger_spark",
     "jepsen_like",
 )

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = {"dledger": commands, "dledger-mq": dledger_mq}
 PACKAGES = (
     *("broker", "command_entry", "dledger", "dledger_mq", "dledger_spark", "jepsen_like"),
-    *("nameserver", "remoting"),
+    *("nameserver", "proxy", "remoting"),
 )
 ADVISED = re.compile(r"`((?:dledger|dledger-mq) [a-z-]+[^`]*)`")
 

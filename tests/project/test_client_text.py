@@ -16,7 +16,7 @@ from tests.syntax_trees import nodes_of, tree_of
 ROOT = Path(__file__).parents[2]
 
 # Their modules are given what clients send. The client and Spark read properties, too.
-SERVERS = ("broker", "nameserver", "remoting")
+SERVERS = ("broker", "nameserver", "proxy", "remoting")
 READERS = (*SERVERS, "dledger_mq", "dledger_spark")
 
 # Reads numbers of text; nothing else does.

@@ -29,7 +29,7 @@ PROJECT = Path(__file__).parent.parent.parent
 PAGES = "\n".join(
     page.read_text(encoding="utf-8") for page in (PROJECT / "docs" / "reference").glob("*.md")
 )
-OURS = {"dledger", "dledger_mq", "dledger_spark", "jepsen_like", "remoting", "tests"}
+OURS = {"dledger", "dledger_mq", "dledger_spark", "jepsen_like", "proxy", "remoting", "tests"}
 DOCUMENTED = re.compile(r"^\.\. auto\w+:: ([\w.]+)", re.MULTILINE)
 # Names for a union of types or for a kind of function, and constants: they have no docstring.
 IN_WORDS = {

@@ -11,7 +11,7 @@ from tests.syntax_trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "silence.md").read_text(encoding="utf-8")
-PACKAGES = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "remoting")
+PACKAGES = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "proxy", "remoting")
 
 # How late clients may be served after packets get through again.
 PROMISED_S = 5.0

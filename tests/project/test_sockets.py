@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "remoting")
+PRODUCT = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "proxy", "remoting")
 MAKER = "dledger/sockets.py"
 
 # What makes a connection, or takes some.

@@ -1,0 +1,203 @@
+"""One call of a client: its messages in both directions."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import trio
+
+from proxy.http2.answer_blocks import GRPC_HEADERS, trailers, trailers_only
+from proxy.http2.connection import Connection
+from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.message_reader import PREFIX, MessageReader
+from proxy.http2.request_head import RequestHead
+from proxy.http2.status import Status
+from proxy.http2.stream import Stream
+
+
+class Served(Protocol):
+    """The connection of a call, as it is served."""
+
+    connection: Connection
+    peer: str
+
+    def flush(self) -> None:
+        """Have what waits in the outbox written, with all else that is ready by then."""
+
+
+class Call:
+    """A call. One task may receive; any number may send.
+
+    Attributes:
+        deadline_s: when the client stops waiting, on trio's clock; None if it never does.
+        scope: of the call's task.
+    """
+
+    __slots__ = (
+        "_has_headers",
+        "_head",
+        "_metadata",
+        "_reader",
+        "_receiver",
+        "_refusal",
+        "_senders",
+        "_served",
+        "_stream",
+        "deadline_s",
+        "scope",
+    )
+
+    def __init__(
+        self,
+        served: Served,
+        stream: Stream,
+        head: RequestHead,
+        reader: MessageReader,
+        deadline_s: float | None,
+    ) -> None:
+        self._served = served
+        self._stream = stream
+        self._head = head
+        self._reader = reader
+        self._has_headers = False
+        self._metadata: Mapping[str, str] | None = None
+        self._receiver: trio.lowlevel.Task | None = None
+        self._senders: trio.lowlevel.ParkingLot | None = None
+        self._refusal: GrpcStatus | None = None
+        self.deadline_s = deadline_s
+        self.scope = trio.CancelScope()
+        if deadline_s is not None:
+            self.scope.deadline = deadline_s
+
+    @property
+    def path(self) -> str:
+        """The method, as "/package.Service/Method"."""
+        return self._head.path.decode("utf-8", "replace")
+
+    @property
+    def peer(self) -> str:
+        """The address of the client."""
+        return self._served.peer
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The headers by their names, in small letters; several values of a name are joined."""
+        if self._metadata is None:
+            found: dict[str, str] = {}
+            for name_bytes, value_bytes in self._head.fields:
+                name, value = name_bytes.decode(), value_bytes.decode("utf-8", "replace")
+                found[name] = f"{found[name]},{value}" if name in found else value
+            self._metadata = found
+        return self._metadata
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is gone, or has its answer."""
+        return self._stream.is_closed
+
+    async def receive(self) -> bytes | None:
+        """Return the client's next message, or None after its last one.
+
+        Raises:
+            GrpcStatus: a message is too large, or cannot be read; to be raised on by a router.
+            CallEnded: the client is gone.
+        """
+        stream, reader, connection = self._stream, self._reader, self._served.connection
+        while True:
+            taken = reader.take()
+            if taken is not None:
+                message, count = taken
+                connection.read(stream, count)
+                if connection.outbox.unsent_bytes:
+                    self._served.flush()
+                return message
+            if self._refusal is not None:
+                raise self._refusal
+            if stream.has_remote_ended:
+                if reader.held_bytes:
+                    raise GrpcStatus(Status.INTERNAL, "the request ends within a message")
+                return None
+            if stream.is_closed:
+                raise CallEnded(self.path)
+            # The rest of a message may be longer than the window.
+            connection.read(stream, stream.held_bytes)
+            if connection.outbox.unsent_bytes:
+                self._served.flush()
+            await self._wait_for_data()
+
+    async def _wait_for_data(self) -> None:
+        if self._receiver is not None:
+            raise trio.BusyResourceError("another task receives from this call")
+        self._receiver = trio.lowlevel.current_task()
+
+        def give_up(_raise_cancel: object) -> trio.lowlevel.Abort:
+            self._receiver = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+
+    async def open(self) -> None:
+        """Send the headers of the answer now. Raises CallEnded."""
+        self._open()
+        self._served.flush()
+
+    def _open(self) -> None:
+        if self._stream.is_closed:
+            raise CallEnded(self.path)
+        if not self._has_headers:
+            self._has_headers = True
+            self._served.connection.outbox.headers(self._stream, GRPC_HEADERS)
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, after the headers if it is the first. Returns once the windows took it.
+
+        Raises CallEnded: the client is gone.
+        """
+        self._open()
+        stream, outbox = self._stream, self._served.connection.outbox
+        is_sent = outbox.data(stream, PREFIX.pack(0, len(message)), message, trio.current_time())
+        self._served.flush()
+        if is_sent:
+            return
+        if self._senders is None:
+            self._senders = trio.lowlevel.ParkingLot()
+        while stream.pending is not None:
+            await self._senders.park()
+        if stream.is_closed:
+            raise CallEnded(self.path)
+
+    # What the connection tells.
+
+    def take(self, data: bytes) -> None:
+        """Take a part of the request's body."""
+        if self._refusal is None:
+            try:
+                self._reader.feed(data)
+            except GrpcStatus as refusal:
+                self._refusal = refusal
+        if self._receiver is not None:
+            self._wake_receiver()
+
+    def _wake_receiver(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            trio.lowlevel.reschedule(receiver)
+
+    def sent(self) -> None:
+        """Note that all pending bytes were sent."""
+        if self._senders is not None:
+            self._senders.unpark_all()
+
+    def cancel(self) -> None:
+        """Note that the client is gone."""
+        self.scope.cancel()
+
+    def end(self, code: int, message: str) -> None:
+        """End the answer with a status, unless the client is gone."""
+        connection, stream = self._served.connection, self._stream
+        if stream.is_closed:
+            return
+        if self._has_headers:
+            connection.end(stream, trailers(code, message))
+        else:
+            connection.answer(stream, trailers_only(code, message))
+        self._served.flush()

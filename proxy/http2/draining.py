@@ -1,0 +1,37 @@
+"""Ends connections in order: the clients are asked to go elsewhere."""
+
+from collections.abc import Callable
+
+
+class Draining:
+    """Drains the connections that are served with it, and those that come later.
+
+    Attributes:
+        has_begun: whether new connections are drained at once.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._drains: set[Callable[[], None]] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are still served."""
+        return len(self._drains)
+
+    def begin(self) -> None:
+        """Ask all clients for no further calls. Each connection ends after its last call.
+
+        A call that lasts, such as a Telemetry, is for the router to end.
+        """
+        self.has_begun = True
+        for drain in list(self._drains):
+            drain()
+
+    def add(self, drain: Callable[[], None]) -> None:
+        self._drains.add(drain)
+        if self.has_begun:
+            drain()
+
+    def remove(self, drain: Callable[[], None]) -> None:
+        self._drains.discard(drain)

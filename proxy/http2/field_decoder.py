@@ -1,0 +1,146 @@
+"""Decodes blocks of headers (RFC 7541), within bounds. Pure.
+
+The table and Huffman's code are those of the library `hpack`. Its decoder takes twice as long, and
+cannot tell that a block is one that came before.
+"""
+
+from typing import Final, TypeAlias
+
+from hpack.exceptions import HPACKError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from proxy.http2.errors import ConnectionFault
+from proxy.http2.frames import ErrorCode
+
+Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+# RFC 7541, section 4.1: what a field counts besides its octets.
+FIELD_BYTES: Final = 32
+# The table that HTTP/2 begins with. No other size is announced.
+TABLE_BYTES: Final = 4096
+
+# An integer of so many octets is above every bound, and no peer needs more.
+_INTEGER_OCTETS: Final = 4
+
+_STATIC: Final = HeaderTable.STATIC_TABLE
+_STATIC_LENGTH: Final = len(_STATIC)
+
+# Blocks that are remembered, and their length: a client repeats those of the same method while
+# none of its headers changes.
+_REMEMBERED: Final = 32
+_REMEMBERED_BYTES: Final = 1024
+
+
+def _malformed(reason: str) -> ConnectionFault:
+    return ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"the block of headers {reason}")
+
+
+class FieldDecoder:
+    """Decodes the blocks of one connection, in their order.
+
+    Args:
+        max_list_bytes: of the fields of a block, as SETTINGS_MAX_HEADER_LIST_SIZE counts them.
+    """
+
+    __slots__ = ("_max_list_bytes", "_remembered", "_table")
+
+    def __init__(self, max_list_bytes: int) -> None:
+        self._max_list_bytes = max_list_bytes
+        self._table = HeaderTable()
+        # Blocks that left the table as it was, and hold until it changes.
+        self._remembered: dict[bytes, Fields] = {}
+
+    def decode(self, block: bytes) -> Fields:
+        """Return names and values. Raises ConnectionFault: the table is lost with the block."""
+        fields = self._remembered.get(block)
+        if fields is not None:
+            return fields
+        try:
+            fields, is_changed = self._decode(block)
+        except HPACKError as error:
+            raise _malformed(f"cannot be decoded: {error}") from None
+        except IndexError:
+            raise _malformed("ends within a field") from None
+        if is_changed:
+            self._remembered = {}
+        elif len(block) <= _REMEMBERED_BYTES:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered = {}
+            self._remembered[block] = fields
+        return fields
+
+    def _decode(self, block: bytes) -> tuple[Fields, bool]:
+        """Return the fields, and whether the block changed the table."""
+        fields: list[tuple[bytes, bytes]] = []
+        at, end, listed, is_changed = 0, len(block), 0, False
+        while at < end:
+            first = block[at]
+            at += 1
+            if first & 0x80:
+                index = first & 0x7F
+                if index == 0x7F:
+                    index, at = _long_integer(block, at, 0x7F)
+                field = self._entry(index)
+            elif first & 0x60 == 0x20:
+                if fields:
+                    raise _malformed("changes the table's size after a field")
+                size = first & 0x1F
+                if size == 0x1F:
+                    size, at = _long_integer(block, at, 0x1F)
+                if size > TABLE_BYTES:
+                    raise _malformed(f"asks for a table of {size} bytes, over {TABLE_BYTES}")
+                self._table.maxsize = size
+                is_changed = True
+                continue
+            else:
+                mask = 0x3F if first & 0x40 else 0x0F
+                index = first & mask
+                if index == mask:
+                    index, at = _long_integer(block, at, mask)
+                if index:
+                    name = self._entry(index)[0]
+                else:
+                    name, at = _text(block, at)
+                value, at = _text(block, at)
+                field = (name, value)
+                if first & 0x40:
+                    self._table.add(name, value)
+                    is_changed = True
+            fields.append(field)
+            listed += FIELD_BYTES + len(field[0]) + len(field[1])
+            if listed > self._max_list_bytes:
+                raise ConnectionFault(
+                    ErrorCode.ENHANCE_YOUR_CALM,
+                    f"headers of more than {self._max_list_bytes} bytes: send fewer",
+                )
+        return tuple(fields), is_changed
+
+    def _entry(self, index: int) -> tuple[bytes, bytes]:
+        if 0 < index <= _STATIC_LENGTH:
+            return _STATIC[index - 1]
+        return self._table.get_by_index(index)
+
+
+def _long_integer(block: bytes, at: int, value: int) -> tuple[int, int]:
+    """Return an integer that began with a full prefix, and where it ends."""
+    for octet in range(_INTEGER_OCTETS):
+        byte = block[at + octet]
+        value += (byte & 0x7F) << (7 * octet)
+        if byte < 0x80:
+            return value, at + octet + 1
+    raise _malformed("has an integer that is too long")
+
+
+def _text(block: bytes, at: int) -> tuple[bytes, int]:
+    """Return a text, and where it ends."""
+    first = block[at]
+    length = first & 0x7F
+    at += 1
+    if length == 0x7F:
+        length, at = _long_integer(block, at, 0x7F)
+    end = at + length
+    if end > len(block):
+        raise _malformed("ends within a field")
+    text = block[at:end]
+    return (decode_huffman(text) if first & 0x80 else text), end

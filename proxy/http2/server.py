@@ -1,0 +1,261 @@
+"""Serves a connection of gRPC: reads, writes, and runs a task for each call."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import trio
+
+from dledger.wake_up import WakeUp
+from proxy.http2.answer_blocks import http_refusal, trailers_only
+from proxy.http2.call import Call
+from proxy.http2.connection import Connection
+from proxy.http2.draining import Draining
+from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.events import Event, Received, Requested, Reset
+from proxy.http2.first_bytes import answer_to
+from proxy.http2.frames import ErrorCode
+from proxy.http2.grpc_request import HttpRefusal, grpc_request
+from proxy.http2.limits import Limits
+from proxy.http2.message_reader import MessageReader
+from proxy.http2.status import Status
+from remoting.net.bounded_log import about_client
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+Router: TypeAlias = Callable[[Call], Awaitable[None]]
+
+# A read: some dozens of calls, or a part of a large message. It is taken without a pause.
+_READ_BYTES: Final = 64 * 1024
+_LINGER_BYTES: Final = 1024 * 1024
+
+
+async def serve_connection(
+    stream: trio.abc.Stream,
+    router: Router,
+    limits: Limits,
+    peer: str,
+    first_bytes: bytes = b"",
+    draining: Draining | None = None,
+) -> None:
+    """Serve a connection until its end, and close it. Raises only when cancelled.
+
+    Args:
+        stream: of the client; a TLS handshake is over.
+        router: runs each call in a task of its own, which is cancelled when the client resets the
+            call, when its connection ends, and at its deadline. It returns: status 0. It raises
+            GrpcStatus: that. It raises anything else: status 13, and a line in the log.
+        limits: of this connection.
+        peer: the address of the client, "host:port".
+        first_bytes: read from the stream before.
+        draining: ends the connection in order; None: nobody does.
+    """
+    served = ServedConnection(stream, router, limits, peer)
+    try:
+        if draining is not None:
+            draining.add(served.drain)
+        await served.run(first_bytes)
+    finally:
+        if draining is not None:
+            draining.remove(served.drain)
+        await trio.aclose_forcefully(stream)
+
+
+class ServedConnection:
+    """A connection with its tasks.
+
+    Attributes:
+        connection: what it has received and is to send.
+        peer: the address of the client.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, router: Router, limits: Limits, peer: str) -> None:
+        self.connection = Connection(limits, trio.current_time())
+        self.peer = peer
+        self._stream = stream
+        self._router = router
+        self._limits = limits
+        self._calls: dict[int, Call] = {}
+        self._running = 0
+        self._wake = WakeUp()
+        self._written = WakeUp()
+        self._nursery: trio.Nursery | None = None
+
+    def flush(self) -> None:
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Ask the client for no further calls."""
+        self.connection.drain(trio.current_time())
+        self.flush()
+
+    async def run(self, first_bytes: bytes) -> None:
+        """Serve until the connection ends."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._write)
+            await self._read(first_bytes)
+        await self._linger()
+
+    async def _read(self, data: bytes) -> None:
+        connection = self.connection
+        while not connection.is_over:
+            deadline = connection.next_at
+            with trio.CancelScope(deadline=deadline) as scope:
+                while not connection.is_over:
+                    if data:
+                        self._apply(connection.receive(data, trio.current_time()))
+                        if connection.outbox.unsent_bytes:
+                            self.flush()
+                        if (next_at := connection.next_at) < deadline:
+                            deadline = scope.deadline = next_at
+                        while (
+                            connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes
+                        ):
+                            await self._written.wait()
+                    data = await self._receive()
+                    if not data:
+                        self._apply(connection.peer_ended())
+            if scope.cancelled_caught:
+                data = b""
+                self._apply(connection.expire(trio.current_time()))
+            self.flush()
+        self._tell_end()
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._stream.receive_some(_READ_BYTES))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    def _tell_end(self) -> None:
+        """Log why the connection ended, if its client broke a rule or a limit."""
+        connection = self.connection
+        first_bytes = connection.first_bytes
+        if first_bytes:
+            answer = answer_to(first_bytes)
+            connection.outbox.add(answer.answer)
+            reason = answer.advice
+        elif connection.fault is not None:
+            reason = connection.fault.reason
+        else:
+            return
+        host = self.peer.rpartition(":")[0]
+        _log.warning(
+            "connection of gRPC from %s ended: %s",
+            self.peer,
+            quoted(reason),
+            extra=about_client(host),
+        )
+        self.flush()
+
+    async def _write(self) -> None:
+        """Write all that is ready, in one call for each pass of the loop."""
+        connection, stream, limits = self.connection, self._stream, self._limits
+        outbox = connection.outbox
+        nursery = self._nursery
+        assert nursery is not None
+        with trio.CancelScope() as scope:
+            try:
+                while True:
+                    while outbox.unsent_bytes:
+                        scope.deadline = trio.current_time() + limits.unread_s
+                        await stream.send_all(outbox.take())
+                        outbox.pump()
+                        if outbox.events:
+                            self._apply(connection.take_events())
+                        self._written.set()
+                    if connection.is_over:
+                        break
+                    scope.deadline = math.inf
+                    await self._wake.wait()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._apply(connection.peer_ended())
+        if scope.cancelled_caught:
+            _log.warning(
+                "connection of gRPC from %s ended: it takes nothing of what is sent",
+                self.peer,
+                extra=about_client(self.peer.rpartition(":")[0]),
+            )
+            self._apply(connection.peer_ended())
+        nursery.cancel_scope.cancel()
+
+    def _apply(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Requested):
+                self._begin(event)
+                continue
+            call = self._calls.get(event.stream.stream_id)
+            if call is None:
+                continue
+            if isinstance(event, Received):
+                call.take(event.data)
+            elif isinstance(event, Reset):
+                call.cancel()
+            else:
+                call.sent()
+
+    def _begin(self, event: Requested) -> None:
+        """Begin a call, or refuse it."""
+        stream, head = event
+        connection = self.connection
+        if stream.is_closed:
+            return  # by a frame that came in the same read
+        try:
+            request = grpc_request(head)
+        except GrpcStatus as refusal:
+            connection.answer(stream, trailers_only(refusal.code, refusal.message))
+            return
+        if isinstance(request, HttpRefusal):
+            body = f"{request.text}\n".encode()
+            connection.outbox.headers(stream, http_refusal(request.code, len(body)))
+            connection.outbox.data(stream, b"", body, trio.current_time())
+            connection.end(stream, b"")
+            return
+        if self._running >= self._limits.max_calls:
+            connection.reset(stream.stream_id, ErrorCode.REFUSED_STREAM, "too many calls")
+            return
+        deadline_s = None
+        if request.timeout_s is not None:
+            deadline_s = trio.current_time() + request.timeout_s
+        reader = MessageReader(self._limits.max_message_bytes, request.is_gzip)
+        call = Call(self, stream, head, reader, deadline_s)
+        self._calls[stream.stream_id] = call
+        self._running += 1
+        assert self._nursery is not None
+        self._nursery.start_soon(self._run, call, stream.stream_id)
+
+    async def _run(self, call: Call, stream_id: int) -> None:
+        code, message = Status.OK, ""
+        try:
+            with call.scope:
+                try:
+                    await self._router(call)
+                except GrpcStatus as refusal:
+                    code, message = refusal.code, refusal.message
+                except CallEnded:
+                    return
+                except Exception:
+                    _log.exception("the call %s of %s failed", quoted(call.path), self.peer)
+                    code, message = Status.INTERNAL, "the server failed: see its log"
+            if call.scope.cancelled_caught:
+                code, message = Status.DEADLINE_EXCEEDED, "the deadline has passed"
+            call.end(code, message)
+        finally:
+            self._running -= 1
+            del self._calls[stream_id]
+
+    async def _linger(self) -> None:
+        """Let the client read the last frame: unread bytes would reset the connection."""
+        stream = self._stream
+        with trio.move_on_after(self._limits.linger_s):
+            try:
+                if isinstance(stream, trio.abc.HalfCloseableStream):
+                    await stream.send_eof()
+                left = _LINGER_BYTES
+                while left > 0 and (data := await self._stream.receive_some(_READ_BYTES)):
+                    left -= len(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
