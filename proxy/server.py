@@ -44,7 +44,6 @@ PROTOCOLS: Final = ("h2",)
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
 _DRAIN_S: Final = 2.0
-_DRAIN_LOOK_S: Final = 0.05
 
 
 class Proxy:
@@ -91,8 +90,7 @@ class Proxy:
         self.draining.begin()
         self.sessions.end_all()
         with trio.move_on_after(_DRAIN_S):
-            while self.draining.connections:
-                await trio.sleep(_DRAIN_LOOK_S)
+            await self.draining.wait_for_all()
 
     async def answer(self, call: Call) -> None:
         """Answer one call: a router of `proxy.http2.server`."""

@@ -1,13 +1,13 @@
 """Requests to the leaders of brokers' groups, for calls of clients."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Final
 
 import trio
 
 from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoBrokerLeads, NoMaster
 from proxy.caller import Caller, represented
@@ -42,7 +42,7 @@ class Brokers:
     def speak_for(self, caller: Caller | None, command: Command) -> None:
         """Add whose request it is, if brokers are to know. Raises Refused (40100)."""
         if self.is_user and caller is not None:
-            represented(caller, datetime.now(UTC)).add_to(command.fields)
+            represented(caller, now_ms()).add_to(command.fields)
 
     async def route(self, topic: str) -> ClientRoute:
         """Return where a topic is. Raises Refused (40402, 50002)."""

@@ -4,9 +4,7 @@ Source: RocketMQ's proxy, SendMessageActivity; its limits are those of GrpcValid
 """
 
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
-from time import time
 from typing import Final
 
 from proxy.names import lite_topic_name
@@ -94,13 +92,14 @@ class SentMessage:
     place: str
 
 
-def read_sent(topic: str, message: Message, host: str) -> SentMessage:
+def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessage:
     """Check a message. Raises Refused, with the code that says what is wrong.
 
     Args:
         topic: its topic, checked.
         message: as the client sent it.
         host: the client's address.
+        now_ms: the wall clock, milliseconds since 1970.
     """
     system = message.system_properties
     body: bytes = message.body
@@ -120,10 +119,10 @@ def read_sent(topic: str, message: Message, host: str) -> SentMessage:
     pairs = _user_properties(message)
     pairs[UNIQUE_KEY] = message_id
     _add_system_properties(message, pairs)
-    kind, place = _kind(message, pairs)
+    kind, place = _kind(message, pairs, now_ms)
     pairs[PRODUCER_GROUP] = topic  # a transaction's check finds its producers by the topic
     pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
-    born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or int(time() * 1000)
+    born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
     flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
     if kind == MessageType.TRANSACTION:
@@ -182,7 +181,7 @@ def _add_system_properties(message: Message, pairs: dict[str, str]) -> None:
         pairs[RECONSUME_TIME] = str(system.delivery_attempt)
 
 
-def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
+def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[MessageType, str]:
     """Add what makes the message one of its type; return the type, and what chooses its queue.
 
     The type is that of the first that it has: transaction, delay, group, priority, lite topic. What
@@ -205,7 +204,8 @@ def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
             pairs[CHECK_IMMUNITY_S] = str(recovery_s)
     if system.HasField("delivery_timestamp"):
         kinds.append(MessageType.DELAY)
-        pairs[TIMER_DELIVER_MS] = str(_delivery_ms(system.delivery_timestamp.ToMilliseconds()))
+        due_ms = system.delivery_timestamp.ToMilliseconds()
+        pairs[TIMER_DELIVER_MS] = str(_delivery_ms(due_ms, now_ms))
     if system.HasField("message_group"):
         kinds.append(MessageType.FIFO)
         place = system.message_group
@@ -228,8 +228,8 @@ def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
     return (kinds[0] if kinds else MessageType.NORMAL), place
 
 
-def _delivery_ms(due_ms: int) -> int:
-    most_ms = int((time() + _MOST_AHEAD_S) * 1000)
+def _delivery_ms(due_ms: int, now_ms: int) -> int:
+    most_ms = now_ms + _MOST_AHEAD_S * 1000
     if due_ms > most_ms:
         raise Refused(
             Code.ILLEGAL_DELIVERY_TIME,
@@ -246,7 +246,3 @@ def _has_control(text: str) -> bool:
 
 def _is_word(text: str) -> bool:
     return bool(text) and not _has_control(text)
-
-
-def takes(types: Iterable[MessageType], kind: MessageType) -> bool:
-    return kind in types

@@ -22,9 +22,10 @@ class ReceiptHandle(NamedTuple):
     """One delivery of a message.
 
     Attributes:
-        broker_words: what brokers take as its name.
+        first: offset of the first message that was given with it.
         popped_ms: when it was given, by the broker's clock.
         invisible_ms: for how long.
+        check_point_queue: where RocketMQ's brokers remember it.
         kind: of the topic that it was read from.
         broker_name: the group of brokers that has it.
         queue_id: its queue.
@@ -32,14 +33,23 @@ class ReceiptHandle(NamedTuple):
         position: its position in the log.
     """
 
-    broker_words: str
+    first: int
     popped_ms: int
     invisible_ms: int
+    check_point_queue: int
     kind: str
     broker_name: str
     queue_id: int
     offset: int
     position: int
+
+    @property
+    def broker_words(self) -> str:
+        """What brokers take as its name."""
+        return (
+            f"{self.first} {self.popped_ms} {self.invisible_ms} {self.check_point_queue} "
+            f"{self.kind} {self.broker_name} {self.queue_id} {self.offset}"
+        )
 
     def __str__(self) -> str:
         return f"{self.broker_words} {self.position}"
@@ -48,26 +58,6 @@ class ReceiptHandle(NamedTuple):
         """Return the topic that the message was read from."""
         form = _RETRY_FORMS.get(self.kind)
         return topic if form is None else form.format(group, topic)
-
-
-def made_handle(
-    first: int,
-    popped_ms: int,
-    invisible_ms: int,
-    check_point_queue: int,
-    kind: str,
-    broker_name: str,
-    queue_id: int,
-    offset: int,
-    position: int,
-) -> ReceiptHandle:
-    words = (
-        f"{first} {popped_ms} {invisible_ms} {check_point_queue} {kind} {broker_name} "
-        f"{queue_id} {offset}"
-    )
-    return ReceiptHandle(
-        words, popped_ms, invisible_ms, kind, broker_name, queue_id, offset, position
-    )
 
 
 def read_handle(text: str) -> ReceiptHandle:
@@ -80,26 +70,8 @@ def read_handle(text: str) -> ReceiptHandle:
             first, popped, invisible, revive, queue_id, offset, position = (
                 number or 0 for number in numbers
             )
-            return made_handle(
+            return ReceiptHandle(
                 *(first, popped, invisible, revive, kind),
                 *(broker_name, queue_id, offset, position),
             )
     raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")
-
-
-def renewed(
-    handle: ReceiptHandle, popped_ms: int, invisible_ms: int, check_point_queue: int
-) -> ReceiptHandle:
-    """Return the handle after its invisible time was changed."""
-    first = handle.broker_words.split(" ", 1)[0]
-    return made_handle(
-        int(first),
-        popped_ms,
-        invisible_ms,
-        check_point_queue,
-        handle.kind,
-        handle.broker_name,
-        handle.queue_id,
-        handle.offset,
-        handle.position,
-    )

@@ -6,13 +6,13 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from time import time
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 import trio
 
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.popped import POP_CODES, first_offsets
@@ -21,7 +21,7 @@ from proxy.brokers.groups import Groups
 from proxy.caller import Caller
 from proxy.messages.delivered_message import delivered
 from proxy.names import group_name, topic_name
-from proxy.receiving.receipt_handle import ReceiptHandle, made_handle
+from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
 from proxy.receiving.subscription import is_wanted, wanted_of
@@ -186,7 +186,7 @@ class Receives:
                     most=asked.most,
                     invisible_ms=asked.invisible_ms,
                     hold_ms=round(left_s * 1000),
-                    now_ms=round(time() * 1000),
+                    now_ms=now_ms(),
                     from_first=False,
                     attempt_id=attempt_id,
                 )
@@ -323,7 +323,7 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
         kinds = ("1", "2") if is_retry else ("0",)
         kind = next((one for one in kinds if (one, record.queue_id) in firsts), kinds[0])
         first = firsts.get((kind, record.queue_id), record.queue_offset)
-        handle = made_handle(
+        handle = ReceiptHandle(
             first,
             popped_ms,
             invisible_ms,

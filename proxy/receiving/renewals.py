@@ -8,6 +8,7 @@ Source: RocketMQ's proxy, DefaultReceiptHandleManager.
 
 import logging
 from dataclasses import dataclass
+from math import floor
 from typing import Final
 
 import trio
@@ -102,11 +103,11 @@ class Renewals:
     async def run(self) -> None:
         """Renew what is due, until cancelled."""
         limiter = trio.CapacityLimiter(_MOST_AT_ONCE)
-        looked = int(trio.current_time())
+        looked = floor(trio.current_time())
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(_LOOK_S)
-                now = int(trio.current_time())
+                now = floor(trio.current_time())
                 for second in range(looked, now):
                     for key, one in self._due.pop(second, {}).items():
                         await limiter.acquire_on_behalf_of(one)
@@ -158,10 +159,10 @@ class Renewals:
             one.failures = 0
             one.steps += 1
             if self._renewed.get(key) is one:
-                self._plan(key, one, float(step_s))
+                self._plan(key, one, step_s)
 
     def _plan(self, key: _Key, one: _Renewed, invisible_s: float) -> None:
-        one.second = int(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
+        one.second = floor(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
         self._due.setdefault(one.second, {})[key] = one
 
     def _forget(self, key: _Key) -> None:

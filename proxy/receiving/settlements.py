@@ -14,7 +14,7 @@ from dledger_mq.connection import requests
 from proxy.brokers.brokers import Brokers
 from proxy.caller import Caller
 from proxy.names import group_name, topic_name
-from proxy.receiving.receipt_handle import ReceiptHandle, read_handle, renewed
+from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
 from proxy.receiving.renewals import Renewals
 from proxy.statuses import OK, Refused, common
 from proxy.wire.messages_pb2 import (
@@ -183,11 +183,10 @@ class Settlements:
         )
         _check_held(reply)
         try:
-            return renewed(
-                handle,
-                reply.integer("popTime"),
-                reply.integer("invisibleTime"),
-                reply.integer("reviveQid", 0),
+            return handle._replace(
+                popped_ms=reply.integer("popTime"),
+                invisible_ms=reply.integer("invisibleTime"),
+                check_point_queue=reply.integer("reviveQid", 0),
             )
         except FieldMissing as error:
             raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
+from dledger_mq.connection.this_process import now_ms
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
@@ -77,7 +78,7 @@ class Sends:
         topic = topic_name(messages[0].topic)
         if any(message.topic.name != topic for message in messages):
             raise Refused(Code.MESSAGE_CORRUPTED, "messages of several topics: send them apart")
-        sent = [read_sent(topic, message, caller.host) for message in messages]
+        sent = [read_sent(topic, message, caller.host, now_ms()) for message in messages]
         types = await self._topics.types(topic)
         for one in sent:
             _check_type(one, types)
