@@ -117,10 +117,8 @@ class ServedConnection:
                         if connection.outbox.unsent_bytes:
                             self.flush()
                         self._hasten()
-                        while (
-                            connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes
-                        ):
-                            await self._written.wait()
+                    while connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes:
+                        await self._written.wait()
                     data = await self._receive()
                     if not data:
                         self._apply(connection.peer_ended())
