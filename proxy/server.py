@@ -94,8 +94,11 @@ class Proxy:
 
     async def answer(self, call: Call) -> None:
         """Answer one call: a router of `proxy.http2.server`."""
-        with self.figures.counted(call.path):
+        method = self.figures.begun(call.path)
+        try:
             await self._service.answer(call)
+        finally:
+            self.figures.over(method)
 
 
 async def serve_proxy(
