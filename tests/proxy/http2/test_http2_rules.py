@@ -286,7 +286,6 @@ def test_a_client_that_begins_with_something_else_than_settings_is_refused() -> 
     for sent in (headers(1), of(FrameType.PING, 0, 0, bytes(8)), of(FrameType.SETTINGS, ACK)):
         pair = Pair()
         pair.connection = type(pair.connection)(pair.connection._limits, pair.now)
-        pair.connection.outbox.take()
         pair.send(PREFACE, sent)
         assert pair.outcome() == PROTOCOL
 
@@ -310,7 +309,8 @@ def test_settings_and_pings_are_acknowledged() -> None:
 
 def test_the_first_frames_announce_the_limits() -> None:
     pair = Pair()
-    settings, window = pair.first
+    settings, window, acknowledgement = pair.first
+    assert acknowledgement.flags == ACK
     assert dict(struct.iter_unpack(">HI", settings.payload)) == {
         3: 1024,
         4: 1 << 20,
