@@ -147,7 +147,7 @@ class Connection:
     def _greet(self) -> None:
         """Send our own preface: a program that speaks something else would not understand it."""
         limits = self._limits
-        settings = {
+        settings: dict[int, int] = {
             Setting.MAX_CONCURRENT_STREAMS: limits.max_streams,
             Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
             Setting.MAX_FRAME_SIZE: limits.max_frame_bytes,

@@ -115,6 +115,8 @@ class Ours:
                         self.seen.append(f"end {stream.stream_id}")
                 case Reset(stream, "the client cancelled it"):
                     self.seen.append(f"reset {stream.stream_id}")
+                case _:
+                    pass
         self.told += [
             each for each in told(self.pair.connection.outbox.take()) if each[:11] != GREETING
         ]

@@ -240,6 +240,10 @@ CASES: list[tuple[str, bytes, list[str]]] = [
 ]
 
 
+def fields_of(pair: Pair, sent: bytes) -> list[tuple[str, str]]:
+    return [(str(name), str(value)) for name, value in pair.decoder.decode(sent)]
+
+
 def test_a_client_is_told_each_rule_that_it_breaks() -> None:
     problems = []
     for name, sent, expected in CASES:
@@ -340,7 +344,7 @@ def test_a_peer_with_a_smaller_table_is_told_that_none_is_used() -> None:
     first, second = [each for each in pair.taken() if each.kind == FrameType.HEADERS]
     assert first.payload == b"\x20\x88"
     assert second.payload == b"\x88"
-    assert list(pair.decoder.decode(first.payload)) == [(":status", "200")]
+    assert fields_of(pair, first.payload) == [(":status", "200")]
 
 
 def test_a_long_block_of_an_answer_is_continued() -> None:
@@ -356,4 +360,4 @@ def test_a_long_block_of_an_answer_is_continued() -> None:
     assert [each.flags for each in frames] == [END_STREAM, 0, END_HEADERS]
     joined = b"".join([each.payload for each in frames])
     pair.decoder.max_header_list_size = 1 << 20
-    assert list(pair.decoder.decode(joined))[1] == ("a", value.decode())
+    assert fields_of(pair, joined)[1] == ("a", value.decode())
