@@ -103,7 +103,7 @@ class Broker:
         authority: LogAuthority | None = None,
     ) -> None:
         self.tls = tls
-        self._authority = authority
+        self.authority = authority
         self.config = config
         self.node = node
         self.machine = machine
@@ -171,8 +171,8 @@ class Broker:
             )
         )
         self.parts[SETTINGS].start_with(config)
-        if self._authority is not None:
-            self._authority.asks = config.log_asks
+        if self.authority is not None:
+            self.authority.asks = config.log_asks
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]

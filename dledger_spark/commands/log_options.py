@@ -170,9 +170,8 @@ def given_logs() -> NamedLogs:
     bootstrap, groups = given("--bootstrap"), given("--group")
     if bool(paths) == bool(bootstrap) or bool(bootstrap) != bool(groups):
         raise click.UsageError(_HOW)
-    network = {
-        source: str(given(name)) for name, source, _ in _OF_NETWORK if given(name) is not None
-    }
+    values = {source: given(name) for name, source, _ in _OF_NETWORK}
+    network = {source: str(value) for source, value in values.items() if value is not None}
     if (limit := given("--max-bytes-per-second")) is not None:
         network["maxBytesPerSecond"] = str(limit)
     loses = given("--fail-on-data-loss") is not False

@@ -42,9 +42,10 @@ MAX_TOPICS: Final = 10_000
 MAX_ADDRESSES: Final = 64
 # No cluster has more groups; each is asked for its state before a query begins.
 MAX_GROUPS: Final = 256
+_CREDENTIALS: Final = ("tlsCert", "tlsKey", "tlsCa", "credentials")
 # Spaces at the ends of a path belong to it.
-_PATHS: Final = ("path", "tlsCert", "tlsKey", "tlsCa", "credentials")
-_OF_NETWORK: Final = (*("group", "tlsCert", "tlsKey", "tlsCa", "credentials", "maxBytesPerSecond"),)
+_PATHS: Final = ("path", *_CREDENTIALS)
+_OF_NETWORK: Final = ("group", *_CREDENTIALS, "maxBytesPerSecond")
 
 
 @dataclass(frozen=True, slots=True)

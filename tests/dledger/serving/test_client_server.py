@@ -414,3 +414,11 @@ async def test_nonsense_ends_the_connection_of_its_sender_alone(tmp_path: Path) 
                 while await hostile.receive_some(1 << 16):
                     pass
         await connection.ask(Operation.APPEND, [1], b"x")
+
+
+async def test_an_append_without_bodies_is_refused_and_the_member_goes_on() -> None:
+    node = HoldingNode()
+    async with served(node) as client:
+        await client.ask(Request(1, Operation.APPEND, [], b""))
+        (answer,) = await client.answers(1)
+        assert answer.header[1:3] == ["error", "MessageMalformed"]
