@@ -428,7 +428,9 @@ async def _read_again(
     """Read the file and the certificates again at each SIGHUP."""
 
     def take(again: click.Context) -> None:
-        broker.reconfigure(checked_config(again))
+        config = checked_config(again)
+        _check_protected(config, again)
+        broker.reconfigure(config)
 
     def reload() -> None:
         if broker.config.tls is not None:

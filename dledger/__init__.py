@@ -305,7 +305,6 @@ __all__ = [
     "WatchesOff",
     "WithSessions",
     "WrongGroup",
-    "0.1.0",
     "collect_seldom",
     "connect",
     "open_host",

@@ -186,7 +186,7 @@ async def _run_node(
         _CHANGEABLE,
         partial(_take_over, node),
         _set_up_logging,
-        partial(_read_files, node),
+        partial(_read_files, node, ctx),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(settings.run, hangups, supervisor.reloading)
@@ -200,11 +200,16 @@ def _take_over(node: Node, ctx: click.Context) -> None:
     node.reconfigure(node.config.with_changes(taken))
 
 
-def _read_files(node: Node) -> None:
+def _read_files(node: Node, ctx: click.Context) -> None:
     """Read certificates and users again, from the paths given at the start."""
+
+    def reload_users() -> None:
+        _check_protected(node.config, ctx)  # they may ask nobody from now on
+        node.reload_users()
+
     for is_given, what, reload in (
         (node.config.tls is not None, "certificates", node.reload_tls),
-        (node.config.users is not None, "users", node.reload_users),
+        (node.config.users is not None, "users", reload_users),
     ):
         if not is_given:
             continue

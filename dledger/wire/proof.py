@@ -90,9 +90,6 @@ class Credentials:
             if problem is not None:
                 raise ConfigInvalid(f"credentials.{setting}", problem)
 
-    def shows(self) -> Shown:
-        return Shown(self.user, self.secret.encode())
-
 
 def shows_of(credentials: Credentials | None) -> Shows:
     """Return what proves these credentials. Raises ConfigInvalid for another object."""
@@ -101,7 +98,8 @@ def shows_of(credentials: Credentials | None) -> Shows:
     if not isinstance(credentials, Credentials):
         problem = f"a {type(credentials).__name__}: give dledger.Credentials(user, secret)"
         raise ConfigInvalid("credentials", problem)
-    return credentials.shows
+    shown = Shown(credentials.user, credentials.secret.encode())
+    return lambda: shown
 
 
 def user_problem(name: object) -> str | None:

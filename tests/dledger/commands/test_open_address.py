@@ -93,10 +93,10 @@ def test_dledger_serve_does_not_start_unprotected(tmp_path: Path) -> None:
         ("--listen", ()),
         ("--peers", ("--users", permissive)),
     ):
-        peers, listen = "n0=10.1.2.3:20911", ()
+        places = ["--peers", "n0=10.1.2.3:20911"]
         if place == "--listen":
-            peers, listen = "n0=127.0.0.1:20911", ("--listen", "0.0.0.0:20911")
-        ended = typed(*member, "--peers", peers, *listen, *users)
+            places = ["--peers", "n0=127.0.0.1:20911", "--listen", "0.0.0.0:20911"]
+        ended = typed(*member, *places, *users)
         assert ended.returncode == 1
         assert ended.stderr.startswith(f"dledger: {place}: other machines reach ")
         assert "neither TLS nor users that are asked for" in ended.stderr

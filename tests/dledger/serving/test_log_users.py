@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,14 +151,15 @@ async def test_users_do_what_their_rights_say_by_the_calls_of_the_library(tmp_pa
             await client("nobody").append([b"c"], 10)
         # Others are refused when they connect, in one error of its own class.
         for given in (None, credentials("unknown"), dledger.Credentials("writer", "wrong" * 4)):
-            stranger = dledger.GroupClient("g", group.peers, None, given)
-            for call in (
-                lambda stranger=stranger: stranger.append([b"d"], 10),
-                lambda stranger=stranger: stranger.entries(0),
-                lambda stranger=stranger: stranger.status("n0"),
-                lambda stranger=stranger: stranger.ask_members(),
-                lambda stranger=stranger: stranger.query("get"),
-            ):
+            other = dledger.GroupClient("g", group.peers, None, given)
+            calls: tuple[Callable[[], Awaitable[object]], ...] = (
+                partial(other.append, [b"d"], 10),
+                partial(other.entries, 0),
+                partial(other.status, "n0"),
+                other.ask_members,
+                partial(other.query, "get"),
+            )
+            for call in calls:
                 with pytest.raises(dledger.CredentialsRefused):
                     await call()
 
@@ -437,6 +439,10 @@ async def test_a_group_is_switched_on_member_by_member_while_it_serves(tmp_path:
         assert all(node.status().refused_callers for node in group.nodes.values())
 
 
+def is_refusing(node: dledger.Node) -> bool:
+    return node.status().refused_callers > 0
+
+
 async def test_a_member_without_the_secret_or_with_another_is_no_member(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -449,7 +455,7 @@ async def test_a_member_without_the_secret_or_with_another_is_no_member(
             leader = await group.leader()
             assert leader.config.node_id != "n2"
             await leader.append(b"a")
-            await until(lambda leader=leader: leader.status().refused_callers > 0)
+            await until(partial(is_refusing, leader))
             assert (
                 "members prove themselves here"
                 in (group.nodes["n2"].status().peers["n0"].problem or "")

@@ -112,6 +112,17 @@ def test_with_tls_certificates_do_for_secrets(tmp_path: Path) -> None:
     assert users.secret_of("ann") is None
 
 
+def test_the_file_on_the_page_can_be_used(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    block = page.partition("<!-- users -->\n```toml\n")[2].partition("```")[0]
+    users = UsersFile(written(tmp_path, block), speaks_tls=True)
+    assert users.allows("orders", Right.APPEND, "")
+    assert users.allows("tool", Right.LEAD, "")
+    assert users.secret_of("tool") is None
+    with pytest.raises(dledger.ConfigInvalid, match=r"\[users.tool\]: secret is missing"):
+        UsersFile(written(tmp_path, block), speaks_tls=False)
+
+
 def test_credentials_are_those_of_dledger_mq_and_show_no_secret(tmp_path: Path) -> None:
     path = written(tmp_path, f'access_key = "ann"\nsecret_key = "{SECRET}"\nseal_key = "00"')
     found = dledger.read_credentials(path)
