@@ -49,7 +49,7 @@ MAX_SECRET_CHARACTERS = 128
 # The name by which a member proves itself; no user has it.
 MEMBER = ""
 
-_LABEL = b"dledger log 1"
+_LABEL = b"user of a log 1"
 _CALLED = b"member"
 _PROOF = "proof"
 
