@@ -34,8 +34,8 @@ from dledger.command_line.ending import ExitCode
 from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
 from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
 from dledger.command_line.open_address import (
-    TLS_ALONE,
     TLS_OR_ACCESS,
+    TLS_OR_ACCESS_OF_LOG,
     insecure_option,
     problem_of_open_address,
 )
@@ -92,9 +92,12 @@ _CHANGEABLE: Final = (
     *("prefer", "auto-create-topics", "keep-hours", "delete-at-hours"),
     *("disk-clean-percent", "disk-force-percent", "disk-refuse-percent"),
     *("transaction-check-after-seconds", "transaction-check-every-seconds"),
-    *("transaction-max-checks", "transaction-give-up-hours"),
+    *("transaction-max-checks", "transaction-give-up-hours", "log-users"),
     *SNAPSHOT_KEYS,
 )
+
+# Whether the port of the log asks for users; the first is the default.
+LOG_USERS: Final = ("enforcing", "permissive")
 
 # Settings of the log's member, and what they are called here.
 _OF_NODE: Final = {"preferred_leader": "prefer", "listen": "listen-peers"}
@@ -232,6 +235,13 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     "Switch access control on by this file, the same for all members; see `dledger-mq access`.",
     type=FILE,
 )
+@option(
+    "--log-users",
+    "With --access, whether the port of the log asks for users: enforcing, or permissive while "
+    "members of earlier versions run.",
+    type=click.Choice(LOG_USERS),
+    default=LOG_USERS[0],
+)
 @server_tls_options
 @option(
     "--tls-peers-ca",
@@ -269,10 +279,10 @@ def _check_protected(config: BrokerConfig, ctx: click.Context) -> None:
         if config.listen_group is not None:
             hosts["listen-group"] = config.listen_group.host
     log = "peers" if config.listen_peers is None else "listen-peers"
-    if config.log_tls is None:  # users are not known there
+    if config.log_tls is None and (config.access is None or not config.log_asks):
         hosts[log] = config.node.listen_address.host
     for key, host in hosts.items():
-        lacks = TLS_ALONE if key == log else TLS_OR_ACCESS
+        lacks = TLS_OR_ACCESS_OF_LOG if key == log else TLS_OR_ACCESS
         problem = problem_of_open_address(host, lacks, is_insecure=ctx.params["insecure"])
         if problem is not None:
             raise SettingInvalid(place(ctx, key), problem)
@@ -322,6 +332,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
         access=_access_or_none(options["access_file"]),
+        log_asks=options["log_users"] == LOG_USERS[0],
         tls=options["tls"],
         peer_authorities=options["tls_peers_ca"],
         election_timeout_ms=options["election_timeout_ms"],
@@ -417,7 +428,9 @@ async def _read_again(
     """Read the file and the certificates again at each SIGHUP."""
 
     def take(again: click.Context) -> None:
-        broker.reconfigure(checked_config(again))
+        config = checked_config(again)
+        _check_protected(config, again)
+        broker.reconfigure(config)
 
     def reload() -> None:
         if broker.config.tls is not None:

@@ -64,6 +64,7 @@ class BrokerConfig:
         max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
         max_connections: of clients; None for as many as the process may open files.
         access: switches access control on; None lets everybody do everything.
+        log_asks: whether the port of the log asks for users too, with access control.
         metrics: where GET /metrics is answered for Prometheus.
         tls: the certificate of this member, which names its node id, and what clients may speak.
         peer_authorities: which sign the certificates of members; those of clients if None.
@@ -97,6 +98,7 @@ class BrokerConfig:
     max_connections: int | None = None
     metrics: Address | None = None
     access: AccessFile | None = None
+    log_asks: bool = True
     tls: ServerTlsConfig | None = None
     peer_authorities: Path | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.log_authority import LogAuthority
 from broker.access.processor import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
@@ -99,8 +100,10 @@ class Broker:
         surroundings: Surroundings,
         serving: ServerLimits,
         tls: BrokerTls,
+        authority: LogAuthority | None = None,
     ) -> None:
         self.tls = tls
+        self.authority = authority
         self.config = config
         self.node = node
         self.machine = machine
@@ -147,6 +150,8 @@ class Broker:
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
         )
+        if authority is not None:
+            authority.guard = self.parts[ACCESS_GUARD]
         self.server = Server(self.requests, serving, tls.server, self._work)
         machine.on_applied = self.requests.applied
 
@@ -166,6 +171,8 @@ class Broker:
             )
         )
         self.parts[SETTINGS].start_with(config)
+        if self.authority is not None:
+            self.authority.asks = config.log_asks
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
@@ -331,13 +338,17 @@ async def run_broker(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
     node_config = config.node
+    authority = None
+    if config.access is not None:
+        speaks_tls = config.log_tls is not None
+        authority = LogAuthority(config.access, speaks_tls=speaks_tls, asks=config.log_asks)
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     watched = Watched()
     try:
         async with (
             _watchable(watched, config),
-            open_node(node_config, machine) as node,
+            open_node(node_config, machine, authority=authority) as node,
             trio.open_nursery() as nursery,
         ):
             watched.nodes.append(node)
@@ -349,7 +360,7 @@ async def run_broker(
             tls = BrokerTls(config, node)
             credentials = None if config.access is None else config.access.admin
             client = RemotingClient(nursery, tls=tls.client, credentials=credentials)
-            broker = Broker(config, node, machine, client, surroundings, serving, tls)
+            broker = Broker(config, node, machine, client, surroundings, serving, tls, authority)
             if config.metrics is not None:
                 watched.runs(machine, broker.parts, broker.requests)
             await broker.run(report, task_status, start)

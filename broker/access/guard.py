@@ -173,6 +173,11 @@ class AccessGuard:
         caller = None if user is None else self._caller(user)
         return caller is not None and all(self._grants(caller, need, host) for need in needs)
 
+    def secret_of(self, user: str) -> bytes | None:
+        """Return the secret of a user that may do something; None for all others."""
+        caller = self._caller(user)
+        return None if caller is None else caller.secret
+
     def _check_all(
         self, origin: Origin, command: Command, caller: Caller, needs: Sequence[Need]
     ) -> None:
