@@ -37,6 +37,12 @@ LITE_TOPIC: Final = "__LITE_TOPIC"
 # RocketMQ's maxMessageSize.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
+# Looked up once: each look-up in an enumeration of protobuf is a call of Python.
+_NORMAL: Final = MessageType.NORMAL
+_TRANSACTION: Final = MessageType.TRANSACTION
+_GZIP: Final = Encoding.GZIP
+_ENCODINGS: Final = frozenset({Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY, Encoding.GZIP})
+
 # RocketMQ's limits of user properties, and of these with tag and keys.
 _MAX_USER_PROPERTIES: Final = 128
 _MAX_PROPERTIES_BYTES: Final = 16_384
@@ -109,10 +115,9 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
         raise Refused(
             Code.MESSAGE_BODY_TOO_LARGE, f"body of {len(body)} bytes: at most {MAX_BODY_BYTES}"
         )
-    if system.body_encoding not in (
-        *(Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY, Encoding.GZIP),
-    ):
-        raise Refused(Code.BAD_REQUEST, f"body_encoding {system.body_encoding} is unknown")
+    encoding = system.body_encoding
+    if encoding not in _ENCODINGS:
+        raise Refused(Code.BAD_REQUEST, f"body_encoding {encoding} is unknown")
     message_id: str = system.message_id
     if not message_id.strip() or len(message_id) > _MAX_ID_CHARACTERS or _has_control(message_id):
         raise Refused(Code.ILLEGAL_MESSAGE_ID, f"message id {message_id!r:.80} cannot be used")
@@ -124,8 +129,8 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
     born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
-    flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
-    if kind == MessageType.TRANSACTION:
+    flag = COMPRESSED_FLAG if encoding == _GZIP else 0
+    if kind == _TRANSACTION:
         flag |= TRANSACTION_PREPARED
     run = properties_text(encode_properties(pairs))
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
@@ -190,8 +195,8 @@ def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[Message
     system = message.system_properties
     kinds: list[MessageType] = []
     place = ""
-    if system.message_type == MessageType.TRANSACTION:
-        kinds.append(MessageType.TRANSACTION)
+    if system.message_type == _TRANSACTION:
+        kinds.append(_TRANSACTION)
         pairs[PREPARED_PROPERTY] = "true"
         recovery_s = system.orphaned_transaction_recovery_duration.ToSeconds()
         if not 0 <= recovery_s <= _MOST_RECOVERY_S:
@@ -225,7 +230,7 @@ def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[Message
         kinds.append(MessageType.LITE)
         place = lite_topic_name(system.lite_topic)
         pairs[LITE_TOPIC] = place
-    return (kinds[0] if kinds else MessageType.NORMAL), place
+    return (kinds[0] if kinds else _NORMAL), place
 
 
 def _delivery_ms(due_ms: int, now_ms: int) -> int:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
+from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing
 from remoting.wire.field_values import is_name, read_natural
 
 _WORDS: Final = 9
@@ -53,6 +55,20 @@ class ReceiptHandle(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.broker_words} {self.position}"
+
+    def hidden(self, reply: Command) -> "ReceiptHandle":
+        """Return the handle after its broker has changed the invisible time.
+
+        Raises Refused (50001): the answer lacks a part.
+        """
+        try:
+            return self._replace(
+                popped_ms=reply.integer("popTime"),
+                invisible_ms=reply.integer("invisibleTime"),
+                check_point_queue=reply.integer("reviveQid", 0),
+            )
+        except FieldMissing as error:
+            raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def read_from(self, group: str, topic: str) -> str:
         """Return the topic that the message was read from."""

@@ -52,12 +52,22 @@ _Key = tuple[str, str, str, int, int]
 
 @dataclass(slots=True, eq=False)
 class _Renewed:
-    """A message that is renewed, by the handle of its delivery."""
+    """A message that is renewed.
+
+    Attributes:
+        handle: the newest one of its delivery.
+        given_ms: when it was given: part of its first handle, which the client has.
+        began_s: when it was given, on trio's clock.
+        second: of trio's clock, in which it is due.
+        steps: renewals that were done.
+        failures: renewals that failed since.
+    """
 
     client_id: str
     group: str
     topic: str
     handle: ReceiptHandle
+    given_ms: int
     began_s: float
     second: int = 0
     steps: int = 0
@@ -91,14 +101,23 @@ class Renewals:
             return
         key = _key(group, topic, handle)
         self._forget(key)
-        one = _Renewed(client_id, group, topic, handle, trio.current_time())
+        one = _Renewed(client_id, group, topic, handle, handle.popped_ms, trio.current_time())
         self._renewed[key] = one
         self._of_client.setdefault(client_id, set()).add(key)
         self._plan(key, one, handle.invisible_ms / 1000)
 
-    def end(self, group: str, topic: str, handle: ReceiptHandle) -> None:
-        """Renew a message no more: its client is done with it, or has set a time itself."""
-        self._forget(_key(group, topic, handle))
+    def end(self, group: str, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
+        """Renew a message no more: its client is done with it, or has set a time itself.
+
+        Returns the newest handle of the delivery: RocketMQ's brokers, and ours until all members
+        have the newest format, take no earlier one.
+        """
+        key = _key(group, topic, handle)
+        one = self._renewed.get(key)
+        self._forget(key)
+        if one is None or handle.popped_ms != one.given_ms:
+            return handle
+        return one.handle
 
     async def run(self) -> None:
         """Renew what is due, until cancelled."""
@@ -117,10 +136,16 @@ class Renewals:
     async def _renew_within(self, limiter: trio.CapacityLimiter, key: _Key, one: _Renewed) -> None:
         try:
             await self._renew(key, one)
+        except Exception:
+            # It must not reach the other messages; this one is given again after its time.
+            _log.exception("a message is renewed no more")
+            self._forget(key)
         finally:
             limiter.release_on_behalf_of(one)
 
     async def _renew(self, key: _Key, one: _Renewed) -> None:
+        if self._renewed.get(key) is not one:
+            return
         if self._sessions.find(one.client_id) is None:
             self._forget(key)
             return
@@ -142,11 +167,11 @@ class Renewals:
             offset=one.handle.offset,
             extraInfo=one.handle.broker_words,
             invisibleTime=step_s * 1000,
-            isRenewal=True,
         )
         queue = MessageQueue(one.topic, one.handle.broker_name, one.handle.queue_id)
         try:
-            await self._brokers.ask(None, queue, command, "renew an invisible time")
+            reply = await self._brokers.ask(None, queue, command, "renew an invisible time")
+            one.handle = one.handle.hidden(reply)
         except Refused as refused:
             one.failures += 1
             if refused.code == Code.INTERNAL_SERVER_ERROR or one.failures >= _MOST_FAILURES:

@@ -31,7 +31,6 @@ from proxy.wire.messages_pb2 import (
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.errors import FieldMissing
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ class Settlements:
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible_duration {invisible_ms} ms: at most {_MOST_INVISIBLE_MS} ms",
             )
-        self._renewals.end(group, topic, handle)
+        handle = self._renewals.end(group, topic, handle)
         changed = await self._hide(
             caller,
             group,
@@ -138,9 +137,9 @@ class Settlements:
     ) -> None:
         """Make messages visible soon that a client has not taken; failures are logged."""
         for handle in handles:
-            self._renewals.end(group, topic, handle)
+            newest = self._renewals.end(group, topic, handle)
             try:
-                await self._hide(None, group, topic, handle, visible_ms)
+                await self._hide(None, group, topic, newest, visible_ms)
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
 
@@ -148,7 +147,7 @@ class Settlements:
         self, caller: Caller | None, group: str, topic: str, handle: ReceiptHandle
     ) -> None:
         """Raises Refused (40013)."""
-        self._renewals.end(group, topic, handle)
+        handle = self._renewals.end(group, topic, handle)
         command = _about(RequestCode.ACK_MESSAGE, group, topic, handle)
         reply = await self._brokers.ask(
             caller,
@@ -182,14 +181,7 @@ class Settlements:
             accepted=_ACCEPTED,
         )
         _check_held(reply)
-        try:
-            return handle._replace(
-                popped_ms=reply.integer("popTime"),
-                invisible_ms=reply.integer("invisibleTime"),
-                check_point_queue=reply.integer("reviveQid", 0),
-            )
-        except FieldMissing as error:
-            raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
+        return handle.hidden(reply)
 
 
 def _check_held(reply: Command) -> None:

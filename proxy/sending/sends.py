@@ -46,6 +46,11 @@ _MAX_MESSAGES: Final = 1024
 # the message goes to the new one; it may be stored twice, as after a retry of the client.
 _ATTEMPT_S: Final = 2.0
 
+# Looked up once: each look-up in an enumeration of protobuf is a call of Python.
+_TRANSACTION: Final = MessageType.TRANSACTION
+_DELAY: Final = MessageType.DELAY
+_PRIORITY: Final = MessageType.PRIORITY
+
 _HOW: Final = {
     TransactionResolution.COMMIT: TRANSACTION_COMMIT,
     TransactionResolution.ROLLBACK: TRANSACTION_ROLLBACK,
@@ -82,7 +87,7 @@ class Sends:
         types = await self._topics.types(topic)
         for one in sent:
             _check_type(one, types)
-        if any(one.kind == MessageType.TRANSACTION for one in sent):
+        if any(one.kind == _TRANSACTION for one in sent):
             await self._producers.join(topic)
         if len(sent) == 1:
             entry = await self._store(caller, sent[0], messages[0].system_properties.priority)
@@ -114,7 +119,7 @@ class Sends:
         if not route.write_queues:
             # Its group elects a leader: the request follows that.
             route = await self._brokers.refreshed(sent.topic, caller.deadline_s)
-        kept = priority if sent.kind == MessageType.PRIORITY else None
+        kept = priority if sent.kind == _PRIORITY else None
         queue = self._choice.choose(route.write_queues, sent.place, kept)
         command = requests.send(
             sent.topic,
@@ -196,12 +201,12 @@ def _result(sent: SentMessage, queue: MessageQueue, reply: Command) -> SendResul
         transaction_id=sent.message_id,
         offset=reply.integer("queueOffset"),
     )
-    if sent.kind == MessageType.TRANSACTION:
+    if sent.kind == _TRANSACTION:
         position = parse_message_id(reply.text("msgId")).physical_offset
         entry.transaction_id = str(
             TransactionId(queue.broker_name, entry.offset, position, sent.message_id)
         )
-    if sent.kind == MessageType.DELAY:
+    if sent.kind == _DELAY:
         entry.recall_handle = reply.fields.get("recallHandle", "")
     return entry
 
