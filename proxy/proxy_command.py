@@ -181,9 +181,7 @@ def _brokers_tls(ctx: click.Context) -> Tls | None:
     if not ctx.params["brokers_tls"] and not any((*found, server_name)):
         return None
     authorities, certificate, key = found
-    return Tls(
-        authorities=authorities, certificate=certificate, key=key, server_name=server_name
-    )
+    return Tls(authorities=authorities, certificate=certificate, key=key, server_name=server_name)
 
 
 async def _run(address: Address, metrics: Address | None, ctx: click.Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 _INT32 = (0, -1, 1, 2**31 - 1, -(2**31))
@@ -30,7 +30,7 @@ _MANY = 2000
 Path = tuple[str, ...]
 
 
-def paths(descriptor: Descriptor, before: Path = ()) -> Iterator[tuple[Path, FieldDescriptor]]:
+def paths(descriptor: Any, before: Path = ()) -> Iterator[tuple[Path, FieldDescriptor]]:
     """Each field of a message, and of those in it, by the names on its way."""
     for field in descriptor.fields:
         yield (*before, field.name), field

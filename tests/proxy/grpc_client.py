@@ -136,9 +136,7 @@ class GrpcClient:
         config = h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
         self._http2 = h2.connection.H2Connection(config)
 
-    async def run(
-        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read what the server sends, until the connection ends."""
         self._http2.initiate_connection()
         await self._flush()

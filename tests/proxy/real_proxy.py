@@ -124,9 +124,7 @@ def message(topic: str, body: bytes = b"body", **more: Any) -> messages.Message:
         field = getattr(system, name)
         if name == "keys":
             field.extend(value)
-        elif name.endswith("timestamp"):
-            field.FromMilliseconds(value)
-        elif name.endswith("duration"):
+        elif name.endswith("timestamp") or name.endswith("duration"):
             field.FromMilliseconds(value)
         else:
             setattr(system, name, value)
@@ -177,9 +175,7 @@ def acknowledging(
             made.entries.add(message_id="an id", receipt_handle=one)
         else:
             system = one.system_properties
-            made.entries.add(
-                message_id=system.message_id, receipt_handle=system.receipt_handle
-            )
+            made.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
     return made
 
 

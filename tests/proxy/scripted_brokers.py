@@ -69,7 +69,7 @@ class ScriptedBrokers:
         found = tuple(
             MessageQueue(name, broker, number) for broker in brokers for number in range(queues)
         )
-        masters = {broker: ADDRESS for broker in brokers}
+        masters = dict.fromkeys(brokers, ADDRESS)
         self.routes_of[name] = ClientRoute(name, found, found, masters)
         return name
 

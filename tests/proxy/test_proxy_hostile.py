@@ -27,6 +27,9 @@ TOPIC = "Orders"
 # So many values come from one another in each field, over all runs.
 _SHARES = 5
 
+# INVALID_ARGUMENT, DEADLINE_EXCEEDED, UNAVAILABLE
+_OF_THE_CLIENT = (3, 4, 14)
+
 
 def _endpoints(request: messages.QueryRouteRequest | messages.QueryAssignmentRequest) -> None:
     request.topic.name = TOPIC
@@ -80,7 +83,8 @@ async def _call(client: GrpcClient, request: Message) -> None:
             kind = "TelemetryCommand" if method == "Telemetry" else f"{method}Response"
             getattr(messages, kind).FromString(data)
     except GrpcFailed as failed:
-        assert failed.code in (3, 4, 14), failed  # INVALID_ARGUMENT, DEADLINE_.., UNAVAILABLE
+        if failed.code not in _OF_THE_CLIENT:
+            raise
 
 
 async def _serves(here: ScriptedProxy) -> None:
@@ -90,9 +94,7 @@ async def _serves(here: ScriptedProxy) -> None:
 
 
 def test_every_method_is_attacked() -> None:
-    served = {
-        name.removeprefix("/apache.rocketmq.v2.MessagingService/") for name in _methods()
-    }
+    served = {name.removeprefix("/apache.rocketmq.v2.MessagingService/") for name in _methods()}
     assert {_method(one) for one in templates()} == served
 
 
