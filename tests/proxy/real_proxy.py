@@ -26,6 +26,16 @@ from tests.proxy.grpc_client import GrpcClient, Received
 BROKER = "broker-a"
 
 
+class ShiftedClock:
+    """The wall clock, which a test moves ahead."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return wall_clock_ms() + self.ahead_ms
+
+
 class Served:
     """A proxy, and clients of it.
 
