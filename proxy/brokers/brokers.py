@@ -72,9 +72,13 @@ class Brokers:
                 raise refused_by(problem) from problem
             await trio.sleep(pause_s(failures))
 
-    def known_broker(self, topic: str, broker_name: str) -> bool:
-        route = self.client.routes.known(topic)
-        return route is not None and broker_name in route.masters
+    async def has_broker(self, topic: str, broker_name: str) -> bool:
+        """Return whether a broker has queues of a topic, with or without a leader now.
+
+        Raises Refused (40402, 50002).
+        """
+        route = await self.route(topic)
+        return any(queue.broker_name == broker_name for queue in route.read_queues)
 
     async def ask(
         self,

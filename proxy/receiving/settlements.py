@@ -112,6 +112,7 @@ class Settlements:
         """Make a message a dead letter of its group. Raises Refused (40013)."""
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
+        await self._check_broker(topic, handle)
         queue = _queue(topic, handle)
         command = requests.send_back(
             group,
@@ -143,10 +144,19 @@ class Settlements:
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
 
+    async def _check_broker(self, topic: str, handle: ReceiptHandle) -> None:
+        """Raises Refused (40013): no such broker has the topic."""
+        if not await self._brokers.has_broker(topic, handle.broker_name):
+            raise Refused(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"broker {handle.broker_name!r:.80} has no queue of topic {topic}: receive anew",
+            )
+
     async def _acknowledge(
         self, caller: Caller | None, group: str, topic: str, handle: ReceiptHandle
     ) -> None:
         """Raises Refused (40013)."""
+        await self._check_broker(topic, handle)
         with self._renewals.settling(group, topic, handle) as newest:
             reply = await self._brokers.ask(
                 caller,
@@ -168,6 +178,7 @@ class Settlements:
         is_suspended: bool = False,
     ) -> ReceiptHandle:
         """Raises Refused (40013)."""
+        await self._check_broker(topic, handle)
         command = _about(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic, handle)
         command.fields["invisibleTime"] = str(invisible_ms)
         if is_suspended:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import trio
@@ -39,6 +39,7 @@ class ScriptedBrokers:
         types: the types of topics; that of all others is unset.
         groups: the configurations of groups; all others are unknown.
         given: the messages of the next pops.
+        watchers: are told of routes.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class ScriptedBrokers:
         self.types: dict[str, str] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.given: list[list[MessageRecord]] = []
+        self.watchers: list[Callable[[ClientRoute], None]] = []
         self.answers: dict[int, Answer] = {
             RequestCode.GET_TOPIC_CONFIG: self._topic,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._group,
@@ -69,9 +71,14 @@ class ScriptedBrokers:
         found = tuple(
             MessageQueue(name, broker, number) for broker in brokers for number in range(queues)
         )
-        masters = dict.fromkeys(brokers, ADDRESS)
-        self.routes_of[name] = ClientRoute(name, found, found, masters)
+        self.route(ClientRoute(name, found, found, dict.fromkeys(brokers, ADDRESS)))
         return name
+
+    def route(self, route: ClientRoute) -> None:
+        """Let the route of a topic be another one, and be known at once."""
+        self.routes_of[route.topic] = route
+        for watcher in self.watchers:
+            watcher(route)
 
     def without_leader(self, name: str) -> None:
         """Let an election begin."""
@@ -93,6 +100,17 @@ class ScriptedBrokers:
     @property
     def remoting(self) -> ScriptedBrokers:
         return self
+
+    @property
+    def silence(self) -> ScriptedBrokers:
+        return self
+
+    @contextmanager
+    def held_by(self, _address: str, _queue: MessageQueue) -> Iterator[None]:
+        yield
+
+    def watch(self, watcher: Callable[[ClientRoute], None]) -> None:
+        self.watchers.append(watcher)
 
     def check_open(self) -> None:
         pass
