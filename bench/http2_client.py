@@ -6,8 +6,7 @@ import socket
 import struct
 import uuid
 
-from hpack import Encoder
-from hpack.hpack import HeaderTuple, NeverIndexedHeaderTuple
+from hpack import Encoder, HeaderTuple, NeverIndexedHeaderTuple
 
 from proxy.http2.frames import (
     ACK,
@@ -43,10 +42,8 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
     encoder = Encoder()
     made = []
     for number in range(count):
-        own = [
-            ("x-mq-request-id", str(uuid.uuid4())),
-            ("x-mq-date-time", f"20261130T{number:06d}Z"),
-        ]
+        date_time = f"20261130T{number:06d}Z"
+        own = [("x-mq-request-id", str(uuid.uuid4())), ("x-mq-date-time", date_time)]
         lasting = [
             *((":method", "POST"), (":scheme", "http"), (":path", path)),
             *((":authority", "127.0.0.1:8081"), ("te", "trailers")),

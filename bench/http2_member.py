@@ -34,9 +34,8 @@ async def serve_ours() -> None:
         await serve_connection(stream, route, Limits(), "127.0.0.1:0")
 
     async with trio.open_nursery() as nursery:
-        listeners: list[trio.SocketListener] = await nursery.start(
-            lambda task_status: trio.serve_tcp(take, 0, host="127.0.0.1", task_status=task_status)
-        )
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, take, listeners)
         print(listeners[0].socket.getsockname()[1], flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()

@@ -60,7 +60,7 @@ def caller_of(metadata: Mapping[str, str], host: str, deadline_s: float | None) 
     return Caller(client_id, host, deadline_s, metadata)
 
 
-def represented(caller: Caller, now: datetime) -> Represented:
+def represented(caller: Caller, now_ms: int) -> Represented:
     """Return the user of a call, and its proof; without a user if the client has not signed.
 
     Raises Refused (40100): the time that it has signed is another day's.
@@ -73,7 +73,7 @@ def represented(caller: Caller, now: datetime) -> Represented:
     date = caller.metadata.get(DATE, "")
     if scheme != _SCHEME or not user:
         return Represented("", "", "", caller.host)
-    signed = _time(date)
+    signed, now = _time(date), datetime.fromtimestamp(now_ms / 1000, UTC)
     if signed is None or abs(now - signed) > _MOST_OFF:
         raise Refused(
             Code.UNAUTHORIZED,

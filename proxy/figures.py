@@ -1,8 +1,6 @@
 """What a proxy counts."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 # Clients may call any path.
@@ -24,14 +22,14 @@ class Figures:
         self.calls: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
 
-    @contextmanager
-    def counted(self, path: str) -> Iterator[None]:
+    def begun(self, path: str) -> str:
+        """Count a call; return its method, for `over`."""
         method = path.rpartition("/")[2]
         if method not in self.calls and len(self.calls) >= _MAX_METHODS:
             method = OTHER
         self.calls[method] += 1
-        try:
-            yield
-        finally:
-            self.calls[method] -= 1
-            self.ended[method] += 1
+        return method
+
+    def over(self, method: str) -> None:
+        self.calls[method] -= 1
+        self.ended[method] += 1

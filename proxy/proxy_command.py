@@ -98,6 +98,11 @@ proxy first."""
 )
 @option("--brokers-cert", "Certificate to show to brokers.", type=FILE)
 @option("--brokers-key", "Its key.", type=FILE)
+@option(
+    "--brokers-server-name",
+    "The name in the certificates of brokers, if it is not where they are dialled.",
+    metavar="NAME",
+)
 @server_tls_options
 @insecure_option
 @log_options("info")
@@ -172,10 +177,11 @@ def _brokers_tls(ctx: click.Context) -> Tls | None:
     found: list[Path | None] = [
         ctx.params[name] for name in ("brokers_ca", "brokers_cert", "brokers_key")
     ]
-    if not ctx.params["brokers_tls"] and not any(found):
+    server_name: str | None = ctx.params["brokers_server_name"]
+    if not ctx.params["brokers_tls"] and not any((*found, server_name)):
         return None
     authorities, certificate, key = found
-    return Tls(authorities=authorities, certificate=certificate, key=key)
+    return Tls(authorities=authorities, certificate=certificate, key=key, server_name=server_name)
 
 
 async def _run(address: Address, metrics: Address | None, ctx: click.Context) -> None:

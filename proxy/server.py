@@ -10,6 +10,7 @@ import trio
 
 from dledger_mq.connection.client import Client
 from proxy.access import Access
+from proxy.brokers.beside import Beside
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
@@ -44,7 +45,6 @@ PROTOCOLS: Final = ("h2",)
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
 _DRAIN_S: Final = 2.0
-_DRAIN_LOOK_S: Final = 0.05
 
 
 class Proxy:
@@ -70,10 +70,11 @@ class Proxy:
         brokers = Brokers(client, is_user=is_user)
         access = Access(brokers)
         topics, groups = Topics(brokers), Groups(brokers)
-        producers = ProducerGroups(client, topics, self.sessions, access, nursery)
+        beside = Beside(nursery)
+        producers = ProducerGroups(client, topics, self.sessions, access, beside)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
-        receives = Receives(brokers, groups, self.renewals, settlements, nursery)
+        receives = Receives(brokers, groups, self.renewals, settlements, beside)
         self._service = Service(
             RouteAnswers(brokers, topics, groups, access),
             Sends(brokers, topics, producers),
@@ -91,13 +92,15 @@ class Proxy:
         self.draining.begin()
         self.sessions.end_all()
         with trio.move_on_after(_DRAIN_S):
-            while self.draining.connections:
-                await trio.sleep(_DRAIN_LOOK_S)
+            await self.draining.wait_for_all()
 
     async def answer(self, call: Call) -> None:
         """Answer one call: a router of `proxy.http2.server`."""
-        with self.figures.counted(call.path):
+        method = self.figures.begun(call.path)
+        try:
             await self._service.answer(call)
+        finally:
+            self.figures.over(method)
 
 
 async def serve_proxy(

@@ -1,13 +1,13 @@
 """Requests to the leaders of brokers' groups, for calls of clients."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Final
 
 import trio
 
 from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoBrokerLeads, NoMaster
 from proxy.caller import Caller, represented
@@ -42,7 +42,7 @@ class Brokers:
     def speak_for(self, caller: Caller | None, command: Command) -> None:
         """Add whose request it is, if brokers are to know. Raises Refused (40100)."""
         if self.is_user and caller is not None:
-            represented(caller, datetime.now(UTC)).add_to(command.fields)
+            represented(caller, now_ms()).add_to(command.fields)
 
     async def route(self, topic: str) -> ClientRoute:
         """Return where a topic is. Raises Refused (40402, 50002)."""
@@ -72,9 +72,13 @@ class Brokers:
                 raise refused_by(problem) from problem
             await trio.sleep(pause_s(failures))
 
-    def known_broker(self, topic: str, broker_name: str) -> bool:
-        route = self.client.routes.known(topic)
-        return route is not None and broker_name in route.masters
+    async def has_broker(self, topic: str, broker_name: str) -> bool:
+        """Return whether a broker has queues of a topic, with or without a leader now.
+
+        Raises Refused (40402, 50002).
+        """
+        route = await self.route(topic)
+        return any(queue.broker_name == broker_name for queue in route.read_queues)
 
     async def ask(
         self,

@@ -43,15 +43,6 @@ class GroupRules:
     max_attempts: int
     policy: RetryPolicy
 
-    def pause_ms(self, attempt: int) -> int:
-        """Return the pause after this many deliveries, at least one."""
-        if self.policy.HasField("exponential_backoff"):
-            backoff = self.policy.exponential_backoff
-            first, most = backoff.initial.ToMilliseconds(), backoff.max.ToMilliseconds()
-            return int(min(first * backoff.multiplier ** min(attempt - 1, 64), most))
-        pauses = self.policy.customized_backoff.next
-        return int(pauses[min(attempt, len(pauses)) - 1].ToMilliseconds())
-
 
 class Groups:
     """Knows the rules of groups.

@@ -55,7 +55,7 @@ class Session:
         self.is_over = False
         self.caller: Caller | None = None
         self._outbox: deque[TelemetryCommand] = deque(maxlen=_MAX_UNTOLD)
-        self._news = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
         self._stream: object | None = None
 
     @property
@@ -66,12 +66,12 @@ class Session:
     def tell(self, command: TelemetryCommand) -> None:
         """Send a command by the client's stream. The oldest of too many are dropped."""
         self._outbox.append(command)
-        self._news.set()
+        self._changed.unpark_all()
 
     def attach(self, stream: object, caller: Caller) -> None:
         """Send commands by this stream from now on. An older one gets no more."""
         self._stream, self.caller = stream, caller
-        self._news.set()
+        self._changed.unpark_all()
 
     def detach(self, stream: object) -> None:
         if self._stream is stream:
@@ -79,7 +79,7 @@ class Session:
 
     def end(self) -> None:
         self.is_over = True
-        self._news.set()
+        self._changed.unpark_all()
 
     async def commands(self, stream: object) -> Iterable[TelemetryCommand] | None:
         """Wait for commands to send by a stream; None once another stream has taken its place, or
@@ -90,8 +90,7 @@ class Session:
                 taken = list(self._outbox)
                 self._outbox.clear()
                 return taken
-            self._news = trio.Event()
-            await self._news.wait()
+            await self._changed.park()
         return None
 
 

@@ -20,6 +20,13 @@ class Served(Protocol):
     connection: Connection
     peer: str
 
+    # Of incomplete messages, given back to the windows before these were read.
+    held_bytes: int
+
+    def may_hold(self, count: int) -> bool:
+        """Return whether so many bytes more may be held."""
+        ...
+
     def flush(self) -> None:
         """Have what waits in the outbox written, with all else that is ready by then."""
 
@@ -33,12 +40,12 @@ class Call:
     """
 
     __slots__ = (
+        "_ahead_bytes",
         "_has_headers",
         "_head",
         "_metadata",
         "_reader",
         "_receiver",
-        "_refusal",
         "_senders",
         "_served",
         "_stream",
@@ -59,10 +66,10 @@ class Call:
         self._head = head
         self._reader = reader
         self._has_headers = False
+        self._ahead_bytes = 0
         self._metadata: Mapping[str, str] | None = None
         self._receiver: trio.lowlevel.Task | None = None
         self._senders: trio.lowlevel.ParkingLot | None = None
-        self._refusal: GrpcStatus | None = None
         self.deadline_s = deadline_s
         self.scope = trio.CancelScope()
         if deadline_s is not None:
@@ -101,28 +108,38 @@ class Call:
             GrpcStatus: a message is too large, or cannot be read; to be raised on by a router.
             CallEnded: the client is gone.
         """
-        stream, reader, connection = self._stream, self._reader, self._served.connection
+        stream, reader, served = self._stream, self._reader, self._served
         while True:
-            taken = reader.take()
-            if taken is not None:
-                message, count = taken
-                connection.read(stream, count)
-                if connection.outbox.unsent_bytes:
-                    self._served.flush()
+            held_bytes = reader.held_bytes
+            message = reader.take()
+            if message is not None:
+                count = held_bytes - reader.held_bytes
+                ahead_bytes = min(count, self._ahead_bytes)
+                self._ahead_bytes -= ahead_bytes
+                served.held_bytes -= ahead_bytes
+                self._note_read(count - ahead_bytes)
                 return message
-            if self._refusal is not None:
-                raise self._refusal
             if stream.has_remote_ended:
-                if reader.held_bytes:
+                if held_bytes:
                     raise GrpcStatus(Status.INTERNAL, "the request ends within a message")
                 return None
             if stream.is_closed:
                 raise CallEnded(self.path)
-            # The rest of a message may be longer than the window.
-            connection.read(stream, stream.held_bytes)
-            if connection.outbox.unsent_bytes:
-                self._served.flush()
+            # A message may be longer than the window: what came of it makes room for the rest.
+            ahead_bytes = held_bytes - self._ahead_bytes
+            if ahead_bytes:
+                if not served.may_hold(ahead_bytes):
+                    raise GrpcStatus(Status.RESOURCE_EXHAUSTED, "too many incomplete messages")
+                self._note_read(ahead_bytes)
+                self._ahead_bytes += ahead_bytes
+                served.held_bytes += ahead_bytes
             await self._wait_for_data()
+
+    def _note_read(self, count: int) -> None:
+        connection = self._served.connection
+        connection.read(self._stream, count)
+        if connection.outbox.unsent_bytes:
+            self._served.flush()
 
     async def _wait_for_data(self) -> None:
         if self._receiver is not None:
@@ -169,15 +186,8 @@ class Call:
 
     def take(self, data: bytes) -> None:
         """Take a part of the request's body."""
-        if self._refusal is None:
-            try:
-                self._reader.feed(data)
-            except GrpcStatus as refusal:
-                self._refusal = refusal
-        if self._receiver is not None:
-            self._wake_receiver()
-
-    def _wake_receiver(self) -> None:
+        if data:
+            self._reader.feed(data)
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             trio.lowlevel.reschedule(receiver)
@@ -194,6 +204,8 @@ class Call:
     def end(self, code: int, message: str) -> None:
         """End the answer with a status, unless the client is gone."""
         connection, stream = self._served.connection, self._stream
+        self._served.held_bytes -= self._ahead_bytes
+        self._ahead_bytes = 0
         if stream.is_closed:
             return
         if self._has_headers:

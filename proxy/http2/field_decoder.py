@@ -1,7 +1,6 @@
 """Decodes blocks of headers (RFC 7541), within bounds. Pure.
 
-The table and Huffman's code are those of the library `hpack`. Its decoder takes twice as long, and
-cannot tell that a block is one that came before.
+The table and Huffman's code are those of the library `hpack`. Its decoder takes twice as long.
 """
 
 from typing import Final, TypeAlias
@@ -26,11 +25,6 @@ _INTEGER_OCTETS: Final = 4
 _STATIC: Final = HeaderTable.STATIC_TABLE
 _STATIC_LENGTH: Final = len(_STATIC)
 
-# Blocks that are remembered, and their length: a client repeats those of the same method while
-# none of its headers changes.
-_REMEMBERED: Final = 32
-_REMEMBERED_BYTES: Final = 1024
-
 
 def _malformed(reason: str) -> ConnectionFault:
     return ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"the block of headers {reason}")
@@ -43,37 +37,24 @@ class FieldDecoder:
         max_list_bytes: of the fields of a block, as SETTINGS_MAX_HEADER_LIST_SIZE counts them.
     """
 
-    __slots__ = ("_max_list_bytes", "_remembered", "_table")
+    __slots__ = ("_max_list_bytes", "_table")
 
     def __init__(self, max_list_bytes: int) -> None:
         self._max_list_bytes = max_list_bytes
         self._table = HeaderTable()
-        # Blocks that left the table as it was, and hold until it changes.
-        self._remembered: dict[bytes, Fields] = {}
 
     def decode(self, block: bytes) -> Fields:
         """Return names and values. Raises ConnectionFault: the table is lost with the block."""
-        fields = self._remembered.get(block)
-        if fields is not None:
-            return fields
         try:
-            fields, is_changed = self._decode(block)
+            return self._decode(block)
         except HPACKError as error:
             raise _malformed(f"cannot be decoded: {error}") from None
         except IndexError:
             raise _malformed("ends within a field") from None
-        if is_changed:
-            self._remembered = {}
-        elif len(block) <= _REMEMBERED_BYTES:
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered = {}
-            self._remembered[block] = fields
-        return fields
 
-    def _decode(self, block: bytes) -> tuple[Fields, bool]:
-        """Return the fields, and whether the block changed the table."""
+    def _decode(self, block: bytes) -> Fields:
         fields: list[tuple[bytes, bytes]] = []
-        at, end, listed, is_changed = 0, len(block), 0, False
+        at, end, listed = 0, len(block), 0
         while at < end:
             first = block[at]
             at += 1
@@ -91,7 +72,6 @@ class FieldDecoder:
                 if size > TABLE_BYTES:
                     raise _malformed(f"asks for a table of {size} bytes, over {TABLE_BYTES}")
                 self._table.maxsize = size
-                is_changed = True
                 continue
             else:
                 mask = 0x3F if first & 0x40 else 0x0F
@@ -106,7 +86,6 @@ class FieldDecoder:
                 field = (name, value)
                 if first & 0x40:
                     self._table.add(name, value)
-                    is_changed = True
             fields.append(field)
             listed += FIELD_BYTES + len(field[0]) + len(field[1])
             if listed > self._max_list_bytes:
@@ -114,7 +93,7 @@ class FieldDecoder:
                     ErrorCode.ENHANCE_YOUR_CALM,
                     f"headers of more than {self._max_list_bytes} bytes: send fewer",
                 )
-        return tuple(fields), is_changed
+        return tuple(fields)
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
         if 0 < index <= _STATIC_LENGTH:

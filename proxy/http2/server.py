@@ -12,7 +12,7 @@ from proxy.http2.answer_blocks import http_refusal, trailers_only
 from proxy.http2.call import Call
 from proxy.http2.connection import Connection
 from proxy.http2.draining import Draining
-from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.errors import GrpcStatus
 from proxy.http2.events import Event, Received, Requested, Reset
 from proxy.http2.first_bytes import answer_to
 from proxy.http2.frames import ErrorCode
@@ -69,16 +69,19 @@ class ServedConnection:
     Attributes:
         connection: what it has received and is to send.
         peer: the address of the client.
+        held_bytes: of incomplete messages, given back to the windows before these were read.
     """
 
     def __init__(self, stream: trio.abc.Stream, router: Router, limits: Limits, peer: str) -> None:
         self.connection = Connection(limits, trio.current_time())
         self.peer = peer
+        self.held_bytes = 0
         self._stream = stream
         self._router = router
         self._limits = limits
         self._calls: dict[int, Call] = {}
         self._running = 0
+        self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
         self._written = WakeUp()
         self._nursery: trio.Nursery | None = None
@@ -89,7 +92,11 @@ class ServedConnection:
     def drain(self) -> None:
         """Ask the client for no further calls."""
         self.connection.drain(trio.current_time())
+        self._hasten()
         self.flush()
+
+    def may_hold(self, count: int) -> bool:
+        return self.held_bytes + count <= self._limits.max_held_bytes
 
     async def run(self, first_bytes: bytes) -> None:
         """Serve until the connection ends."""
@@ -102,19 +109,16 @@ class ServedConnection:
     async def _read(self, data: bytes) -> None:
         connection = self.connection
         while not connection.is_over:
-            deadline = connection.next_at
-            with trio.CancelScope(deadline=deadline) as scope:
+            with trio.CancelScope(deadline=connection.next_at) as scope:
+                self._reading = scope
                 while not connection.is_over:
                     if data:
                         self._apply(connection.receive(data, trio.current_time()))
                         if connection.outbox.unsent_bytes:
                             self.flush()
-                        if (next_at := connection.next_at) < deadline:
-                            deadline = scope.deadline = next_at
-                        while (
-                            connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes
-                        ):
-                            await self._written.wait()
+                        self._hasten()
+                    while connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes:
+                        await self._written.wait()
                     data = await self._receive()
                     if not data:
                         self._apply(connection.peer_ended())
@@ -123,6 +127,13 @@ class ServedConnection:
                 self._apply(connection.expire(trio.current_time()))
             self.flush()
         self._tell_end()
+
+    def _hasten(self) -> None:
+        """Have the reading end in time for what is due first."""
+        reading, next_at = self._reading, self.connection.next_at
+        if reading is None or reading.deadline <= next_at:
+            return
+        reading.deadline = next_at
 
     async def _receive(self) -> bytes:
         try:
@@ -228,24 +239,30 @@ class ServedConnection:
         self._nursery.start_soon(self._run, call, stream.stream_id)
 
     async def _run(self, call: Call, stream_id: int) -> None:
-        code, message = Status.OK, ""
+        code: int = Status.OK
+        message = ""
         try:
-            with call.scope:
-                try:
+            try:
+                with call.scope:
                     await self._router(call)
-                except GrpcStatus as refusal:
-                    code, message = refusal.code, refusal.message
-                except CallEnded:
-                    return
-                except Exception:
-                    _log.exception("the call %s of %s failed", quoted(call.path), self.peer)
-                    code, message = Status.INTERNAL, "the server failed: see its log"
-            if call.scope.cancelled_caught:
-                code, message = Status.DEADLINE_EXCEEDED, "the deadline has passed"
+                if call.scope.cancelled_caught:
+                    code, message = Status.DEADLINE_EXCEEDED, "the deadline has passed"
+            except Exception as error:
+                code, message = self._status_of(call, error)
             call.end(code, message)
         finally:
             self._running -= 1
             del self._calls[stream_id]
+
+    def _status_of(self, call: Call, error: Exception) -> tuple[int, str]:
+        """Return the status of a call that failed, also if a nursery has wrapped its error."""
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, GrpcStatus):
+            return error.code, error.message
+        if not call.is_over:
+            _log.error("the call %s of %s failed", quoted(call.path), self.peer, exc_info=error)
+        return Status.INTERNAL, "the server failed: see its log"
 
     async def _linger(self) -> None:
         """Let the client read the last frame: unread bytes would reset the connection."""

@@ -4,9 +4,7 @@ Source: RocketMQ's proxy, SendMessageActivity; its limits are those of GrpcValid
 """
 
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
-from time import time
 from typing import Final
 
 from proxy.names import lite_topic_name
@@ -38,6 +36,12 @@ LITE_TOPIC: Final = "__LITE_TOPIC"
 
 # RocketMQ's maxMessageSize.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+# Looked up once: each look-up in an enumeration of protobuf is a call of Python.
+_NORMAL: Final = MessageType.NORMAL
+_TRANSACTION: Final = MessageType.TRANSACTION
+_GZIP: Final = Encoding.GZIP
+_ENCODINGS: Final = frozenset({Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY, Encoding.GZIP})
 
 # RocketMQ's limits of user properties, and of these with tag and keys.
 _MAX_USER_PROPERTIES: Final = 128
@@ -94,13 +98,14 @@ class SentMessage:
     place: str
 
 
-def read_sent(topic: str, message: Message, host: str) -> SentMessage:
+def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessage:
     """Check a message. Raises Refused, with the code that says what is wrong.
 
     Args:
         topic: its topic, checked.
         message: as the client sent it.
         host: the client's address.
+        now_ms: the wall clock, milliseconds since 1970.
     """
     system = message.system_properties
     body: bytes = message.body
@@ -110,23 +115,22 @@ def read_sent(topic: str, message: Message, host: str) -> SentMessage:
         raise Refused(
             Code.MESSAGE_BODY_TOO_LARGE, f"body of {len(body)} bytes: at most {MAX_BODY_BYTES}"
         )
-    if system.body_encoding not in (
-        *(Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY, Encoding.GZIP),
-    ):
-        raise Refused(Code.BAD_REQUEST, f"body_encoding {system.body_encoding} is unknown")
+    encoding = system.body_encoding
+    if encoding not in _ENCODINGS:
+        raise Refused(Code.BAD_REQUEST, f"body_encoding {encoding} is unknown")
     message_id: str = system.message_id
     if not message_id.strip() or len(message_id) > _MAX_ID_CHARACTERS or _has_control(message_id):
         raise Refused(Code.ILLEGAL_MESSAGE_ID, f"message id {message_id!r:.80} cannot be used")
     pairs = _user_properties(message)
     pairs[UNIQUE_KEY] = message_id
     _add_system_properties(message, pairs)
-    kind, place = _kind(message, pairs)
+    kind, place = _kind(message, pairs, now_ms)
     pairs[PRODUCER_GROUP] = topic  # a transaction's check finds its producers by the topic
     pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
-    born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or int(time() * 1000)
+    born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
-    flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
-    if kind == MessageType.TRANSACTION:
+    flag = COMPRESSED_FLAG if encoding == _GZIP else 0
+    if kind == _TRANSACTION:
         flag |= TRANSACTION_PREPARED
     run = properties_text(encode_properties(pairs))
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
@@ -182,7 +186,7 @@ def _add_system_properties(message: Message, pairs: dict[str, str]) -> None:
         pairs[RECONSUME_TIME] = str(system.delivery_attempt)
 
 
-def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
+def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[MessageType, str]:
     """Add what makes the message one of its type; return the type, and what chooses its queue.
 
     The type is that of the first that it has: transaction, delay, group, priority, lite topic. What
@@ -191,8 +195,8 @@ def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
     system = message.system_properties
     kinds: list[MessageType] = []
     place = ""
-    if system.message_type == MessageType.TRANSACTION:
-        kinds.append(MessageType.TRANSACTION)
+    if system.message_type == _TRANSACTION:
+        kinds.append(_TRANSACTION)
         pairs[PREPARED_PROPERTY] = "true"
         recovery_s = system.orphaned_transaction_recovery_duration.ToSeconds()
         if not 0 <= recovery_s <= _MOST_RECOVERY_S:
@@ -205,7 +209,8 @@ def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
             pairs[CHECK_IMMUNITY_S] = str(recovery_s)
     if system.HasField("delivery_timestamp"):
         kinds.append(MessageType.DELAY)
-        pairs[TIMER_DELIVER_MS] = str(_delivery_ms(system.delivery_timestamp.ToMilliseconds()))
+        due_ms = system.delivery_timestamp.ToMilliseconds()
+        pairs[TIMER_DELIVER_MS] = str(_delivery_ms(due_ms, now_ms))
     if system.HasField("message_group"):
         kinds.append(MessageType.FIFO)
         place = system.message_group
@@ -225,11 +230,11 @@ def _kind(message: Message, pairs: dict[str, str]) -> tuple[MessageType, str]:
         kinds.append(MessageType.LITE)
         place = lite_topic_name(system.lite_topic)
         pairs[LITE_TOPIC] = place
-    return (kinds[0] if kinds else MessageType.NORMAL), place
+    return (kinds[0] if kinds else _NORMAL), place
 
 
-def _delivery_ms(due_ms: int) -> int:
-    most_ms = int((time() + _MOST_AHEAD_S) * 1000)
+def _delivery_ms(due_ms: int, now_ms: int) -> int:
+    most_ms = now_ms + _MOST_AHEAD_S * 1000
     if due_ms > most_ms:
         raise Refused(
             Code.ILLEGAL_DELIVERY_TIME,
@@ -246,7 +251,3 @@ def _has_control(text: str) -> bool:
 
 def _is_word(text: str) -> bool:
     return bool(text) and not _has_control(text)
-
-
-def takes(types: Iterable[MessageType], kind: MessageType) -> bool:
-    return kind in types

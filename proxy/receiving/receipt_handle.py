@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
+from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing
 from remoting.wire.field_values import is_name, read_natural
 
 _WORDS: Final = 9
@@ -22,9 +24,10 @@ class ReceiptHandle(NamedTuple):
     """One delivery of a message.
 
     Attributes:
-        broker_words: what brokers take as its name.
+        first: offset of the first message that was given with it.
         popped_ms: when it was given, by the broker's clock.
         invisible_ms: for how long.
+        check_point_queue: where RocketMQ's brokers remember it.
         kind: of the topic that it was read from.
         broker_name: the group of brokers that has it.
         queue_id: its queue.
@@ -32,42 +35,45 @@ class ReceiptHandle(NamedTuple):
         position: its position in the log.
     """
 
-    broker_words: str
+    first: int
     popped_ms: int
     invisible_ms: int
+    check_point_queue: int
     kind: str
     broker_name: str
     queue_id: int
     offset: int
     position: int
 
+    @property
+    def broker_words(self) -> str:
+        """What brokers take as its name."""
+        return (
+            f"{self.first} {self.popped_ms} {self.invisible_ms} {self.check_point_queue} "
+            f"{self.kind} {self.broker_name} {self.queue_id} {self.offset}"
+        )
+
     def __str__(self) -> str:
         return f"{self.broker_words} {self.position}"
+
+    def hidden(self, reply: Command) -> "ReceiptHandle":
+        """Return the handle after its broker has changed the invisible time.
+
+        Raises Refused (50001): the answer lacks a part.
+        """
+        try:
+            return self._replace(
+                popped_ms=reply.integer("popTime"),
+                invisible_ms=reply.integer("invisibleTime"),
+                check_point_queue=reply.integer("reviveQid", 0),
+            )
+        except FieldMissing as error:
+            raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
     def read_from(self, group: str, topic: str) -> str:
         """Return the topic that the message was read from."""
         form = _RETRY_FORMS.get(self.kind)
         return topic if form is None else form.format(group, topic)
-
-
-def made_handle(
-    first: int,
-    popped_ms: int,
-    invisible_ms: int,
-    check_point_queue: int,
-    kind: str,
-    broker_name: str,
-    queue_id: int,
-    offset: int,
-    position: int,
-) -> ReceiptHandle:
-    words = (
-        f"{first} {popped_ms} {invisible_ms} {check_point_queue} {kind} {broker_name} "
-        f"{queue_id} {offset}"
-    )
-    return ReceiptHandle(
-        words, popped_ms, invisible_ms, kind, broker_name, queue_id, offset, position
-    )
 
 
 def read_handle(text: str) -> ReceiptHandle:
@@ -80,26 +86,8 @@ def read_handle(text: str) -> ReceiptHandle:
             first, popped, invisible, revive, queue_id, offset, position = (
                 number or 0 for number in numbers
             )
-            return made_handle(
+            return ReceiptHandle(
                 *(first, popped, invisible, revive, kind),
                 *(broker_name, queue_id, offset, position),
             )
     raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")
-
-
-def renewed(
-    handle: ReceiptHandle, popped_ms: int, invisible_ms: int, check_point_queue: int
-) -> ReceiptHandle:
-    """Return the handle after its invisible time was changed."""
-    first = handle.broker_words.split(" ", 1)[0]
-    return made_handle(
-        int(first),
-        popped_ms,
-        invisible_ms,
-        check_point_queue,
-        handle.kind,
-        handle.broker_name,
-        handle.queue_id,
-        handle.offset,
-        handle.position,
-    )

@@ -6,13 +6,13 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from time import time
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 import trio
 
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.popped import POP_CODES, first_offsets
@@ -21,7 +21,8 @@ from proxy.brokers.groups import Groups
 from proxy.caller import Caller
 from proxy.messages.delivered_message import delivered
 from proxy.names import group_name, topic_name
-from proxy.receiving.receipt_handle import ReceiptHandle, made_handle
+from proxy.receiving.held_pops import HeldPops
+from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
 from proxy.receiving.subscription import is_wanted, wanted_of
@@ -106,6 +107,7 @@ class Receives:
         settlements: Settlements,
         nursery: StartsTasks,
     ) -> None:
+        self._held = HeldPops(brokers.client)
         self._brokers = brokers
         self._groups = groups
         self._renewals = renewals
@@ -169,6 +171,12 @@ class Receives:
 
     async def _messages(self, caller: Caller, asked: _Asked) -> list[_Given]:
         """Ask until messages come, or the time to wait is over. Raises Refused."""
+        if not await self._brokers.has_broker(asked.topic, asked.broker_name):
+            raise Refused(
+                Code.BAD_REQUEST,
+                f"broker {asked.broker_name!r:.80} has no queue of topic {asked.topic} that may be "
+                "read",
+            )
         rules = await self._groups.rules(asked.group, asked.topic)
         attempt_id = (asked.attempt_id or uuid4().hex) if rules.in_order else ""
         until = trio.current_time() + asked.wait_s
@@ -186,12 +194,20 @@ class Receives:
                     most=asked.most,
                     invisible_ms=asked.invisible_ms,
                     hold_ms=round(left_s * 1000),
-                    now_ms=round(time() * 1000),
+                    now_ms=now_ms(),
                     from_first=False,
                     attempt_id=attempt_id,
                 )
                 self._brokers.speak_for(caller, command)
-                reply = await self._popped(asked, address, command, left_s + _ANSWER_S)
+                reply = await self._held.ask(
+                    address,
+                    MessageQueue(asked.topic, asked.broker_name, 0),
+                    command,
+                    left_s + _ANSWER_S,
+                    partial(self._give_back_reply, asked),
+                )
+                if reply is None:
+                    continue  # another broker leads
             except (RemotingError, NoMaster, NameServersUnreachable) as error:
                 problem = error
             except MessagingError as error:
@@ -212,34 +228,6 @@ class Receives:
                 _log.info("no messages of %s: %s", quoted(asked.topic), quoted(problem))
                 return []
             await trio.sleep(pause)
-
-    async def _popped(
-        self, asked: _Asked, address: str, command: Command, timeout_s: float
-    ) -> Command:
-        """Send a pop. Messages of an answer that comes after the call has ended are given back."""
-        outcomes: list[Command | RemotingError] = []
-        answered = trio.Event()
-        is_waiting = True  # until the call ends
-
-        def settle(outcome: Command | RemotingError) -> None:
-            if is_waiting:
-                outcomes.append(outcome)
-                answered.set()
-            elif isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
-                self._give_back_reply(asked, outcome)
-
-        self._brokers.client.remoting.request_nowait(address, command, settle, timeout_s)
-        try:
-            await answered.wait()
-        except trio.Cancelled:
-            is_waiting = False
-            for outcome in outcomes:
-                settle(outcome)
-            raise
-        outcome = outcomes[0]
-        if isinstance(outcome, RemotingError):
-            raise outcome
-        return outcome
 
     def _give_back_reply(self, asked: _Asked, reply: Command) -> None:
         try:
@@ -323,7 +311,7 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
         kinds = ("1", "2") if is_retry else ("0",)
         kind = next((one for one in kinds if (one, record.queue_id) in firsts), kinds[0])
         first = firsts.get((kind, record.queue_id), record.queue_offset)
-        handle = made_handle(
+        handle = ReceiptHandle(
             first,
             popped_ms,
             invisible_ms,

@@ -8,6 +8,7 @@ Source: RocketMQ's proxy, DefaultReceiptHandleManager.
 
 import logging
 from dataclasses import dataclass
+from math import floor
 from typing import Final
 
 import trio
@@ -51,12 +52,22 @@ _Key = tuple[str, str, str, int, int]
 
 @dataclass(slots=True, eq=False)
 class _Renewed:
-    """A message that is renewed, by the handle of its delivery."""
+    """A message that is renewed.
+
+    Attributes:
+        handle: the newest one of its delivery.
+        given_ms: when it was given: part of its first handle, which the client has.
+        began_s: when it was given, on trio's clock.
+        second: of trio's clock, in which it is due.
+        steps: renewals that were done.
+        failures: renewals that failed since.
+    """
 
     client_id: str
     group: str
     topic: str
     handle: ReceiptHandle
+    given_ms: int
     began_s: float
     second: int = 0
     steps: int = 0
@@ -90,23 +101,32 @@ class Renewals:
             return
         key = _key(group, topic, handle)
         self._forget(key)
-        one = _Renewed(client_id, group, topic, handle, trio.current_time())
+        one = _Renewed(client_id, group, topic, handle, handle.popped_ms, trio.current_time())
         self._renewed[key] = one
         self._of_client.setdefault(client_id, set()).add(key)
         self._plan(key, one, handle.invisible_ms / 1000)
 
-    def end(self, group: str, topic: str, handle: ReceiptHandle) -> None:
-        """Renew a message no more: its client is done with it, or has set a time itself."""
-        self._forget(_key(group, topic, handle))
+    def end(self, group: str, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
+        """Renew a message no more: its client is done with it, or has set a time itself.
+
+        Returns the newest handle of the delivery: RocketMQ's brokers, and ours until all members
+        have the newest format, take no earlier one.
+        """
+        key = _key(group, topic, handle)
+        one = self._renewed.get(key)
+        self._forget(key)
+        if one is None or handle.popped_ms != one.given_ms:
+            return handle
+        return one.handle
 
     async def run(self) -> None:
         """Renew what is due, until cancelled."""
         limiter = trio.CapacityLimiter(_MOST_AT_ONCE)
-        looked = int(trio.current_time())
+        looked = floor(trio.current_time())
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(_LOOK_S)
-                now = int(trio.current_time())
+                now = floor(trio.current_time())
                 for second in range(looked, now):
                     for key, one in self._due.pop(second, {}).items():
                         await limiter.acquire_on_behalf_of(one)
@@ -116,10 +136,16 @@ class Renewals:
     async def _renew_within(self, limiter: trio.CapacityLimiter, key: _Key, one: _Renewed) -> None:
         try:
             await self._renew(key, one)
+        except Exception:
+            # It must not reach the other messages; this one is given again after its time.
+            _log.exception("a message is renewed no more")
+            self._forget(key)
         finally:
             limiter.release_on_behalf_of(one)
 
     async def _renew(self, key: _Key, one: _Renewed) -> None:
+        if self._renewed.get(key) is not one:
+            return
         if self._sessions.find(one.client_id) is None:
             self._forget(key)
             return
@@ -141,11 +167,11 @@ class Renewals:
             offset=one.handle.offset,
             extraInfo=one.handle.broker_words,
             invisibleTime=step_s * 1000,
-            isRenewal=True,
         )
         queue = MessageQueue(one.topic, one.handle.broker_name, one.handle.queue_id)
         try:
-            await self._brokers.ask(None, queue, command, "renew an invisible time")
+            reply = await self._brokers.ask(None, queue, command, "renew an invisible time")
+            one.handle = one.handle.hidden(reply)
         except Refused as refused:
             one.failures += 1
             if refused.code == Code.INTERNAL_SERVER_ERROR or one.failures >= _MOST_FAILURES:
@@ -158,10 +184,10 @@ class Renewals:
             one.failures = 0
             one.steps += 1
             if self._renewed.get(key) is one:
-                self._plan(key, one, float(step_s))
+                self._plan(key, one, step_s)
 
     def _plan(self, key: _Key, one: _Renewed, invisible_s: float) -> None:
-        one.second = int(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
+        one.second = floor(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
         self._due.setdefault(one.second, {})[key] = one
 
     def _forget(self, key: _Key) -> None:

@@ -14,7 +14,7 @@ from dledger_mq.connection import requests
 from proxy.brokers.brokers import Brokers
 from proxy.caller import Caller
 from proxy.names import group_name, topic_name
-from proxy.receiving.receipt_handle import ReceiptHandle, read_handle, renewed
+from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
 from proxy.receiving.renewals import Renewals
 from proxy.statuses import OK, Refused, common
 from proxy.wire.messages_pb2 import (
@@ -31,7 +31,6 @@ from proxy.wire.messages_pb2 import (
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.errors import FieldMissing
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ class Settlements:
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible_duration {invisible_ms} ms: at most {_MOST_INVISIBLE_MS} ms",
             )
-        self._renewals.end(group, topic, handle)
+        handle = self._renewals.end(group, topic, handle)
         changed = await self._hide(
             caller,
             group,
@@ -113,6 +112,7 @@ class Settlements:
         """Make a message a dead letter of its group. Raises Refused (40013)."""
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
+        await self._check_broker(topic, handle)
         queue = _queue(topic, handle)
         command = requests.send_back(
             group,
@@ -138,17 +138,26 @@ class Settlements:
     ) -> None:
         """Make messages visible soon that a client has not taken; failures are logged."""
         for handle in handles:
-            self._renewals.end(group, topic, handle)
+            newest = self._renewals.end(group, topic, handle)
             try:
-                await self._hide(None, group, topic, handle, visible_ms)
+                await self._hide(None, group, topic, newest, visible_ms)
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
+
+    async def _check_broker(self, topic: str, handle: ReceiptHandle) -> None:
+        """Raises Refused (40013): no such broker has the topic."""
+        if not await self._brokers.has_broker(topic, handle.broker_name):
+            raise Refused(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"broker {handle.broker_name!r:.80} has no queue of topic {topic}: receive anew",
+            )
 
     async def _acknowledge(
         self, caller: Caller | None, group: str, topic: str, handle: ReceiptHandle
     ) -> None:
         """Raises Refused (40013)."""
-        self._renewals.end(group, topic, handle)
+        await self._check_broker(topic, handle)
+        handle = self._renewals.end(group, topic, handle)
         command = _about(RequestCode.ACK_MESSAGE, group, topic, handle)
         reply = await self._brokers.ask(
             caller,
@@ -170,6 +179,7 @@ class Settlements:
         is_suspended: bool = False,
     ) -> ReceiptHandle:
         """Raises Refused (40013)."""
+        await self._check_broker(topic, handle)
         command = _about(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic, handle)
         command.fields["invisibleTime"] = str(invisible_ms)
         if is_suspended:
@@ -182,15 +192,7 @@ class Settlements:
             accepted=_ACCEPTED,
         )
         _check_held(reply)
-        try:
-            return renewed(
-                handle,
-                reply.integer("popTime"),
-                reply.integer("invisibleTime"),
-                reply.integer("reviveQid", 0),
-            )
-        except FieldMissing as error:
-            raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
+        return handle.hidden(reply)
 
 
 def _check_held(reply: Command) -> None:

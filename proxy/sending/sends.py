@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
+from dledger_mq.connection.this_process import now_ms
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
@@ -45,6 +46,11 @@ _MAX_MESSAGES: Final = 1024
 # the message goes to the new one; it may be stored twice, as after a retry of the client.
 _ATTEMPT_S: Final = 2.0
 
+# Looked up once: each look-up in an enumeration of protobuf is a call of Python.
+_TRANSACTION: Final = MessageType.TRANSACTION
+_DELAY: Final = MessageType.DELAY
+_PRIORITY: Final = MessageType.PRIORITY
+
 _HOW: Final = {
     TransactionResolution.COMMIT: TRANSACTION_COMMIT,
     TransactionResolution.ROLLBACK: TRANSACTION_ROLLBACK,
@@ -77,11 +83,11 @@ class Sends:
         topic = topic_name(messages[0].topic)
         if any(message.topic.name != topic for message in messages):
             raise Refused(Code.MESSAGE_CORRUPTED, "messages of several topics: send them apart")
-        sent = [read_sent(topic, message, caller.host) for message in messages]
+        sent = [read_sent(topic, message, caller.host, now_ms()) for message in messages]
         types = await self._topics.types(topic)
         for one in sent:
             _check_type(one, types)
-        if any(one.kind == MessageType.TRANSACTION for one in sent):
+        if any(one.kind == _TRANSACTION for one in sent):
             await self._producers.join(topic)
         if len(sent) == 1:
             entry = await self._store(caller, sent[0], messages[0].system_properties.priority)
@@ -113,7 +119,7 @@ class Sends:
         if not route.write_queues:
             # Its group elects a leader: the request follows that.
             route = await self._brokers.refreshed(sent.topic, caller.deadline_s)
-        kept = priority if sent.kind == MessageType.PRIORITY else None
+        kept = priority if sent.kind == _PRIORITY else None
         queue = self._choice.choose(route.write_queues, sent.place, kept)
         command = requests.send(
             sent.topic,
@@ -195,12 +201,12 @@ def _result(sent: SentMessage, queue: MessageQueue, reply: Command) -> SendResul
         transaction_id=sent.message_id,
         offset=reply.integer("queueOffset"),
     )
-    if sent.kind == MessageType.TRANSACTION:
+    if sent.kind == _TRANSACTION:
         position = parse_message_id(reply.text("msgId")).physical_offset
         entry.transaction_id = str(
             TransactionId(queue.broker_name, entry.offset, position, sent.message_id)
         )
-    if sent.kind == MessageType.DELAY:
+    if sent.kind == _DELAY:
         entry.recall_handle = reply.fields.get("recallHandle", "")
     return entry
 
