@@ -38,6 +38,9 @@ _MOST_S: Final = 3 * 3600.0
 _MOST_FAILURES: Final = 3
 _PAUSE_S: Final = 3.0
 
+# After which time others get what a client had that is gone, as at RocketMQ's proxy.
+_LEFT_S: Final = 1
+
 # How often the proxy looks for what is due.
 _LOOK_S: Final = 1.0
 
@@ -61,6 +64,7 @@ class _Renewed:
         second: of trio's clock, in which it is due.
         steps: renewals that were done.
         failures: renewals that failed since.
+        is_left: its client is gone.
     """
 
     client_id: str
@@ -72,6 +76,7 @@ class _Renewed:
     second: int = 0
     steps: int = 0
     failures: int = 0
+    is_left: bool = False
 
 
 class Renewals:
@@ -146,7 +151,7 @@ class Renewals:
     async def _renew(self, key: _Key, one: _Renewed) -> None:
         if self._renewed.get(key) is not one:
             return
-        if self._sessions.find(one.client_id) is None:
+        if self._sessions.find(one.client_id) is None and not one.is_left:
             self._forget(key)
             return
         if trio.current_time() > one.began_s + _MOST_S:
@@ -158,7 +163,7 @@ class Renewals:
             )
             self._forget(key)
             return
-        step_s = _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
+        step_s = _LEFT_S if one.is_left else _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
         command = requests.command(
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
             consumerGroup=one.group,
@@ -183,7 +188,9 @@ class Renewals:
         else:
             one.failures = 0
             one.steps += 1
-            if self._renewed.get(key) is one:
+            if one.is_left:
+                self._forget(key)
+            elif self._renewed.get(key) is one:
                 self._plan(key, one, step_s)
 
     def _plan(self, key: _Key, one: _Renewed, invisible_s: float) -> None:
@@ -193,21 +200,27 @@ class Renewals:
     def _forget(self, key: _Key) -> None:
         one = self._renewed.pop(key, None)
         if one is not None:
-            due = self._due.get(one.second)
-            if due is not None and due.get(key) is one:
-                del due[key]
-                if not due:
-                    del self._due[one.second]
+            self._unplan(key, one)
             keys = self._of_client.get(one.client_id)
             if keys is not None:
                 keys.discard(key)
                 if not keys:
                     del self._of_client[one.client_id]
 
+    def _unplan(self, key: _Key, one: _Renewed) -> None:
+        due = self._due.get(one.second)
+        if due is not None and due.get(key) is one:
+            del due[key]
+            if not due:
+                del self._due[one.second]
+
     def _client_gone(self, session: Session) -> None:
-        """Let the messages of a client be visible after what is left of their invisible times."""
-        for key in list(self._of_client.get(session.client_id, ())):
-            self._forget(key)
+        """Give the messages of a client to others: their invisible times may be an hour by now."""
+        for key in self._of_client.get(session.client_id, ()):
+            one = self._renewed[key]
+            one.is_left = True
+            self._unplan(key, one)
+            self._plan(key, one, 0.0)
 
 
 def _key(group: str, topic: str, handle: ReceiptHandle) -> _Key:
