@@ -50,7 +50,7 @@ async def test_pops_begin_with_the_highest_priority_as_often_as_the_group_says(
     tmp_path: Path, attributes: dict[str, str], more: dict[str, Any], first: list[int]
 ) -> None:
     async with popping(tmp_path) as pop:
-        fields = {"topic": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "order": False}
+        fields: dict[str, Any] = {"topic": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
         made = await pop.client.ask(17, **fields, attributes="+message.type=PRIORITY")
         assert made.code == 0
         group = json.dumps({"groupName": "g", "attributes": attributes}).encode()
