@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
+from broker.formats.state import FORMATS
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.log.command_layout import LogCommand
+from broker.log.entry import GROUP_ATTRIBUTES_VERSION
 from broker.log.one_by_one import call_each
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
@@ -24,6 +26,7 @@ class GroupChanges:
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._topics = parts.state[TOPICS]
+        self._formats = parts.state[FORMATS]
         self._log = parts.log
         self._topic_changes = parts[TOPIC_CHANGES]
         self._settings = parts[SETTINGS]
@@ -75,8 +78,16 @@ class GroupChanges:
     def put_groups(self, configs: Sequence[ConsumerGroup], then: Then) -> None:
         """Create or change consumer groups by adjacent entries.
 
-        Raises RequestRefused (2): there are too many groups. Then nothing changes.
+        Raises RequestRefused: (1) not all members read attributes of groups, (2) there are too many
+        groups. Then nothing changes.
         """
+        if self._formats.format_version < GROUP_ATTRIBUTES_VERSION and any(
+            config.attributes for config in configs
+        ):
+            raise RequestRefused.failed(
+                "not all members have said that they know attributes of groups: start all of them, "
+                "and upgrade those of an earlier version"
+            )
         limit = self._settings.now.limits.max_groups
         groups = self._groups.configs
         new = len({config.group for config in configs} - groups.keys())

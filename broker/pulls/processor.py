@@ -292,7 +292,7 @@ class PullProcessor:
     def _may_commit(self, origin: Origin, request: PullRequest) -> bool:
         """Return whether the reads of a client are the progress of its group."""
         group = self._consumers.group(request.group)
-        if group is None or origin not in group.members:
+        if group is None or origin not in group.connections:
             return request.commit_offset is not None
         return not self._consumers.is_broadcasting(request.group)
 

@@ -238,7 +238,7 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
     assert consumers.expire(MEMBER_EXPIRY_S) == ["g"]
     assert consumers.client_ids("g") == ["c50.0"]
     assert len(consumers) == 1
-    assert consumers.drop(alive) == ["g"]
+    assert consumers.drop_some(alive) == ["g"]
     assert consumers.group("g") is None
     assert len(consumers) == 0
 
