@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.processor import RANDOM_BYTES
+from broker.access.user_changes import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL

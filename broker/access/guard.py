@@ -25,7 +25,16 @@ _audit = logging.getLogger("broker.audit")
 _TOLD: Final = frozenset(
     {
         *("topic", "group", "groupName", "consumerGroup", "srcGroup", "destGroup"),
-        *("username", "subject", "policyType", "resource", "timestamp", "offset", "msgId"),
+        *(
+            "username",
+            "accessKey",
+            "subject",
+            "policyType",
+            "resource",
+            "timestamp",
+            "offset",
+            "msgId",
+        ),
     }
 )
 

@@ -50,6 +50,8 @@ CONFIRMED = (
     RequestCode.AUTH_LIST_USER,
     RequestCode.AUTH_GET_ACL,
     RequestCode.AUTH_LIST_ACL,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
 )
 
 Answers = list[RequestRefused | None]
