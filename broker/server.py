@@ -48,6 +48,7 @@ from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
 from remoting.wire.quoted import quoted
+from remoting.wire.users import AccessFile
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class Broker:
         self.machine = machine
         self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
+        self._client = client
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
         self._work = ClientWork()
         self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
@@ -166,6 +168,14 @@ class Broker:
             )
         )
         self.parts[SETTINGS].start_with(config)
+
+    def take_access(self, file: AccessFile) -> None:
+        """Take over the administrator of a file with the same seal key. Connections stay, and
+        their next requests are judged by it.
+        """
+        self.parts[ACCESS_GUARD].change_administrator(file.admin)
+        self._client.sign_by(file.admin)
+        self._registrar.announce()  # a name server may have refused the earlier one
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]

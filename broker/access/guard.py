@@ -16,7 +16,7 @@ from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
-from remoting.wire.signature import ACCESS_KEY, SIGNATURE, is_signed_by
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, is_signed_by
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("broker.audit")
@@ -68,12 +68,8 @@ class AccessGuard:
         self._access = parts.state[ACCESS]
         self._cluster = parts.config.cluster
         file = parts.config.access
-        self._seal: SecretSeal | None = None
-        self._admin: Caller | None = None
-        if file is not None:
-            self._seal = SecretSeal(file.seal_key)
-            secret = file.admin.secret_key.encode()
-            self._admin = Caller(file.admin.access_key, secret, is_super=True)
+        self._seal = None if file is None else SecretSeal(file.seal_key)
+        self._admin = None if file is None else _administrator(file.admin)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -94,12 +90,20 @@ class AccessGuard:
     def seal(self) -> SecretSeal | None:
         return self._seal
 
+    def change_administrator(self, admin: Credentials) -> None:
+        """Let another administrator or another secret count from the next request on."""
+        self._admin = _administrator(admin)
+        self._judge_anew()
+
     def look(self) -> None:
         """Tell the watchers of a change. Called after each apply."""
         if self._seal is not None and self._seen != self._access.access_changes:
-            self._forget()
-            for watcher in self.watchers:
-                watcher()
+            self._judge_anew()
+
+    def _judge_anew(self) -> None:
+        self._forget()
+        for watcher in self.watchers:
+            watcher()
 
     def check(self, origin: Origin, command: Command, handler: Handler) -> None:
         """Check a request, and log who asks for a change that others may notice.
@@ -232,6 +236,10 @@ class AccessGuard:
             extra=about_client(origin.peer.host),
         )
         return RequestRefused.forbidden(f"not permitted: {why}")
+
+
+def _administrator(admin: Credentials) -> Caller:
+    return Caller(admin.access_key, admin.secret_key.encode(), is_super=True)
 
 
 def _told(command: Command) -> str:

@@ -15,6 +15,7 @@ from dledger_mq.commands.command_line import (
     print_rows,
     with_client,
 )
+from dledger_mq.errors import RequestRefused
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -60,6 +61,24 @@ def create(name: str, path: Path, is_super: bool) -> None:
         path.unlink()  # it would open nothing
         raise
     click.echo(f"{path} has the access_key and the secret_key of {name}")
+
+
+@user_commands.command("renew")
+@click.argument("name")
+@click.argument("path", metavar="FILE", type=FILE)
+@nameserver_option
+def renew(name: str, path: Path) -> None:
+    """Give user NAME a new secret, and write both to FILE for its programs.
+
+    The earlier secret no longer counts; connections stay.
+    """
+    credentials = new_credentials_file(path, name)
+    try:
+        ask(lambda users: users.change(name, secret=credentials.secret_key))
+    except RequestRefused:
+        path.unlink()  # it would open nothing
+        raise
+    click.echo(f"{path} has the access_key and the new secret_key of {name}")
 
 
 @user_commands.command("list")

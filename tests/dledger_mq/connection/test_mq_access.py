@@ -35,7 +35,7 @@ from dledger_mq.__main__ import main
 from dledger_mq.admin.users import Users
 from nameserver.server import serve_nameserver
 from remoting.bodies.access import AclEntry
-from remoting.net.access_file import new_access_file, read_access_file
+from remoting.net.access_file import new_access_file, read_access_file, read_credentials
 from tests.broker.one_broker import running_broker
 from tests.dledger_mq.real_group import wall_clock_ms
 
@@ -76,7 +76,7 @@ async def guarded(directory: Path) -> AsyncIterator[Guarded]:
     path = directory / "access.toml"
     file = new_access_file(path, "admin")
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_nameserver, "127.0.0.1", 0, admin=file.admin)
+        serve = partial(serve_nameserver, "127.0.0.1", 0, admin=lambda: file.admin)
         names = str(await nursery.start(serve))
         async with running_broker(
             directory / "n0",
@@ -225,6 +225,29 @@ async def test_users_are_made_and_changed_by_commands(tmp_path: Path) -> None:
         assert await rows("user", "rules", "--json") == []
         unsigned = await here.command("user", "list")
         assert (unsigned.exit_code, "not signed" in unsigned.output) == (1, True)
+
+
+async def test_a_user_gets_another_secret_while_its_connections_stay(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        old = await here.user("writer", Topic__Orders="Pub")
+        path = tmp_path / "new.toml"
+        admin = ("--credentials", str(here.file))
+        async with Producer("writers", nameservers=here.names, credentials=old) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            connections = set(here.broker.requests.connections)
+            ended = await here.command("user", "renew", "writer", str(path), *admin)
+            assert ended.exit_code == 0, ended.output
+            new = read_credentials(path)
+            assert new.secret_key not in ended.output
+            with pytest.raises(SendFailed, match="not permitted"):
+                await producer.send(Message(TOPIC, b"x"))
+            assert connections & set(here.broker.requests.connections)
+        async with Producer("writers", nameservers=here.names, credentials=new) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+        other = tmp_path / "other.toml"
+        ended = await here.command("user", "renew", "nobody", str(other), *admin)
+        assert (ended.exit_code, "there is no user" in ended.output) == (1, True)
+        assert not other.exists()
 
 
 async def test_a_user_is_limited_to_networks(tmp_path: Path) -> None:
