@@ -16,7 +16,7 @@ from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
-from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, is_signed_by
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, Signer
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("broker.audit")
@@ -49,7 +49,7 @@ class Caller:
     def __init__(self, name: str, secret: bytes, *, is_super: bool) -> None:
         self.name = name
         self.is_super = is_super
-        self.secret = secret
+        self.signer = Signer(secret)
         self.own: Sequence[Fitting] = ()
         self.default: Sequence[Fitting] = ()
 
@@ -141,7 +141,7 @@ class AccessGuard:
         caller = self._caller(name)
         if not name or SIGNATURE not in command.fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        if caller is None or not is_signed_by(command, caller.secret):
+        if caller is None or not caller.signer.has_signed(command):
             # The same text for both, so that it does not reveal which users exist.
             words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
             raise self._refused(origin, command, words)
@@ -189,6 +189,9 @@ class AccessGuard:
         """Return a user that may do something; None for all others."""
         if not self._is_fresh():
             self._forget()
+        known = self._callers.get(name)
+        if known is not None:
+            return known
         if self._admin is not None and name == self._admin.name:
             return self._admin
         if name not in self._access.users:
