@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
@@ -148,6 +149,7 @@ class Broker:
             self._registrar.announce,
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
+            self.parts[USER_SHARES].counted,
         )
         self.server = Server(self.requests, serving, tls.server, self._work)
         machine.on_applied = self.requests.applied

@@ -3,6 +3,7 @@
 from broker.access.guard import ACCESS_GUARD
 from broker.access.plain_accounts import PlainAccounts
 from broker.access.processor import AccessProcessor
+from broker.access.shares import USER_SHARES
 from broker.access.state import ACCESS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -12,7 +13,7 @@ from remoting.wire.codes import RequestCode
 
 def service(parts: Parts) -> Service:
     processor, access, guard = AccessProcessor(parts), parts.state[ACCESS], parts[ACCESS_GUARD]
-    accounts = PlainAccounts(parts)
+    accounts, shares = PlainAccounts(parts), parts[USER_SHARES]
 
     def figures() -> dict[str, str]:
         counts = {"users": str(len(access.users)), "accessRules": str(len(access.rules))}
@@ -40,5 +41,6 @@ def service(parts: Parts) -> Service:
             RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: Handler(accounts.tell, LOOK, confirmed=True),
         },
         applied=lambda _folded: guard.look(),
+        dropped=shares.drop,
         figures=figures,
     )

@@ -6,12 +6,14 @@ from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
 from broker.access.secret_seal import SealBroken, SecretSeal
+from broker.access.shares import USER_SHARES
 from broker.access.state import ACCESS, User
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler
+from broker.topics.state import TOPICS
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
@@ -66,6 +68,8 @@ class AccessGuard:
 
     def __init__(self, parts: Parts) -> None:
         self._access = parts.state[ACCESS]
+        self._topics = parts.state[TOPICS]
+        self._shares = parts[USER_SHARES]
         self._cluster = parts.config.cluster
         file = parts.config.access
         self._seal = None if file is None else SecretSeal(file.seal_key)
@@ -145,6 +149,8 @@ class AccessGuard:
             # The same text for both, so that it does not reveal which users exist.
             words = f"its user {name:.80} is unknown or disabled, or its signature is wrong"
             raise self._refused(origin, command, words)
+        if not caller.is_super and self._shares.user_of(origin) is None:
+            self._shares.connect(origin, caller.name)
         self._last = (command.fields, caller)
         return caller
 
@@ -167,6 +173,12 @@ class AccessGuard:
         for need in needs:
             if not self._grants(caller, need, origin.peer.host):
                 raise self._refused(origin, command, f"{caller.name} lacks {need}")
+            if (
+                Action.CREATE in need.actions
+                and need.kind is Kind.TOPIC
+                and need.name not in self._topics.configs
+            ):
+                self._shares.make(self._shares.user_of(origin))
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
         if caller.is_super:

@@ -57,6 +57,12 @@ CONFIRMED = (
 Answers = list[RequestRefused | None]
 
 
+class Connected(SimpleNamespace):
+    """A connection, which is counted by its identity."""
+
+    __hash__ = object.__hash__
+
+
 class Group:
     """Confirms when it is told to."""
 
@@ -173,9 +179,7 @@ async def test_a_client_that_takes_refusals_of_offsets_for_none_is_not_told_of_a
     sent: list[Command] = []
     connection = cast(
         "Connection",
-        SimpleNamespace(
-            is_turn_over=False, send=sent.append, go_on=Untimed().go_on, peer="the client"
-        ),
+        Connected(is_turn_over=False, send=sent.append, go_on=Untimed().go_on, peer="the client"),
     )
     asked = Command(RequestCode.QUERY_CONSUMER_OFFSET, fields, language=language, version=version)
 
