@@ -23,7 +23,6 @@ from broker.config import (
     BrokerConfig,
     read_address,
     read_nameservers,
-    read_networks,
 )
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
@@ -53,10 +52,11 @@ from dledger.command_line.server_tls_options import server_tls_options, server_t
 from dledger.command_line.supervisor import Supervisor
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
-from remoting.net.access_file import read_access_file
+from remoting.net.access_file import AccessFileInForce, read_access_file
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
+from remoting.net.networks import Network, parse_networks
 from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
@@ -321,7 +321,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         listen=read_address("--listen", options["listen"]),
         listen_group=_address_or_none("--listen-group", options["listen_group"]),
         shares_port=options["share_port"],
-        relays_from=read_networks(options["relays_from"]),
+        relays_from=_networks("--relays-from", options["relays_from"]),
         advertise=_address_or_none("--advertise", options["advertise"]),
         listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
         prefer=options["prefer"],
@@ -352,6 +352,13 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
             give_up_hours=options["transaction_give_up_hours"],
         ),
     )
+
+
+def _networks(setting: str, text: str) -> tuple[Network, ...]:
+    try:
+        return parse_networks(text)
+    except ValueError as error:
+        raise SettingInvalid(setting, str(error)) from None
 
 
 def _address_or_none(setting: str, text: str | None) -> Address | None:
@@ -425,7 +432,11 @@ async def _serve(
 async def _read_again(
     broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
 ) -> None:
-    """Read the file and the certificates again at each SIGHUP."""
+    """Read the file, the certificates and the file of access control again at each SIGHUP."""
+    access_path, access = ctx.params["access_file"], broker.config.access
+    in_force = None
+    if access is not None:
+        in_force = AccessFileInForce(access_path, access, broker.take_access)
 
     def take(again: click.Context) -> None:
         config = checked_config(again)
@@ -435,9 +446,11 @@ async def _read_again(
     def reload() -> None:
         if broker.config.tls is not None:
             broker.tls.reload()
+        if in_force is not None:
+            in_force.read_again()
 
     def without_file() -> None:
-        if broker.config.tls is None:
+        if broker.config.tls is None and in_force is None:
             _log.warning(
                 "SIGHUP: there is no file to read again; settings that may change while brokers "
                 "run are in the log, see `dledger-mq settings`"

@@ -13,7 +13,8 @@ import trio
 
 from broker.access.guard import ACCESS_GUARD
 from broker.access.log_authority import LogAuthority
-from broker.access.processor import RANDOM_BYTES
+from broker.access.shares import USER_SHARES
+from broker.access.user_changes import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL
@@ -49,6 +50,7 @@ from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
 from remoting.wire.quoted import quoted
+from remoting.wire.users import AccessFile
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +111,7 @@ class Broker:
         self.machine = machine
         self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
+        self._client = client
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
         self._work = ClientWork()
         self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
@@ -149,6 +152,7 @@ class Broker:
             self._registrar.announce,
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
+            self.parts[USER_SHARES].counted,
         )
         if authority is not None:
             authority.guard = self.parts[ACCESS_GUARD]
@@ -173,6 +177,14 @@ class Broker:
         self.parts[SETTINGS].start_with(config)
         if self.authority is not None:
             self.authority.asks = config.log_asks
+
+    def take_access(self, file: AccessFile) -> None:
+        """Take over the administrator of a file with the same seal key. Connections stay, and
+        their next requests are judged by it.
+        """
+        self.parts[ACCESS_GUARD].change_administrator(file.admin)
+        self._client.sign_by(file.admin)
+        self._registrar.announce()  # a name server may have refused the earlier one
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]

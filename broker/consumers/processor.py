@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.consumers.differences import Differences
 from broker.consumers.members import CONSUMERS, Member
 from broker.consumers.namesakes import Namesakes
@@ -68,6 +69,7 @@ class ClientProcessor:
         self._filters = parts[FILTER_CHANGES]
         self._settings = parts[SETTINGS]
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._clock = parts.clock
         self._work = parts.work
 
@@ -112,6 +114,7 @@ class ClientProcessor:
                 self._changes.ensure_group(
                     data.group,
                     lambda refusal, data=data: registered(data, refusal),  # type: ignore[misc]
+                    self._shares.user_of(origin),
                 )
             except RequestRefused as error:
                 registered(data, error)

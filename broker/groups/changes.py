@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.formats.state import FORMATS
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
@@ -27,6 +28,7 @@ class GroupChanges:
         self._groups = parts.state[GROUPS]
         self._topics = parts.state[TOPICS]
         self._formats = parts.state[FORMATS]
+        self._shares = parts[USER_SHARES]
         self._log = parts.log
         self._topic_changes = parts[TOPIC_CHANGES]
         self._settings = parts[SETTINGS]
@@ -39,11 +41,11 @@ class GroupChanges:
         """
         return group in self._groups.configs and group not in self._deleting
 
-    def ensure_group(self, group: str, then: Then) -> None:
+    def ensure_group(self, group: str, then: Then, user: str | None) -> None:
         """Create a consumer group and its retry topic unless they exist; then call `then`.
 
-        Raises RequestRefused: (2) there are too many groups, (26) groups are not created
-        automatically.
+        Raises RequestRefused: (2) there are too many groups, or `user` makes too many, (26) groups
+        are not created automatically.
         """
         groups = self._groups.configs
         config = groups.get(group, ConsumerGroup(group))
@@ -63,6 +65,8 @@ class GroupChanges:
         if count >= limit:
             raise RequestRefused.busy(f"{count} consumer groups: delete one first")
         self._topic_changes.check_room()
+        if group not in groups:
+            self._shares.make(user)
         commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
         if needs_topic:
             topic = created_for_group(retry, config.retry_queue_count)
@@ -75,11 +79,11 @@ class GroupChanges:
 
         submit_commands(self._log, commands, created)
 
-    def put_groups(self, configs: Sequence[ConsumerGroup], then: Then) -> None:
+    def put_groups(self, configs: Sequence[ConsumerGroup], then: Then, user: str | None) -> None:
         """Create or change consumer groups by adjacent entries.
 
         Raises RequestRefused: (1) not all members read attributes of groups, (2) there are too many
-        groups. Then nothing changes.
+        groups, or `user` makes too many. Then nothing changes.
         """
         if self._formats.format_version < GROUP_ATTRIBUTES_VERSION and any(
             config.attributes for config in configs
@@ -93,6 +97,7 @@ class GroupChanges:
         new = len({config.group for config in configs} - groups.keys())
         if new and len(groups) + len(self._creating) + new > limit:
             raise RequestRefused.busy(f"there are {len(groups)} consumer groups: delete one first")
+        self._shares.make(user, new)
         commands = [PutGroup(config, max_groups=limit) for config in configs]
         submit_commands(self._log, commands, then)
 

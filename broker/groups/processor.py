@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
@@ -34,6 +35,7 @@ class GroupProcessor:
         self._groups = parts.state[GROUPS]
         self._changes = parts[GROUP_CHANGES]
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
@@ -43,7 +45,7 @@ class GroupProcessor:
         config = self._asked(JsonObject.parse("consumer group", command.body))
         needs = (group_need(config.group, Action.CREATE, Action.UPDATE),)
         self._access.require(origin, command, needs)
-        self._changes.put_groups([config], replying(origin, command))
+        self._changes.put_groups([config], replying(origin, command), self._shares.user_of(origin))
 
     def put_groups(self, origin: Origin, command: Command) -> None:
         """Create or change many consumer groups (225): all of them, or none.
@@ -54,7 +56,7 @@ class GroupProcessor:
         configs = [self._asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
         if not configs:
             raise RequestRefused.invalid("no group is named")
-        self._changes.put_groups(configs, replying(origin, command))
+        self._changes.put_groups(configs, replying(origin, command), self._shares.user_of(origin))
 
     def _asked(self, value: JsonObject) -> ConsumerGroup:
         """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29).
@@ -122,7 +124,8 @@ class GroupProcessor:
         if name in self._groups.configs:
             return told()
         check_group_name(name)
-        self._changes.ensure_group(name, replying(origin, command, told))
+        user = self._shares.user_of(origin)
+        self._changes.ensure_group(name, replying(origin, command, told), user)
         return None
 
     def all_groups(self, _origin: Origin, command: Command) -> Steps:

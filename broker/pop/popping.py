@@ -6,6 +6,7 @@ Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
@@ -70,7 +71,8 @@ class Popping:
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
         self._work = parts.work
-        self._waiting = WaitingPops(MAX_WAITING)
+        self._shares = parts[USER_SHARES]
+        self._waiting = WaitingPops(MAX_WAITING, self._shares.held)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._ready: dict[tuple[str, str], None] = {}  # groups and topics with something new
         # The first queue for the next pop of a group; `_next_turn` bounds it.
@@ -93,7 +95,8 @@ class Popping:
         def begin() -> None:
             self._begin(origin, command, request)
 
-        self._group_changes.ensure_group(request.group, replying(origin, command, begin))
+        user = self._shares.user_of(origin)
+        self._group_changes.ensure_group(request.group, replying(origin, command, begin), user)
 
     def notify(self, origin: Origin, command: Command) -> None:
         """Tell a consumer when there is something to pop. Raises as `pop`."""
@@ -224,7 +227,8 @@ class Popping:
 
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
         deadline = self._clock() + request.hold_s
-        pop = WaitingPop(origin, command.without_content(), request, deadline)
+        user = self._shares.user_of(origin)
+        pop = WaitingPop(origin, command.without_content(), request, deadline, user)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)
 
@@ -241,7 +245,7 @@ class Popping:
             return
         if pop.deadline <= self._clock():
             self._answer_nothing(pop)
-        elif not self._waiting.has_room(pop.origin):
+        elif not (self._waiting.has_room(pop.origin) and self._shares.may_hold(pop.user)):
             self._answer_full(pop)
         else:
             self._waiting.add(pop)
