@@ -41,6 +41,13 @@ def nameserver() -> None:
     main(prog_name="python -m nameserver")
 
 
+def proxy() -> None:
+    """Run `python -m proxy`."""
+    with _loading("proxy"):
+        from proxy.proxy_command import main
+    main(prog_name="python -m proxy")
+
+
 def dledger() -> None:
     """Run the `dledger` command."""
     with _loading("dledger"):

@@ -102,6 +102,11 @@ def free_ports(count: int, beside: int = 0) -> list[int]:
     raise NoFreePort(count)
 
 
+def takes_port(port: int) -> bool:
+    """Claim one port of loopback like `free_ports`; return False if it is in use."""
+    return not _is_taken(port)
+
+
 def _is_taken(port: int) -> bool:
     """Claim the port for this process; return True if it is in use."""
     if _is_claimed(port):

@@ -50,6 +50,13 @@ def broker(arguments: tuple[str, ...]) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "broker", *arguments])
 
 
+@main.command("proxy", context_settings=_PASS_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def proxy(arguments: tuple[str, ...]) -> None:
+    """Run one proxy for clients of RocketMQ 5 (see its --help)."""
+    os.execv(sys.executable, [sys.executable, "-m", "proxy", *arguments])
+
+
 for _command in (
     *(up, topic_commands, send, consume, find, group_commands),
     *(settings, trace, redrive, stats, status, certificates, access, user_commands),

@@ -1,1 +1,1 @@
-"""A stateless proxy: it answers the gRPC clients of RocketMQ 5, and asks brokers by remoting."""
+"""RocketMQ 5 clients: answers their gRPC calls with requests to brokers."""

@@ -8,7 +8,7 @@ from dledger.command_line.option_sources import PREFIX, Tables, config_option, o
 from dledger.command_line.tls_options import TLS_KEYS
 
 # Each has a table, and reads over those of the others.
-_SERVERS = ("broker", "nameserver")
+_SERVERS = ("broker", "nameserver", "proxy")
 
 # A name server reads over those that only brokers have.
 _SHARED = ("group", "cluster", "peers", "nameservers", "log-format", "log-level")

@@ -37,6 +37,14 @@ class CertificateFolder:
             *("--tls-ca", str(self.certificate(AUTHORITY)), "--tls-mode", "enforcing"),
         )
 
+    def proxy_options(self) -> tuple[str, ...]:
+        """Return the options of a proxy about its connections with brokers."""
+        return (
+            *("--brokers-ca", str(self.certificate(AUTHORITY))),
+            *("--brokers-cert", str(self.certificate(CLIENT))),
+            *("--brokers-key", str(self.key(CLIENT))),
+        )
+
     def client(self) -> Tls:
         return Tls(
             authorities=self.certificate(AUTHORITY),

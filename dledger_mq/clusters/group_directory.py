@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from dledger_mq.clusters.certificate_folder import CertificateFolder
+from dledger_mq.clusters.certificate_folder import NAMESERVER, CertificateFolder
 from dledger_mq.errors import GroupDirectoryError
 from remoting.net.access_file import read_credentials
 from remoting.net.tls_config import Tls
@@ -73,6 +73,7 @@ class ClusterPlan:
         groups: the groups of brokers. Node names are unique in the cluster.
         tls: the folder of certificates; None for plain connections.
         access: the file of access control; None without it.
+        grpc: where the proxy listens for clients of RocketMQ 5; None: there is none.
     """
 
     cluster: str
@@ -80,6 +81,7 @@ class ClusterPlan:
     groups: tuple[GroupPlan, ...]
     tls: CertificateFolder | None = None
     access: Path | None = None
+    grpc: str | None = None
 
     def credentials(self) -> Credentials | None:
         """Return the administrator, if there is access control. Raises AccessFileUnusable."""
@@ -89,6 +91,13 @@ class ClusterPlan:
         """Return the options of a server, by its name, about TLS and access control."""
         tls = () if self.tls is None else self.tls.server_options(name)
         return tls if self.access is None else (*tls, "--access", str(self.access))
+
+    def proxy_options(self) -> tuple[str, ...]:
+        """Return the options of the proxy about TLS and access control, on both of its sides."""
+        options: tuple[str, ...] = ()
+        if self.tls is not None:
+            options += (*self.tls.server_options(NAMESERVER), *self.tls.proxy_options())
+        return options if self.access is None else (*options, "--credentials", str(self.access))
 
     @property
     def client_tls(self) -> Tls | None:
@@ -178,6 +187,7 @@ class GroupDirectory:
                 tuple(_read_group(group) for group in groups),
                 CertificateFolder(Path(folder)) if (folder := content.get("tls")) else None,
                 Path(file) if (file := content.get("access")) else None,
+                str(address) if (address := content.get("grpc")) else None,
             )
         except (KeyError, TypeError) as error:
             raise self._broken(error) from None
@@ -195,6 +205,8 @@ class GroupDirectory:
             content["tls"] = str(plan.tls.path)
         if plan.access is not None:
             content["access"] = str(plan.access)
+        if plan.grpc is not None:
+            content["grpc"] = plan.grpc
         beside = self.path / (_PLAN_FILE + ".new")
         beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         os.replace(beside, self._plan_path)

@@ -13,6 +13,9 @@ from dledger_mq.clusters.certificate_folder import NAMESERVER
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
+# The name of the proxy's process.
+PROXY: Final = "proxy"
+
 # A broker flushes and closes its files before it ends.
 END_S: Final = 5.0
 
@@ -28,7 +31,7 @@ class Program:
     """A process to run.
 
     Attributes:
-        name: "nameserver", or a node's name.
+        name: "nameserver", "proxy", or a node's name.
         arguments: the command line after the interpreter.
         at_birth: more options, for its first start only.
     """
@@ -41,6 +44,18 @@ class Program:
 def nameserver_program(address: str, more: Sequence[str] = ()) -> Program:
     """Return the name server of a cluster; `more`: further options."""
     return Program(NAMESERVER, ("-m", "nameserver", "--listen", address, *more))
+
+
+def proxy_program(address: str, plan: ClusterPlan, more: Sequence[str] = ()) -> Program:
+    """Return the proxy of a cluster, for clients of RocketMQ 5; `more`: further options."""
+    return Program(
+        PROXY,
+        (
+            *("-m", "proxy", "--listen", address, "--nameservers", plan.nameserver),
+            *more,
+            *plan.proxy_options(),
+        ),
+    )
 
 
 def broker_program(
@@ -109,6 +124,11 @@ class LocalCluster:
                 broker_program(self._directory, self._plan, group, node, self._more)
                 for group in self._plan.groups
                 for node in group.nodes
+            ),
+            *(
+                [proxy_program(self._plan.grpc, self._plan, self._more)]
+                if self._plan.grpc is not None
+                else []
             ),
         ]
 

@@ -4,10 +4,13 @@ import sys
 from string import ascii_lowercase
 from typing import Final
 
-from dledger.free_ports import free_addresses
+from dledger.free_ports import free_addresses, takes_port
 from dledger_mq.clusters.group_directory import GroupPlan, NodePlan
 
 CLUSTER: Final = "DefaultCluster"
+
+# RocketMQ's grpcServerPort.
+GRPC_PORT: Final = 8081
 
 # RocketMQ's brokers serve a second port at this distance from the first, and some clients use it by
 # default: its dashboard, and versions before 4.5. Such a connection must be refused at once instead
@@ -32,6 +35,13 @@ def new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
         preferred = None if group_count == 1 else nodes[number % node_count].name
         groups.append(GroupPlan(f"broker-{letter}", nodes, address, preferred))
     return tuple(groups)
+
+
+def new_grpc_address() -> str:
+    """Return where a new proxy listens: at RocketMQ's port, or at a free one if that is taken."""
+    if takes_port(GRPC_PORT):
+        return f"127.0.0.1:{GRPC_PORT}"
+    return free_addresses(1)[0]
 
 
 def node_names(group_count: int, node_count: int) -> list[list[str]]:

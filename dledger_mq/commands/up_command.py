@@ -24,12 +24,16 @@ from dledger_mq.clusters.group_directory import (
 )
 from dledger_mq.clusters.local_cluster import LocalCluster
 from dledger_mq.clusters.local_leaders import DOUBT_S, members_in_doubt, serving_leaders
-from dledger_mq.clusters.new_groups import CLUSTER, new_groups
+from dledger_mq.clusters.new_groups import CLUSTER, new_groups, new_grpc_address
 from dledger_mq.commands.command_line import DEFAULT_NAMESERVER
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 from remoting.net.access_file import new_access_file
+from remoting.net.address import parse_address
+from remoting.net.errors import AddressMalformed
 from remoting.wire.errors import RemotingError
+
+_NO_GRPC: Final = "off"
 
 # How often the name server is asked for the leader.
 _LOOK_S: Final = 0.2
@@ -50,6 +54,12 @@ _LOOK_S: Final = 0.2
 )
 @option("--dir", "path", "Where everything is kept.", required=True, type=FOLDER)
 @option("--nameserver", f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.")
+@option(
+    "--grpc",
+    "Where clients of RocketMQ 5 connect by gRPC, 127.0.0.1:8081 for a new directory (or a free "
+    "port if that is taken); `off` for none. A directory keeps it.",
+    metavar="[HOST:]PORT",
+)
 @option(
     "--tls-dir",
     "tls_path",
@@ -82,6 +92,7 @@ def up(
     group_count: int | None,
     path: Path,
     nameserver: str | None,
+    grpc: str | None,
     tls_path: Path | None,
     with_access: bool,
     restart_after_s: float | None,
@@ -102,6 +113,7 @@ def up(
         directory.lock()
         try:
             plan = _plan(directory, node_count, group_count, nameserver)
+            plan = replace(plan, grpc=_grpc_address(directory, plan, grpc))
             if tls is not None:
                 plan = replace(plan, tls=tls)
             if with_access:
@@ -122,6 +134,20 @@ def _access_file(path: Path) -> Path:
         new_access_file(file, "admin")
         say(f"{file} has the credentials of user admin")
     return file
+
+
+def _grpc_address(directory: GroupDirectory, plan: ClusterPlan, asked: str | None) -> str | None:
+    """Return where the proxy listens. Raises BadParameter."""
+    if asked is None:
+        is_new = directory.read_plan() is None
+        return new_grpc_address() if is_new else plan.grpc
+    if asked == _NO_GRPC:
+        return None
+    address = f"127.0.0.1:{asked}" if asked.isdecimal() else asked
+    try:
+        return str(parse_address(address))
+    except AddressMalformed as error:
+        raise click.BadParameter(str(error), param_hint="--grpc") from None
 
 
 def _plan(
@@ -206,4 +232,5 @@ def _say_leads(
 ) -> None:
     place = address if group.address is None else f"{address}, for all {group.address}"
     leads = f"{node} leads {group.name} at {place}"
-    say(f"ready: {leads}; name server {plan.nameserver}" if is_last else leads)
+    proxy = "" if plan.grpc is None else f"; gRPC at {plan.grpc}"
+    say(f"ready: {leads}; name server {plan.nameserver}{proxy}" if is_last else leads)

@@ -107,7 +107,7 @@ def read_pop_reply(
     # request. If clocks differ much, half of the time is left, for a renewal.
     age_s = min(max((now_ms - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
     deadline = came + invisible_ms / 1000 - age_s
-    firsts = _firsts(reply.fields.get("startOffsetInfo", ""))
+    firsts = first_offsets(reply.fields.get("startOffsetInfo", ""))
     read_from = queue
     if queue.queue_id < 0 and len(firsts) == 1:
         _kind, queue_id = next(iter(firsts))
@@ -132,7 +132,7 @@ def read_pop_reply(
     return result
 
 
-def _firsts(text: str) -> dict[tuple[str, int], int]:
+def first_offsets(text: str) -> dict[tuple[str, int], int]:
     """Return the first offset by kind of topic and queue: "0 3 17;1 0 4"."""
     found: dict[tuple[str, int], int] = {}
     for part in text.split(";"):

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import trio
+
 
 class Draining:
     """Drains the connections that are served with it, and those that come later.
@@ -13,6 +15,7 @@ class Draining:
     def __init__(self) -> None:
         self.has_begun = False
         self._drains: set[Callable[[], None]] = set()
+        self._ended = trio.lowlevel.ParkingLot()
 
     @property
     def connections(self) -> int:
@@ -35,3 +38,10 @@ class Draining:
 
     def remove(self, drain: Callable[[], None]) -> None:
         self._drains.discard(drain)
+        if not self._drains:
+            self._ended.unpark_all()
+
+    async def wait_for_all(self) -> None:
+        """Wait until no connection is served."""
+        while self._drains:
+            await self._ended.park()

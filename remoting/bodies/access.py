@@ -6,7 +6,7 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.command import Command
-from remoting.wire.loose_json import JsonValue
+from remoting.wire.loose_json import JsonValue, compact_json
 
 SUPER: Final = "Super"
 NORMAL: Final = "Normal"
@@ -20,6 +20,9 @@ SUBJECT_PREFIX: Final = "User:"
 MAX_POLICIES: Final = 2
 MAX_ENTRIES: Final = 200
 _MAX_BODY_BYTES: Final = 1024 * 1024
+
+# Topics of one client of a proxy, and its group.
+MAX_NEEDS: Final = 1025
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,39 @@ class AclInfo:
     def to_json(self) -> dict[str, JsonValue]:
         policies: Sequence[JsonValue] = [policy.to_json() for policy in self.policies]
         return {"subject": self.subject, "policies": list(policies)}
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNeed:
+    """What a proxy asks for a client (31002, a request of our own): one of some actions.
+
+    Attributes:
+        kind: "Topic" or "Group".
+        name: of the topic or the group.
+        actions: RocketMQ's words.
+    """
+
+    kind: str
+    name: str
+    actions: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "AskedNeed":
+        """Raises BodyMalformed."""
+        return cls(value.text("kind"), value.text("name"), tuple(value.texts("actions")))
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {"kind": self.kind, "name": self.name, "actions": list(self.actions)}
+
+
+def encode_needs(needs: Sequence[AskedNeed]) -> bytes:
+    return compact_json({"needs": [need.to_json() for need in needs]}).encode()
+
+
+def read_needs(command: Command) -> list[AskedNeed]:
+    """Raises BodyMalformed."""
+    value = JsonObject.parse("needs", command.body, _MAX_BODY_BYTES)
+    return [AskedNeed.from_json(one) for one in value.objects("needs", MAX_NEEDS)]
 
 
 def read_user(command: Command) -> UserInfo:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -102,14 +102,21 @@ class ServerTls:
     Args:
         config: files, and which connections are taken. Its mode is not "disabled".
         members: how members of the group pass clients on; None if none do.
+        protocols: what is spoken, for clients that ask (ALPN); empty: they are not told.
 
     Raises ConfigInvalid: the files cannot be used.
     """
 
-    def __init__(self, config: ServerTlsConfig, members: MemberTls | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerTlsConfig,
+        members: MemberTls | None = None,
+        protocols: Sequence[str] = (),
+    ) -> None:
         self.config: Final = config
         self._members = members
-        self._context = _server_context(config)
+        self._protocols = protocols
+        self._context = _server_context(config, protocols)
 
     @property
     def required(self) -> bool:
@@ -121,7 +128,7 @@ class ServerTls:
 
         Raises ConfigInvalid, and keeps the old certificates.
         """
-        context = _server_context(self.config)
+        context = _server_context(self.config, self._protocols)
         if self._members is not None:
             self._members.reload()
         self._context = context
@@ -186,12 +193,14 @@ class ClientTls:
 
 
 def server_tls(
-    config: ServerTlsConfig | None, members: MemberTls | None = None
+    config: ServerTlsConfig | None,
+    members: MemberTls | None = None,
+    protocols: Sequence[str] = (),
 ) -> ServerTls | None:
     """Return what a server speaks; None if only plain connections. Raises ConfigInvalid."""
     if config is None or config.mode is TlsMode.DISABLED:
         return None
-    return ServerTls(config, members)
+    return ServerTls(config, members, protocols)
 
 
 def reload_or_tell(reloads: Iterable[Callable[[], None]]) -> None:
@@ -250,8 +259,10 @@ def _why_no_server(cause: BaseException | None) -> str:
             return tls_problem(cause, ended)
 
 
-def _server_context(config: ServerTlsConfig) -> ssl.SSLContext:
+def _server_context(config: ServerTlsConfig, protocols: Sequence[str]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client could have the handshake repeated for ever, at our cost.
     context.options |= ssl.OP_NO_RENEGOTIATION

@@ -170,6 +170,7 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
     # Our own. RocketMQ's have up to four digits or six, and a binary header holds 16 bits.
     REDRIVE_DEAD_LETTERS = 31001
+    CHECK_ACCESS = 31002
 
 
 class ResponseCode(IntEnum):

@@ -65,7 +65,7 @@ _BEGINNINGS: Final = {
     ),
     b"PRI ": OtherProtocol(
         "HTTP/2, as gRPC has it",
-        "use a client of RocketMQ 4, or of 5 that speaks remoting; or RocketMQ's proxy in front",
+        "clients that speak gRPC connect to a proxy: `dledger-mq proxy`",
     ),
     **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"), _HTTP),
     b"HTTP": _HTTP_SERVER,

@@ -86,6 +86,8 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 def modules(packages: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
+            if path.name.endswith("_pb2.py"):
+                continue  # generated
             yield str(path.relative_to(ROOT)), tree_of(path)
 
 

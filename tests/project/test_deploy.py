@@ -25,12 +25,13 @@ from dledger_mq import Credentials, Message, Producer, PullConsumer, SendResult,
 from dledger_mq.blocking import open_producer, open_pull_consumer
 from dledger_mq.errors import MessagingError, Rejected
 from nameserver.nameserver_command import main as nameserver
+from proxy.proxy_command import main as proxy
 from remoting.net.access_file import read_access_file
 from remoting.wire.errors import RemotingError
 from tests.broker.serving.test_broker_config_file import running
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-SERVERS = {"broker": broker, "nameserver": nameserver}
+SERVERS = {"broker": broker, "nameserver": nameserver, "proxy": proxy}
 # Those that the files use, and no others.
 PROBES = {"/healthz", "/readyz"}
 ROOM_TO_END_S = 40  # 5 s, and 30 s for a slow disk
@@ -52,7 +53,7 @@ def value_in(unit: str, key: str) -> str:
 
 
 def test_the_units_start_reload_watch_and_end_the_servers() -> None:
-    assert set(units()) == {"dledger-broker.service", "dledger-nameserver.service"}
+    assert set(units()) == {f"dledger-{server}.service" for server in SERVERS}
     for name, unit in units().items():
         server = name.removeprefix("dledger-").removesuffix(".service")
         assert value_in(unit, "Type") == "notify"
@@ -63,6 +64,9 @@ def test_the_units_start_reload_watch_and_end_the_servers() -> None:
         assert int(value_in(unit, "WatchdogSec")) >= 10
         for hardened in ("NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes"):
             assert f"{hardened}\n" in unit
+        if server == "proxy":
+            assert "StateDirectory" not in unit  # it keeps nothing
+            continue
         folder = value_in(unit, "StateDirectory").split()[0]
         assert f'"/var/lib/{folder}' in (DEPLOY / f"{server}.toml").read_text()
     assert int(value_in(units()["dledger-broker.service"], "TimeoutStopSec")) >= ROOM_TO_END_S
@@ -181,16 +185,19 @@ def test_each_variable_of_a_container_is_an_option_and_has_a_value_that_fits(
             ctx = SERVERS[name].make_context(name, [])
         assert ctx.params["metrics"] == "0.0.0.0:9465", where
         assert ctx.params["tls_mode"] == "enforcing", where
-        assert ctx.params["access_file"] == secrets / "access.toml", where
+        user = "credentials" if name == "proxy" else "access_file"
+        assert ctx.params[user] == secrets / "access.toml", where
         assert not ctx.params["insecure"], where
-        assert {f"DLEDGER_TLS_{file}" for file in ("CERT", "KEY", "CA")} <= own.keys(), where
+        assert {f"DLEDGER_TLS_{file}" for file in ("CERT", "KEY")} <= own.keys(), where
+        authority = "DLEDGER_PROXY_BROKERS_CA" if name == "proxy" else "DLEDGER_TLS_CA"
+        assert authority in own, where
         ran.append(name)
         if name == "broker":
             config = checked_config(ctx)
             assert len(config.peers) == 3
             assert config.node_id in config.peers
             members[f"{where}: {config.node_id}"] = str(config.address)
-    assert sorted(ran) == ["broker"] * 4 + ["nameserver"] * 2
+    assert sorted(ran) == ["broker"] * 4 + ["nameserver"] * 2 + ["proxy"] * 2
     assert members == {
         "compose.yaml, n0: n0": "172.28.7.10:10911",
         "compose.yaml, n1: n1": "172.28.7.11:10911",
@@ -202,8 +209,9 @@ def test_each_variable_of_a_container_is_an_option_and_has_a_value_that_fits(
 def test_the_manifests_of_kubernetes_belong_together() -> None:
     found = dict(manifests())
     kinds = sorted(one["kind"] for one in found.values())
-    budget = ["Deployment", "PodDisruptionBudget", "Service", "Service", "StatefulSet"]
-    assert kinds == budget
+    proxies = ["Deployment", "PodDisruptionBudget", "Service"]
+    others = ["Deployment", "PodDisruptionBudget", "Service", "Service", "StatefulSet"]
+    assert kinds == sorted(proxies + others)
     labels = {
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
         for one in found.values()
@@ -280,6 +288,7 @@ def test_a_pod_gets_its_own_certificate_and_reads_the_file_of_access_control(
             assert files == {"authority.pem", "server.pem", "server-key.pem", "access.toml"}
             assert all(map(is_for_its_user_alone, got.iterdir()))
             read_access_file(got / "access.toml")  # does not raise
+            # A proxy has the name server's.
             name = environment.get("DLEDGER_BROKER_NODE", "nameserver")
             for suffix in (".pem", "-key.pem"):
                 own = (made / "certificates" / f"{name}{suffix}").read_bytes()
@@ -297,7 +306,7 @@ def test_a_pod_gets_its_own_certificate_and_reads_the_file_of_access_control(
                 assert volumes[secret]["secret"] == wanted
             assert volumes["secrets"]["emptyDir"]["medium"] == "Memory"
             assert pod_of(found)["securityContext"]["fsGroup"] == 10001
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_the_image_has_what_the_package_needs() -> None:
@@ -382,6 +391,7 @@ def test_the_servers_of_compose_speak_tls_and_ask_who_it_is(secrets: Path, tmp_p
     here = addresses_here([value for *_, one in found for value in one.values()])
     (names,) = free_addresses(1)
     here |= {"nameserver:9876": names, "0.0.0.0:9876": names, SECRETS: str(secrets)}
+    here["0.0.0.0:8081"] = free_addresses(1)[0]
     with ExitStack() as stack:
         servers = []
         for where, name, environment in found:
@@ -390,5 +400,5 @@ def test_the_servers_of_compose_speak_tls_and_ask_who_it_is(secrets: Path, tmp_p
             servers.append(stack.enter_context(running(name, **mine)))
         for server in servers:
             server.until_has("out", '"event": "listening"')
-        assert len(servers) == 4
+        assert len(servers) == 5
         send_and_consume(names, secrets)

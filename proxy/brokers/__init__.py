@@ -1,0 +1,1 @@
+"""What the proxy asks of brokers, and remembers of their answers."""

@@ -1,0 +1,1 @@
+"""The clients that are connected: their settings, their heartbeats, and what they are asked."""

@@ -1,0 +1,181 @@
+"""The clients of this proxy: those that were heard of within the last two minutes.
+
+All of it is soft: a client that moves to another proxy tells everything there anew.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from proxy.caller import Caller
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import ClientType, Code, TelemetryCommand
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's channelExpiredTimeout. Clients in Rust send a heartbeat every 30 s, all others every
+# 10 s.
+EXPIRE_S: Final = 120.0
+
+_SWEEP_S: Final = 5.0
+
+# Each has a kilobyte, and its connection much more.
+MAX_CLIENTS: Final = 50_000
+
+# Topics of one client's settings. A client asks for the route of each every 30 s.
+MAX_TOPICS: Final = 1024
+
+# Questions that a client has not taken from its stream: a broker repeats those about transactions.
+_MAX_UNTOLD: Final = 256
+
+
+class Session:
+    """A client.
+
+    Attributes:
+        client_id: chosen by the client.
+        kind: what it is; unspecified until its settings say so.
+        group: of a consumer; empty for a producer.
+        topics: that it produces for, or consumes.
+        heard_s: when it was last heard of, on trio's clock.
+        is_over: it was forgotten.
+        caller: in the call of its stream; None without one.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id: Final = client_id
+        self.kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
+        self.group = ""
+        self.topics: frozenset[str] = frozenset()
+        self.heard_s = trio.current_time()
+        self.is_over = False
+        self.caller: Caller | None = None
+        self._outbox: deque[TelemetryCommand] = deque(maxlen=_MAX_UNTOLD)
+        self._changed = trio.lowlevel.ParkingLot()
+        self._stream: object | None = None
+
+    @property
+    def has_stream(self) -> bool:
+        """Whether it can be asked anything."""
+        return self._stream is not None
+
+    def tell(self, command: TelemetryCommand) -> None:
+        """Send a command by the client's stream. The oldest of too many are dropped."""
+        self._outbox.append(command)
+        self._changed.unpark_all()
+
+    def attach(self, stream: object, caller: Caller) -> None:
+        """Send commands by this stream from now on. An older one gets no more."""
+        self._stream, self.caller = stream, caller
+        self._changed.unpark_all()
+
+    def detach(self, stream: object) -> None:
+        if self._stream is stream:
+            self._stream = self.caller = None
+
+    def end(self) -> None:
+        self.is_over = True
+        self._changed.unpark_all()
+
+    async def commands(self, stream: object) -> Iterable[TelemetryCommand] | None:
+        """Wait for commands to send by a stream; None once another stream has taken its place, or
+        the client was forgotten.
+        """
+        while self._stream is stream and not self.is_over:
+            if self._outbox:
+                taken = list(self._outbox)
+                self._outbox.clear()
+                return taken
+            await self._changed.park()
+        return None
+
+
+class Sessions:
+    """The clients by their ids."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._producers: dict[str, dict[str, Session]] = {}  # by topic and client
+        self.on_end: list[Callable[[Session], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def heard(self, client_id: str) -> Session:
+        """Return the client, which has just called. Raises Refused (42900): there are too many."""
+        session = self._sessions.get(client_id)
+        if session is None:
+            if len(self._sessions) >= MAX_CLIENTS:
+                raise Refused(
+                    Code.TOO_MANY_REQUESTS,
+                    f"this proxy has {MAX_CLIENTS} clients: use another one",
+                )
+            session = self._sessions[client_id] = Session(client_id)
+        session.heard_s = trio.current_time()
+        return session
+
+    def describe(
+        self, session: Session, kind: ClientType, group: str, topics: frozenset[str]
+    ) -> None:
+        """Note what a client's settings say. Raises Refused (42900): too many topics."""
+        if len(topics) > MAX_TOPICS:
+            raise Refused(
+                Code.TOO_MANY_REQUESTS, f"settings with {len(topics)} topics: at most {MAX_TOPICS}"
+            )
+        self._forget_topics(session)
+        session.kind, session.group, session.topics = kind, group, topics
+        if kind == ClientType.PRODUCER:
+            for topic in topics:
+                self._producers.setdefault(topic, {})[session.client_id] = session
+
+    def producer_of(self, topic: str) -> Session | None:
+        """Return a client that produces for a topic and can be asked; another one each time."""
+        found = self._producers.get(topic, {})
+        for client_id in list(found):
+            session = found.pop(client_id)
+            found[client_id] = session  # the next question goes to another one
+            if session.has_stream:
+                return session
+        return None
+
+    def end(self, client_id: str) -> None:
+        """Forget a client that leaves, or is gone."""
+        session = self._sessions.pop(client_id, None)
+        if session is not None:
+            session.end()
+            self._forget_topics(session)
+            for told in self.on_end:
+                told(session)
+
+    def end_all(self) -> None:
+        """Forget all clients: this proxy ends, and they go to another one, with their messages."""
+        self.on_end.clear()
+        for client_id in list(self._sessions):
+            self.end(client_id)
+
+    async def expire(self) -> None:
+        """Forget silent clients, until cancelled."""
+        while True:
+            await trio.sleep(_SWEEP_S)
+            before = trio.current_time() - EXPIRE_S
+            silent = [session for session in self._sessions.values() if session.heard_s < before]
+            for session in silent:
+                _log.info("client %s was silent for too long", quoted(session.client_id))
+                self.end(session.client_id)
+
+    def _forget_topics(self, session: Session) -> None:
+        if session.kind != ClientType.PRODUCER:
+            return
+        for topic in session.topics:
+            others = self._producers.get(topic)
+            if others is not None:
+                others.pop(session.client_id, None)
+                if not others:
+                    del self._producers[topic]

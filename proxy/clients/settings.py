@@ -1,0 +1,116 @@
+"""The settings that a client sends, and those it gets: its own with what servers decide.
+
+Source: RocketMQ's proxy, GrpcClientSettingsManager; the differences between clients are known from
+their traffic.
+"""
+
+from typing import Final, NamedTuple
+
+from proxy.brokers.groups import GroupRules, Groups
+from proxy.messages.sent_message import MAX_BODY_BYTES
+from proxy.names import group_name, topic_name
+from proxy.statuses import OK, Refused
+from proxy.wire.messages_pb2 import (
+    ClientType,
+    Code,
+    Language,
+    RetryPolicy,
+    Settings,
+    TelemetryCommand,
+)
+
+# What a producer does after a failed send: RocketMQ's policy.
+_PRODUCER_ATTEMPTS: Final = 3
+_PRODUCER_FIRST_MS: Final = 10
+_PRODUCER_MOST_MS: Final = 1000
+_PRODUCER_MULTIPLIER: Final = 2
+
+# RocketMQ's receive_batch_size and long_polling_timeout.
+RECEIVE_BATCH: Final = 32
+LONG_POLLING_S: Final = 20
+
+# RIP-83's limits.
+LITE_SUBSCRIPTIONS: Final = 2000
+LITE_TOPIC_CHARACTERS: Final = 64
+
+# For the client in JavaScript, which knows no list of pauses.
+_EXPONENTIAL_FIRST_MS: Final = 1000
+_EXPONENTIAL_MOST_MS: Final = 7_200_000
+
+
+class Described(NamedTuple):
+    """What settings say of a client."""
+
+    kind: ClientType
+    group: str
+    topics: frozenset[str]
+
+
+def describe(settings: Settings) -> Described:
+    """Read and check a client's settings. Raises Refused: they name what may not be used."""
+    kind = settings.client_type
+    match settings.WhichOneof("pub_sub"):
+        case "publishing":
+            names = frozenset(topic_name(topic) for topic in settings.publishing.topics)
+            return Described(kind, "", names)
+        case "subscription":
+            subscription = settings.subscription
+            group = group_name(subscription.group)
+            entries = subscription.subscriptions
+            return Described(kind, group, frozenset(topic_name(one.topic) for one in entries))
+        case _:
+            raise Refused(
+                Code.UNRECOGNIZED_CLIENT_TYPE,
+                "settings have neither publishing nor subscription in them",
+            )
+
+
+async def answer(settings: Settings, described: Described, groups: Groups) -> TelemetryCommand:
+    """Return the settings that a client gets. Raises Refused."""
+    given = Settings()
+    given.CopyFrom(settings)
+    given.metric.Clear()
+    given.metric.on = False
+    if settings.WhichOneof("pub_sub") == "publishing":
+        given.publishing.max_body_size = MAX_BODY_BYTES
+        given.publishing.validate_message_type = True
+        policy = given.backoff_policy
+        policy.Clear()
+        policy.max_attempts = _PRODUCER_ATTEMPTS
+        policy.exponential_backoff.initial.FromMilliseconds(_PRODUCER_FIRST_MS)
+        policy.exponential_backoff.max.FromMilliseconds(_PRODUCER_MOST_MS)
+        policy.exponential_backoff.multiplier = _PRODUCER_MULTIPLIER
+    else:
+        rules = await _rules(described, groups)
+        given.backoff_policy.CopyFrom(_policy(rules, settings.user_agent.language))
+        subscription = given.subscription
+        subscription.fifo = rules.in_order
+        subscription.receive_batch_size = RECEIVE_BATCH
+        subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
+        if described.kind in (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER):
+            subscription.lite_subscription_quota = LITE_SUBSCRIPTIONS
+            subscription.max_lite_topic_size = LITE_TOPIC_CHARACTERS
+    return TelemetryCommand(status=OK, settings=given)
+
+
+async def _rules(described: Described, groups: Groups) -> GroupRules:
+    """Return the rules of a client's group, from a broker that has one of its topics."""
+    problem: Refused | None = None
+    for topic in sorted(described.topics):
+        try:
+            return await groups.rules(described.group, topic)
+        except Refused as refused:
+            problem = refused
+    if problem is not None and problem.code != Code.TOPIC_NOT_FOUND:
+        raise problem
+    return groups.unknown
+
+
+def _policy(rules: GroupRules, language: Language) -> RetryPolicy:
+    if language != Language.NODE_JS or rules.policy.HasField("exponential_backoff"):
+        return rules.policy
+    policy = RetryPolicy(max_attempts=rules.max_attempts)
+    policy.exponential_backoff.initial.FromMilliseconds(_EXPONENTIAL_FIRST_MS)
+    policy.exponential_backoff.max.FromMilliseconds(_EXPONENTIAL_MOST_MS)
+    policy.exponential_backoff.multiplier = 2
+    return policy

@@ -1,0 +1,142 @@
+"""Answers Telemetry, Heartbeat and NotifyClientTermination.
+
+Source: RocketMQ's proxy, ClientActivity.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import trio
+
+from proxy.access import PUB, SUB, Access, group_need, topic_need
+from proxy.brokers.groups import Groups
+from proxy.caller import Caller
+from proxy.clients.sessions import Session, Sessions
+from proxy.clients.settings import Described, answer, describe
+from proxy.names import group_name
+from proxy.statuses import OK, Refused
+from proxy.wire.messages_pb2 import (
+    ClientType,
+    Code,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Language,
+    NotifyClientTerminationRequest,
+    NotifyClientTerminationResponse,
+    Settings,
+    TelemetryCommand,
+)
+
+Tells = Callable[[TelemetryCommand], Awaitable[None]]
+OnSettings = Callable[[Caller, Described], Awaitable[None]]
+
+# The client in JavaScript misses settings that come before the routes of all its topics, and then
+# waits for minutes. So it gets them again after these pauses.
+_AGAIN_S: Final = (0.1, 0.9)
+
+
+class Telemetry:
+    """Knows clients by their streams and heartbeats.
+
+    Args:
+        sessions: where they are kept.
+        groups: knows how groups are served.
+        access: asked whether clients may do what their settings say.
+        on_settings: called with what a client's settings say.
+    """
+
+    def __init__(
+        self, sessions: Sessions, groups: Groups, access: Access, on_settings: OnSettings
+    ) -> None:
+        self._sessions = sessions
+        self._access = access
+        self._groups = groups
+        self._on_settings = on_settings
+
+    async def converse(
+        self, caller: Caller, commands: AsyncIterator[TelemetryCommand], tell: Tells
+    ) -> None:
+        """Answer a client's settings, and send it commands, until it ends the stream.
+
+        Raises Refused: settings that cannot be used, which end the stream.
+        """
+        session = self._sessions.heard(caller.client_id)
+        stream = object()
+        session.attach(stream, caller)
+        problem: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_tell_all, session, stream, tell, nursery.cancel_scope)
+                try:
+                    async for command in commands:
+                        session.heard_s = trio.current_time()
+                        if command.WhichOneof("command") == "settings":
+                            told = await self._settings(caller, session, command.settings)
+                            session.tell(told)
+                            if command.settings.user_agent.language == Language.NODE_JS:
+                                nursery.start_soon(_tell_again, session, told)
+                except Exception as error:
+                    problem = error  # not from within the nursery, which would wrap it
+                nursery.cancel_scope.cancel()
+        finally:
+            session.detach(stream)
+        if problem is not None:
+            raise problem
+
+    async def _settings(
+        self, caller: Caller, session: Session, settings: Settings
+    ) -> TelemetryCommand:
+        described = describe(settings)
+        await self._check(caller, described)
+        self._sessions.describe(session, *described)
+        await self._on_settings(caller, described)
+        return await answer(settings, described, self._groups)
+
+    async def _check(self, caller: Caller, described: Described) -> None:
+        """Check that a client may do what its settings say. Raises Refused (40100)."""
+        is_producer = described.kind == ClientType.PRODUCER
+        needs = [topic_need(topic, PUB if is_producer else SUB) for topic in described.topics]
+        if described.group:
+            needs.append(group_need(described.group))
+        for topic in described.topics:
+            try:
+                await self._access.require(caller, topic, needs)
+            except Refused as refused:
+                if refused.code != Code.TOPIC_NOT_FOUND:
+                    raise
+            else:
+                return
+
+    async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Note that a client is there, whether or not its settings are known.
+
+        RocketMQ's proxy refuses those without settings, which come after its restart.
+        """
+        if request.HasField("group"):
+            group_name(request.group)
+        self._sessions.heard(caller.client_id)
+        return HeartbeatResponse(status=OK)
+
+    async def terminate(
+        self, caller: Caller, _request: NotifyClientTerminationRequest
+    ) -> NotifyClientTerminationResponse:
+        """Forget a client that leaves."""
+        self._sessions.end(caller.client_id)
+        return NotifyClientTerminationResponse(status=OK)
+
+
+async def _tell_all(
+    session: Session, stream: object, tell: Tells, conversation: trio.CancelScope
+) -> None:
+    """Send commands. The conversation ends with the session: its client then begins another."""
+    while (commands := await session.commands(stream)) is not None:
+        for command in commands:
+            await tell(command)
+    if session.is_over:
+        conversation.cancel()
+
+
+async def _tell_again(session: Session, told: TelemetryCommand) -> None:
+    for pause_s in _AGAIN_S:
+        await trio.sleep(pause_s)
+        session.tell(told)

@@ -1,0 +1,55 @@
+"""Names of topics, groups and lite topics that clients may use. Source: RocketMQ's Validators."""
+
+import re
+from typing import Final
+
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code, Resource
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_LITE_TOPIC: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+# Topics in which brokers keep what is theirs.
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC"),
+        *("OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC"),
+    }
+)
+_SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_")
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+
+def topic_name(resource: Resource) -> str:
+    """Return the name of a topic. Raises Refused (40002)."""
+    name: str = resource.name
+    if not _TOPIC.fullmatch(name):
+        raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r:.140}: {_CHARACTERS}, at most 127")
+    if name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES):
+        raise Refused(Code.ILLEGAL_TOPIC, f"topic {name} is one of the brokers': choose another")
+    return name
+
+
+def group_name(resource: Resource) -> str:
+    """Return the name of a consumer group. Raises Refused (40003)."""
+    name: str = resource.name
+    if not _GROUP.fullmatch(name):
+        raise Refused(
+            Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.280}: {_CHARACTERS}, at most 255"
+        )
+    if name.startswith(_SYSTEM_GROUP_PREFIX):
+        raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name} is the brokers': choose another")
+    return name
+
+
+def lite_topic_name(name: str) -> str:
+    """Return the name of a lite topic. Raises Refused (40020)."""
+    if not _LITE_TOPIC.fullmatch(name):
+        raise Refused(
+            Code.ILLEGAL_LITE_TOPIC, f"lite topic {name!r:.80}: 1 to 64 of a-z, A-Z, 0-9, _ and -"
+        )
+    return name
+
+
+_CHARACTERS: Final = "use a-z, A-Z, 0-9, _, -, % and |"

@@ -1,0 +1,1 @@
+"""What consumers do: receive, acknowledge, postpone, give up."""

@@ -1,0 +1,94 @@
+"""Receipt handles: the words by which a broker knows a delivery, and the message's log position.
+
+Blanks stand between offset of the first message, time of the pop, invisible time, queue of
+check-points, kind of topic, broker, queue, offset, and position. Source: RocketMQ's ReceiptHandle.
+"""
+
+from typing import Final, NamedTuple
+
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
+from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing
+from remoting.wire.field_values import is_name, read_natural
+
+_WORDS: Final = 9
+_MAX_CHARACTERS: Final = 1024
+
+# Kinds of topics: the topic itself, and RocketMQ's two forms of a group's retry topic for it.
+_ITSELF: Final = "0"
+_RETRY_FORMS: Final = {"1": "%RETRY%{}_{}", "2": "%RETRY%{}+{}"}
+
+
+class ReceiptHandle(NamedTuple):
+    """One delivery of a message.
+
+    Attributes:
+        first: offset of the first message that was given with it.
+        popped_ms: when it was given, by the broker's clock.
+        invisible_ms: for how long.
+        check_point_queue: where RocketMQ's brokers remember it.
+        kind: of the topic that it was read from.
+        broker_name: the group of brokers that has it.
+        queue_id: its queue.
+        offset: its offset there.
+        position: its position in the log.
+    """
+
+    first: int
+    popped_ms: int
+    invisible_ms: int
+    check_point_queue: int
+    kind: str
+    broker_name: str
+    queue_id: int
+    offset: int
+    position: int
+
+    @property
+    def broker_words(self) -> str:
+        """What brokers take as its name."""
+        return (
+            f"{self.first} {self.popped_ms} {self.invisible_ms} {self.check_point_queue} "
+            f"{self.kind} {self.broker_name} {self.queue_id} {self.offset}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.broker_words} {self.position}"
+
+    def hidden(self, reply: Command) -> "ReceiptHandle":
+        """Return the handle after its broker has changed the invisible time.
+
+        Raises Refused (50001): the answer lacks a part.
+        """
+        try:
+            return self._replace(
+                popped_ms=reply.integer("popTime"),
+                invisible_ms=reply.integer("invisibleTime"),
+                check_point_queue=reply.integer("reviveQid", 0),
+            )
+        except FieldMissing as error:
+            raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
+
+    def read_from(self, group: str, topic: str) -> str:
+        """Return the topic that the message was read from."""
+        form = _RETRY_FORMS.get(self.kind)
+        return topic if form is None else form.format(group, topic)
+
+
+def read_handle(text: str) -> ReceiptHandle:
+    """Raises Refused (40013): it is no handle that a proxy has given. Clients then drop it."""
+    words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
+    if len(words) == _WORDS:
+        numbers = [read_natural(word) for word in (*words[:4], *words[6:])]
+        kind, broker_name = words[4], words[5]
+        is_kind = kind in (_ITSELF, *_RETRY_FORMS)
+        if None not in numbers and is_kind and broker_name and is_name(broker_name):
+            first, popped, invisible, revive, queue_id, offset, position = (
+                number or 0 for number in numbers
+            )
+            return ReceiptHandle(
+                *(first, popped, invisible, revive, kind),
+                *(broker_name, queue_id, offset, position),
+            )
+    raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")

@@ -1,0 +1,336 @@
+"""Answers ReceiveMessage: asks a broker for messages, and waits there until some come.
+
+Source: RocketMQ's proxy, ReceiveMessageActivity.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import trio
+
+from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
+from dledger_mq.connection.this_process import now_ms
+from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
+from dledger_mq.popping import pop_requests
+from dledger_mq.popping.popped import POP_CODES, first_offsets
+from proxy.brokers.brokers import Brokers
+from proxy.brokers.groups import Groups
+from proxy.caller import Caller
+from proxy.messages.delivered_message import delivered
+from proxy.names import group_name, topic_name
+from proxy.receiving.held_pops import HeldPops
+from proxy.receiving.receipt_handle import ReceiptHandle
+from proxy.receiving.renewals import Renewals
+from proxy.receiving.settlements import Settlements
+from proxy.receiving.subscription import is_wanted, wanted_of
+from proxy.statuses import OK, Refused, refused_by
+from proxy.wire.messages_pb2 import Code, Message, ReceiveMessageRequest, ReceiveMessageResponse
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import CompressionMissing, MessageMalformed
+from remoting.message.record import MessageRecord, decode_records
+from remoting.net.starts_tasks import StartsTasks
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+from remoting.wire.field_values import is_name
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+# Of messages that the proxy renews for a client: RocketMQ's.
+RENEWED_INVISIBLE_S: Final = 60.0
+
+_LEAST_INVISIBLE_S: Final = 10
+_MOST_INVISIBLE_S: Final = 12 * 3600
+
+_LONGEST_WAIT_S: Final = 20.0
+_LEAST_WAIT_S: Final = 5.0
+
+# What is left of a client's time for the way of an answer.
+_WAY_BACK_S: Final = 0.3
+
+_MAX_BATCH: Final = 32
+_MAX_ATTEMPT_CHARACTERS: Final = 64
+
+# How long an answer may take after the wait at the broker.
+_ANSWER_S: Final = 5.0
+
+# What is left of an answer that its client did not take is visible after this time.
+_GIVEN_BACK_MS: Final = 1000
+
+_ANY_QUEUE: Final = -1
+
+Sends = Callable[[ReceiveMessageResponse], Awaitable[None]]
+
+
+class _Asked(NamedTuple):
+    """A checked receive."""
+
+    group: str
+    topic: str
+    broker_name: str
+    wanted: SubscriptionData
+    most: int
+    invisible_ms: int
+    auto_renew: bool
+    wait_s: float
+    attempt_id: str
+
+
+class _Given(NamedTuple):
+    """A message that is this client's for a time."""
+
+    record: MessageRecord
+    handle: ReceiptHandle
+
+
+class Receives:
+    """Answers consumers.
+
+    Args:
+        brokers: asked for messages.
+        groups: knows which groups consume in order.
+        renewals: keeps messages invisible for clients that ask for that.
+        settlements: gives back what a client has not taken.
+        nursery: where messages are given back after a call has ended.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        groups: Groups,
+        renewals: Renewals,
+        settlements: Settlements,
+        nursery: StartsTasks,
+    ) -> None:
+        self._held = HeldPops(brokers.client)
+        self._brokers = brokers
+        self._groups = groups
+        self._renewals = renewals
+        self._settlements = settlements
+        self._nursery = nursery
+
+    async def receive(self, caller: Caller, request: ReceiveMessageRequest, send: Sends) -> None:
+        """Send a status, messages, and the time of their delivery."""
+        given: list[_Given] = []
+        asked: _Asked | None = None
+        try:
+            asked = _read(caller, request)
+            given = await self._messages(caller, asked)
+            status = OK
+            if not given:
+                status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
+        except Refused as refused:
+            status = refused.status
+        if asked is None or not given:
+            await send(ReceiveMessageResponse(status=status))
+            await send(_now())
+            return
+        await self._send_all(caller, asked, given, send)
+
+    async def _send_all(
+        self, caller: Caller, asked: _Asked, given: list[_Given], send: Sends
+    ) -> None:
+        """Send messages; what the client does not take is soon visible again."""
+        taken = 0
+        try:
+            await send(ReceiveMessageResponse(status=OK))
+            for one in given:
+                message = await self._converted(asked, one)
+                if message is not None:
+                    if asked.auto_renew:
+                        self._renewals.add(caller.client_id, asked.group, asked.topic, one.handle)
+                    await send(ReceiveMessageResponse(message=message))
+                taken += 1
+            await send(_now())
+        finally:
+            if taken < len(given):
+                self._give_back(asked, given[taken:])
+
+    async def _converted(self, asked: _Asked, one: _Given) -> Message | None:
+        """Return a message for the client; None if it cannot be read, or is not wanted."""
+        if not is_wanted(asked.wanted, one.record):
+            self._nursery.start_soon(self._settlements.drop, asked.group, asked.topic, one.handle)
+            return None
+        try:
+            message = delivered(one.record)
+        except (MessageMalformed, CompressionMissing) as error:
+            # It comes again after its invisible time, and becomes a dead letter.
+            _log.error(
+                "a message of topic %s cannot be read: %s", quoted(asked.topic), quoted(error)
+            )
+            return None
+        system = message.system_properties
+        system.receipt_handle = str(one.handle)
+        system.invisible_duration.FromMilliseconds(asked.invisible_ms)
+        return message
+
+    async def _messages(self, caller: Caller, asked: _Asked) -> list[_Given]:
+        """Ask until messages come, or the time to wait is over. Raises Refused."""
+        if not await self._brokers.has_broker(asked.topic, asked.broker_name):
+            raise Refused(
+                Code.BAD_REQUEST,
+                f"broker {asked.broker_name!r:.80} has no queue of topic {asked.topic} that may be "
+                "read",
+            )
+        rules = await self._groups.rules(asked.group, asked.topic)
+        attempt_id = (asked.attempt_id or uuid4().hex) if rules.in_order else ""
+        until = trio.current_time() + asked.wait_s
+        queue = MessageQueue(asked.topic, asked.broker_name, _ANY_QUEUE)
+        failures = 0
+        while True:
+            left_s = max(until - trio.current_time(), 0.0)
+            problem: MessagingError | RemotingError
+            try:
+                address = await master_of(self._brokers.client, queue, refresh=failures > 0)
+                command = pop_requests.pop(
+                    asked.group,
+                    queue,
+                    asked.wanted,
+                    most=asked.most,
+                    invisible_ms=asked.invisible_ms,
+                    hold_ms=round(left_s * 1000),
+                    now_ms=now_ms(),
+                    from_first=False,
+                    attempt_id=attempt_id,
+                )
+                self._brokers.speak_for(caller, command)
+                reply = await self._held.ask(
+                    address,
+                    MessageQueue(asked.topic, asked.broker_name, 0),
+                    command,
+                    left_s + _ANSWER_S,
+                    partial(self._give_back_reply, asked),
+                )
+                if reply is None:
+                    continue  # another broker leads
+            except (RemotingError, NoMaster, NameServersUnreachable) as error:
+                problem = error
+            except MessagingError as error:
+                raise refused_by(error) from error
+            else:
+                if reply.code == ResponseCode.POLLING_FULL:
+                    raise Refused(Code.TOO_MANY_REQUESTS, "too many receives wait at the broker")
+                if reply.code in POP_CODES:
+                    return _read_reply(asked, reply) if reply.code == ResponseCode.SUCCESS else []
+                if reply.code not in NOT_NOW_CODES:
+                    raise refused_by(_refusal(address, reply))
+                problem = _refusal(address, reply)
+            failures += 1
+            pause = pause_s(failures)
+            if trio.current_time() + pause >= until:
+                # An election: the client asks again, and finds the new leader.
+                await trio.sleep(min(pause, max(until - trio.current_time(), 0.0)))
+                _log.info("no messages of %s: %s", quoted(asked.topic), quoted(problem))
+                return []
+            await trio.sleep(pause)
+
+    def _give_back_reply(self, asked: _Asked, reply: Command) -> None:
+        try:
+            given = _read_reply(asked, reply)
+        except Refused as refused:
+            _log.warning("messages that no client takes: %s", quoted(refused))
+            return
+        self._give_back(asked, given)
+
+    def _give_back(self, asked: _Asked, given: Iterable[_Given]) -> None:
+        handles = [one.handle for one in given]
+        give = partial(self._settlements.give_back, asked.group, asked.topic, handles)
+        self._nursery.start_soon(give, _GIVEN_BACK_MS)
+
+
+def _read(caller: Caller, request: ReceiveMessageRequest) -> _Asked:
+    """Check a receive. Raises Refused."""
+    group = group_name(request.group)
+    topic = topic_name(request.message_queue.topic)
+    broker_name: str = request.message_queue.broker.name
+    if not is_name(broker_name):
+        raise Refused(Code.BAD_REQUEST, f"message_queue names no broker: {broker_name!r:.80}")
+    wait_s = _wait_s(caller, request)
+    invisible_ms = round(RENEWED_INVISIBLE_S * 1000)
+    if not request.auto_renew:
+        invisible_ms = request.invisible_duration.ToMilliseconds()
+        if not _LEAST_INVISIBLE_S * 1000 <= invisible_ms <= _MOST_INVISIBLE_S * 1000:
+            raise Refused(
+                Code.ILLEGAL_INVISIBLE_TIME,
+                f"invisible_duration {invisible_ms} ms: {_LEAST_INVISIBLE_S} to "
+                f"{_MOST_INVISIBLE_S} s",
+            )
+    attempt_id: str = request.attempt_id
+    if len(attempt_id) > _MAX_ATTEMPT_CHARACTERS or not attempt_id.isprintable():
+        raise Refused(Code.BAD_REQUEST, f"attempt_id of {len(attempt_id)} characters: at most 64")
+    if request.batch_size < 1:
+        raise Refused(Code.BAD_REQUEST, f"batch_size {request.batch_size}: ask for 1 or more")
+    return _Asked(
+        group,
+        topic,
+        broker_name,
+        wanted_of(topic, request.filter_expression),
+        min(request.batch_size, _MAX_BATCH),
+        invisible_ms,
+        request.auto_renew,
+        wait_s,
+        attempt_id,
+    )
+
+
+def _wait_s(caller: Caller, request: ReceiveMessageRequest) -> float:
+    """Return how long to wait for messages. Raises Refused (40018)."""
+    left_s = _LONGEST_WAIT_S + _WAY_BACK_S
+    if caller.deadline_s is not None:
+        left_s = caller.deadline_s - trio.current_time()
+    most_s = left_s - _WAY_BACK_S
+    wait_s = _LONGEST_WAIT_S
+    if request.HasField("long_polling_timeout"):
+        wait_s = min(max(request.long_polling_timeout.ToMilliseconds() / 1000, 0.0), wait_s)
+    if wait_s > most_s and left_s < _LEAST_WAIT_S:
+        raise Refused(
+            Code.ILLEGAL_POLLING_TIME,
+            f"the call's deadline is in {max(left_s, 0.0):.1f} s, before the end of its wait of "
+            f"{wait_s:g} s",
+        )
+    return min(wait_s, most_s)
+
+
+def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
+    """Read the messages that a broker gives. Raises Refused."""
+    try:
+        popped_ms, invisible_ms = reply.integer("popTime"), reply.integer("invisibleTime")
+        revive = reply.integer("reviveQid", 0)
+        records = decode_records(reply.body)
+        firsts = first_offsets(reply.fields.get("startOffsetInfo", ""))
+    except (RemotingError, MessageMalformed) as error:
+        raise Refused(Code.INTERNAL_SERVER_ERROR, f"a broker's answer: {error}") from error
+    given: list[_Given] = []
+    for record in records:
+        is_retry = record.topic.startswith("%RETRY%")
+        kinds = ("1", "2") if is_retry else ("0",)
+        kind = next((one for one in kinds if (one, record.queue_id) in firsts), kinds[0])
+        first = firsts.get((kind, record.queue_id), record.queue_offset)
+        handle = ReceiptHandle(
+            first,
+            popped_ms,
+            invisible_ms,
+            revive,
+            kind,
+            asked.broker_name,
+            record.queue_id,
+            record.queue_offset,
+            record.physical_offset,
+        )
+        given.append(_Given(record, handle))
+    return given
+
+
+def _refusal(address: str, reply: Command) -> RequestRefused:
+    return RequestRefused(address, "give messages", reply.code, reply.remark)
+
+
+def _now() -> ReceiveMessageResponse:
+    answer = ReceiveMessageResponse()
+    answer.delivery_timestamp.GetCurrentTime()
+    return answer

@@ -1,0 +1,1 @@
+"""Where clients send and receive: routes of topics, and assignments of queues."""

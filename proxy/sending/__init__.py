@@ -1,0 +1,1 @@
+"""What producers do: send, recall, and end transactions."""

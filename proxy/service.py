@@ -1,0 +1,181 @@
+"""The service `apache.rocketmq.v2.MessagingService`: from a call to what answers it."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from proxy.caller import Caller, caller_of
+from proxy.clients.telemetry import Telemetry
+from proxy.http2.call import Call
+from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.status import Status as GrpcCode
+from proxy.receiving.receives import Receives
+from proxy.receiving.settlements import Settlements
+from proxy.routes.routes import RouteAnswers
+from proxy.sending.sends import Sends
+from proxy.statuses import Refused
+from proxy.wire import messages_pb2 as messages
+from proxy.wire.messages_pb2 import Code
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+# Codes of settings that are wrong begin so; all others are of a moment.
+_HUNDRED: Final = 100
+_WRONG: Final = frozenset({400, 404})
+
+_SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
+
+_Request = TypeVar("_Request", bound=Message)
+Answers = Callable[[Call], Awaitable[None]]
+
+
+class Service:
+    """Answers calls. Its `answer` is a router of `proxy.http2.server`."""
+
+    def __init__(
+        self,
+        routes: RouteAnswers,
+        sends: Sends,
+        receives: Receives,
+        settlements: Settlements,
+        telemetry: Telemetry,
+    ) -> None:
+        self._receives = receives
+        self._telemetry = telemetry
+        unary = {
+            "QueryRoute": _unary(
+                messages.QueryRouteRequest, messages.QueryRouteResponse, routes.route
+            ),
+            "QueryAssignment": _unary(
+                messages.QueryAssignmentRequest, messages.QueryAssignmentResponse, routes.assignment
+            ),
+            "SendMessage": _unary(
+                messages.SendMessageRequest, messages.SendMessageResponse, sends.send
+            ),
+            "RecallMessage": _unary(
+                messages.RecallMessageRequest, messages.RecallMessageResponse, sends.recall
+            ),
+            "EndTransaction": _unary(
+                messages.EndTransactionRequest,
+                messages.EndTransactionResponse,
+                sends.end_transaction,
+            ),
+            "AckMessage": _unary(
+                messages.AckMessageRequest, messages.AckMessageResponse, settlements.acknowledge
+            ),
+            "ChangeInvisibleDuration": _unary(
+                messages.ChangeInvisibleDurationRequest,
+                messages.ChangeInvisibleDurationResponse,
+                settlements.change,
+            ),
+            "ForwardMessageToDeadLetterQueue": _unary(
+                messages.ForwardMessageToDeadLetterQueueRequest,
+                messages.ForwardMessageToDeadLetterQueueResponse,
+                settlements.forward,
+            ),
+            "Heartbeat": _unary(
+                messages.HeartbeatRequest, messages.HeartbeatResponse, telemetry.heartbeat
+            ),
+            "NotifyClientTermination": _unary(
+                messages.NotifyClientTerminationRequest,
+                messages.NotifyClientTerminationResponse,
+                telemetry.terminate,
+            ),
+        }
+        self._answers: dict[str, Answers] = {
+            _SERVICE + name: answer for name, answer in unary.items()
+        }
+        self._answers[_SERVICE + "ReceiveMessage"] = self._receive
+        self._answers[_SERVICE + "Telemetry"] = self._converse
+
+    async def answer(self, call: Call) -> None:
+        """Answer one call. Raises GrpcStatus: there is no such method, or no such message."""
+        answer = self._answers.get(call.path)
+        if answer is None:
+            raise GrpcStatus(GrpcCode.UNIMPLEMENTED, f"no method {call.path!r:.120} is served here")
+        await answer(call)
+
+    async def _receive(self, call: Call) -> None:
+        request = await _read(call, messages.ReceiveMessageRequest)
+
+        async def send(response: messages.ReceiveMessageResponse) -> None:
+            await call.send(response.SerializeToString())
+
+        try:
+            caller = _caller(call)
+        except Refused as refused:
+            await send(messages.ReceiveMessageResponse(status=refused.status))
+            return
+        await self._receives.receive(caller, request, send)
+
+    async def _converse(self, call: Call) -> None:
+        await call.open()  # the client in Rust waits for the headers before it sends anything
+
+        async def tell(command: messages.TelemetryCommand) -> None:
+            with suppress(CallEnded):  # the call's task is about to be cancelled
+                await call.send(command.SerializeToString())
+
+        try:
+            async with aclosing(_commands(call)) as commands:
+                await self._telemetry.converse(_caller(call), commands, tell)
+        except Refused as refused:
+            if refused.code == Code.UNAUTHORIZED:
+                await tell(messages.TelemetryCommand(status=refused.status))
+                return
+            # Other settings are needed, or the same ones later: clients then open another stream.
+            is_wrong = refused.code // _HUNDRED in _WRONG
+            code = GrpcCode.INVALID_ARGUMENT if is_wrong else GrpcCode.UNAVAILABLE
+            raise GrpcStatus(code, refused.text) from refused
+
+
+def _unary(
+    request_type: type[_Request],
+    response_type: type[Any],
+    answer: Callable[[Caller, _Request], Awaitable[Message]],
+) -> Answers:
+    """Return what answers calls of one method. Failures are statuses in its own answer."""
+
+    async def unary(call: Call) -> None:
+        request = await _read(call, request_type)
+        try:
+            response = await answer(_caller(call), request)
+        except Refused as refused:
+            response = response_type(status=refused.status)
+        except Exception:
+            _log.exception("the call %s of %s failed", quoted(call.path), quoted(call.peer))
+            response = response_type(
+                status=messages.Status(
+                    code=Code.INTERNAL_SERVER_ERROR, message="the proxy failed: see its log"
+                )
+            )
+        await call.send(response.SerializeToString())
+
+    return unary
+
+
+def _caller(call: Call) -> Caller:
+    return caller_of(call.metadata, call.peer.rpartition(":")[0], call.deadline_s)
+
+
+async def _read(call: Call, kind: type[_Request]) -> _Request:
+    """Raises GrpcStatus: there is no message, or one of another kind."""
+    data = await call.receive()
+    if data is None:
+        raise GrpcStatus(GrpcCode.INVALID_ARGUMENT, "the call has no message")
+    return _parsed(data, kind)
+
+
+def _parsed(data: bytes, kind: type[_Request]) -> _Request:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise GrpcStatus(GrpcCode.INVALID_ARGUMENT, f"no {kind.__name__}: {error}") from error
+
+
+async def _commands(call: Call) -> AsyncGenerator[messages.TelemetryCommand, None]:
+    while (data := await call.receive()) is not None:
+        yield _parsed(data, messages.TelemetryCommand)
