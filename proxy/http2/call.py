@@ -30,6 +30,9 @@ class Served(Protocol):
     def flush(self) -> None:
         """Have what waits in the outbox written, with all else that is ready by then."""
 
+    def hasten(self) -> None:
+        """Have the time limits looked at as early as the connection now says."""
+
 
 class Call:
     """A call. One task may receive; any number may send.
@@ -175,6 +178,7 @@ class Call:
         self._served.flush()
         if is_sent:
             return
+        self._served.hasten()
         if self._senders is None:
             self._senders = trio.lowlevel.ParkingLot()
         while stream.pending is not None:
@@ -208,8 +212,10 @@ class Call:
         self._ahead_bytes = 0
         if stream.is_closed:
             return
+        now = trio.current_time()
         if self._has_headers:
-            connection.end(stream, trailers(code, message))
+            connection.end(stream, trailers(code, message), now)
         else:
-            connection.answer(stream, trailers_only(code, message))
+            connection.answer(stream, trailers_only(code, message), now)
         self._served.flush()
+        self._served.hasten()

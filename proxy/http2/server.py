@@ -93,7 +93,7 @@ class ServedConnection:
     def drain(self) -> None:
         """Ask the client for no further calls."""
         self.connection.drain(trio.current_time())
-        self._hasten()
+        self.hasten()
         self.flush()
 
     def may_hold(self, count: int) -> bool:
@@ -120,19 +120,18 @@ class ServedConnection:
                             self.flush()
                         if connection.is_over:
                             break
-                        self._hasten()
                     while connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes:
                         await self._written.wait()
                     data = await self._receive()
                     if not data:
-                        self._apply(connection.peer_ended())
+                        self._apply(connection.peer_ended(trio.current_time()))
             if scope.cancelled_caught:
                 data = b""
                 self._apply(connection.expire(trio.current_time()))
             self.flush()
         self._tell_end()
 
-    def _hasten(self) -> None:
+    def hasten(self) -> None:
         """Have the reading end in time for what is due first."""
         reading, next_at = self._reading, self.connection.next_at
         if reading is None or reading.deadline <= next_at:
@@ -180,21 +179,21 @@ class ServedConnection:
                         await stream.send_all(outbox.take())
                         outbox.pump()
                         if outbox.events:
-                            self._apply(connection.take_events())
+                            self._apply(connection.take_events(trio.current_time()))
                         self._written.set()
                     if connection.is_over:
                         break
                     scope.deadline = math.inf
                     await self._wake.wait()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._apply(connection.peer_ended())
+                self._apply(connection.peer_ended(trio.current_time()))
         if scope.cancelled_caught:
             _log.warning(
                 "connection of gRPC from %s ended: it takes nothing of what is sent",
                 self.peer,
                 extra=about_client(self.peer.rpartition(":")[0]),
             )
-            self._apply(connection.peer_ended())
+            self._apply(connection.peer_ended(trio.current_time()))
             self._is_deaf = True
         nursery.cancel_scope.cancel()
 
@@ -212,6 +211,7 @@ class ServedConnection:
                 call.cancel()
             else:
                 call.sent()
+        self.hasten()
 
     def _begin(self, event: Requested) -> None:
         """Begin a call, or refuse it."""
@@ -222,13 +222,15 @@ class ServedConnection:
         try:
             request = grpc_request(head)
         except GrpcStatus as refusal:
-            connection.answer(stream, trailers_only(refusal.code, refusal.message))
+            block = trailers_only(refusal.code, refusal.message)
+            connection.answer(stream, block, trio.current_time())
             return
         if isinstance(request, HttpRefusal):
             body = f"{request.text}\n".encode()
             connection.outbox.headers(stream, http_refusal(request.code, len(body)))
-            connection.outbox.data(stream, b"", body, trio.current_time())
-            connection.end(stream, b"")
+            now = trio.current_time()
+            connection.outbox.data(stream, b"", body, now)
+            connection.end(stream, b"", now)
             return
         if self._running >= self._limits.max_calls:
             connection.reset(stream.stream_id, ErrorCode.REFUSED_STREAM, "too many calls")
