@@ -551,6 +551,13 @@ class Connection:
             return min(next_at, stream.stalled_since + self._limits.unread_s)
         return next_at
 
+    def give_up(self, reason: str, now: float) -> list[Event]:
+        """End the connection, because the server has not the room for it."""
+        self._now = now
+        if not self.is_over:
+            self._fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason))
+        return self.take_events(now)
+
     def _fail(self, fault: ConnectionFault) -> None:
         self.fault = fault
         self._end(fault.reason, fault.code)
