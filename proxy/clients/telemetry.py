@@ -64,6 +64,7 @@ class Telemetry:
         stream = object()
         session.attach(stream, caller)
         problem: Exception | None = None
+        again = trio.CancelScope()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_tell_all, session, stream, tell, nursery.cancel_scope)
@@ -74,7 +75,9 @@ class Telemetry:
                             told = await self._settings(caller, session, command.settings)
                             session.tell(told)
                             if command.settings.user_agent.language == Language.NODE_JS:
-                                nursery.start_soon(_tell_again, session, told)
+                                again.cancel()
+                                again = trio.CancelScope()
+                                nursery.start_soon(_tell_again, session, told, again)
                 except Exception as error:
                     problem = error  # not from within the nursery, which would wrap it
                 nursery.cancel_scope.cancel()
@@ -136,7 +139,8 @@ async def _tell_all(
         conversation.cancel()
 
 
-async def _tell_again(session: Session, told: TelemetryCommand) -> None:
-    for pause_s in _AGAIN_S:
-        await trio.sleep(pause_s)
-        session.tell(told)
+async def _tell_again(session: Session, told: TelemetryCommand, scope: trio.CancelScope) -> None:
+    with scope:
+        for pause_s in _AGAIN_S:
+            await trio.sleep(pause_s)
+            session.tell(told)
