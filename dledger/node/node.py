@@ -201,9 +201,9 @@ class Node:
         self._home.check()
         if self.sessions is None:
             raise SessionsOff
-        connections = self._host.connections
+        shared = self._host.connections
         return local_session(
-            self, self.sessions, ttl_s, timeout_s, connections.tls, connections.network
+            self, self.sessions, ttl_s, timeout_s, shared.tls, shared.network, shared.shows
         )
 
     def _check_open(self) -> None:
@@ -481,6 +481,12 @@ class Node:
         self._check_open()
         self._home.check()
         self._host.reload_tls()
+
+    def reload_users(self) -> None:
+        """Read the file of users again, as `Host.reload_users` does. Raises ConfigInvalid."""
+        self._check_open()
+        self._home.check()
+        self._host.reload_users()
 
     def status(self) -> Status:
         """Return the status of this node, and of its peers as it sees them."""

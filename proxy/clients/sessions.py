@@ -172,7 +172,8 @@ class Sessions:
                 told(session)
 
     def end_all(self) -> None:
-        """Forget all clients: this proxy ends, and they go to another one."""
+        """Forget all clients: this proxy ends, and they go to another one, with their messages."""
+        self.on_end.clear()
         for client_id in list(self._sessions):
             self.end(client_id)
 

@@ -40,6 +40,9 @@ _MOST_S: Final = 3 * 3600.0
 _MOST_FAILURES: Final = 3
 _PAUSE_S: Final = 1.0
 
+# After which time others get what a client had that is gone, as at RocketMQ's proxy.
+_LEFT_S: Final = 1
+
 # How often the proxy looks for what is due.
 _LOOK_S: Final = 1.0
 
@@ -63,6 +66,7 @@ class _Renewed:
         second: of trio's clock, in which it is due.
         steps: renewals that were done.
         failures: renewals that failed since.
+        is_left: its client is gone.
     """
 
     client_id: str
@@ -74,6 +78,7 @@ class _Renewed:
     second: int = 0
     steps: int = 0
     failures: int = 0
+    is_left: bool = False
 
 
 class Renewals:
@@ -163,7 +168,7 @@ class Renewals:
     async def _renew(self, key: _Key, one: _Renewed) -> None:
         if self._renewed.get(key) is not one:
             return
-        if self._sessions.find(one.client_id) is None:
+        if self._sessions.find(one.client_id) is None and not one.is_left:
             self._forget(key)
             return
         if trio.current_time() > one.began_s + _MOST_S:
@@ -175,7 +180,7 @@ class Renewals:
             )
             self._forget(key)
             return
-        step_s = _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
+        step_s = _LEFT_S if one.is_left else _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
         command = requests.command(
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
             consumerGroup=one.group,
@@ -200,7 +205,9 @@ class Renewals:
         else:
             one.failures = 0
             one.steps += 1
-            if self._renewed.get(key) is one:
+            if one.is_left:
+                self._forget(key)
+            elif self._renewed.get(key) is one:
                 self._plan(key, one, _pause_s(step_s))
 
     def _find(self, group: str, topic: str, handle: ReceiptHandle) -> _Renewed | None:
@@ -244,9 +251,11 @@ class Renewals:
                     del self._of_client[one.client_id]
 
     def _client_gone(self, session: Session) -> None:
-        """Let the messages of a client be visible after what is left of their invisible times."""
-        for key in list(self._of_client.get(session.client_id, ())):
-            self._forget(key)
+        """Give the messages of a client to others: their invisible times may be an hour by now."""
+        for key in self._of_client.get(session.client_id, ()):
+            one = self._renewed[key]
+            one.is_left = True
+            self._plan(key, one, 0.0)
 
 
 def _key(group: str, topic: str, handle: ReceiptHandle) -> _Key:

@@ -18,10 +18,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.clients.client_script import Failed
+from tests.clients.grpc_scenarios import GRPC_SCENARIOS
+from tests.clients.grpc_toolchains import GRPC_INSTALLERS, GRPC_TITLES
 from tests.clients.java_process import JavaProcesses
 from tests.clients.local_cluster import LocalCluster
+from tests.clients.local_proxy import SharedProxy
 from tests.clients.scenarios import SCENARIOS, Place, Scenario
-from tests.clients.toolchains import TITLES, Client, Toolchains, install
+from tests.clients.toolchains import INSTALLERS, TITLES, Client, Toolchains, install
 
 BUILD = Path(__file__).parents[2] / "build" / "clients"
 
@@ -29,6 +32,9 @@ BUILD = Path(__file__).parents[2] / "build" / "clients"
 # two seconds.
 PROCESSES_AT_ONCE = 3
 IN_JAVA_AT_ONCE = 6
+
+ALL = (*GRPC_SCENARIOS, *SCENARIOS)
+ALL_TITLES: dict[Client, str] = {**TITLES, **GRPC_TITLES}
 
 
 class Result(NamedTuple):
@@ -41,8 +47,12 @@ class Result(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     began = time.monotonic()
-    toolchains, missing = install(BUILD)
-    asked = [one for one in SCENARIOS if all(word in one.name for word in arguments)]
+    asked = [one for one in ALL if all(word in one.name for word in arguments)]
+    needed = {client for one in asked for client in one.clients}
+    installers = {**INSTALLERS, **GRPC_INSTALLERS}
+    toolchains, missing = install(
+        BUILD, {client: one for client, one in installers.items() if client in needed}
+    )
     chosen = [one for one in asked if all(client in toolchains for client in one.clients)]
     results = run_all(chosen, toolchains) if chosen else {}
     failures = sum(not result.is_ok for result in results.values())
@@ -66,11 +76,12 @@ def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Res
     with (
         LocalCluster(folder) as cluster,
         JavaProcesses(toolchains, folder, cluster.names) as java,
+        SharedProxy(folder, cluster.names) as proxy,
     ):
 
         def run_one(scenario: Scenario) -> None:
-            topic = f"scenario-{SCENARIOS.index(scenario)}"
-            place = Place(cluster, toolchains, java, folder / topic, topic)
+            topic = f"scenario-{ALL.index(scenario)}"
+            place = Place(cluster, toolchains, java, proxy, folder / topic, topic)
             place.folder.mkdir()
             result = results[scenario.name] = run(scenario, place)
             verdict = "ok" if result.is_ok else "FAILED"
@@ -116,7 +127,7 @@ def show(chosen: Sequence[Scenario], results: dict[str, Result]) -> None:
 def tell_of_missing(client: Client, why: str, asked: Sequence[Scenario]) -> None:
     """Say which client is not here, why, and how many scenarios were left out."""
     count = sum(client in scenario.clients for scenario in asked)
-    print(f"not run: {count} scenarios with {TITLES[client]}, which is not here: {why}")
+    print(f"not run: {count} scenarios with {ALL_TITLES[client]}, which is not here: {why}")
 
 
 if __name__ == "__main__":

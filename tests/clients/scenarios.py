@@ -12,6 +12,7 @@ from tests.clients.client_script import ClientScript, Failed
 from tests.clients.java_process import JavaProcess, JavaProcesses
 from tests.clients.java_scenarios import PROTECTED, THROUGH_A_DEATH, java_scenarios
 from tests.clients.local_cluster import UP, LocalCluster
+from tests.clients.local_proxy import SharedProxy
 from tests.clients.mqadmin import Expected, Mqadmin
 from tests.clients.operators import (
     MESSAGES,
@@ -55,6 +56,7 @@ class Place:
         cluster: the brokers.
         toolchains: the clients.
         java: processes that run many scenarios.
+        proxy: for clients of gRPC.
         folder: for its files.
         topic: a topic of its own.
         credentials: what its programs sign by, if they do.
@@ -63,6 +65,7 @@ class Place:
     cluster: LocalCluster
     toolchains: Toolchains
     java: JavaProcesses
+    proxy: SharedProxy
     folder: Path
     topic: str
     credentials: Credentials | None = None

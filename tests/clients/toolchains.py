@@ -5,15 +5,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from jepsen_like.chaos.brokers.cpp.installed import PACKAGE
 
-Client = Literal["cpp", "ali", "java4", "java5", "go"]
-Program = Literal["send", "consume", "scenarios", "losses", "mqadmin"]
+RemotingClient = Literal["cpp", "ali", "java4", "java5", "go"]
+GrpcClient = Literal["python5", "python50", "node5", "java52", "java51", "go5", "rust5"]
+Client: TypeAlias = RemotingClient | GrpcClient
+Program = Literal["send", "consume", "scenarios", "losses", "mqadmin", "drive"]
 
 ALI_PACKAGE = "ali-ons@3.12.0"
 JAVA_VERSIONS: dict[Client, str] = {"java4": "4.9.8", "java5": "5.3.3"}
@@ -49,8 +51,9 @@ class Installed:
     """A client that can run here.
 
     Attributes:
-        programs: the commands that start its programs. All clients can send and consume; Java runs
-            scenarios in one process, loads in another, and the commands of operators.
+        programs: the commands that start its programs. All clients of remoting can send and
+            consume; Java runs scenarios in one process, loads in another, and the commands of
+            operators. Clients of gRPC are driven by questions.
         environment: what they need beside the environment of this process.
     """
 
@@ -61,33 +64,13 @@ class Installed:
 Toolchains = dict[Client, Installed]
 
 
-def install(folder: Path) -> tuple[Toolchains, dict[Client, str]]:
-    """Install what is missing; the clients that are there, and why others are not."""
-    folder.mkdir(parents=True, exist_ok=True)
-    installers: dict[Client, Callable[[Path], Installed]] = {
-        "cpp": _install_cpp,
-        "ali": _install_ali,
-        "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
-        "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
-        "go": _install_go,
-    }
-    found: Toolchains = {}
-    missing: dict[Client, str] = {}
-    for client, one in installers.items():
-        try:
-            found[client] = one(folder)
-        except Unavailable as error:
-            missing[client] = str(error)
-    return found, missing
-
-
 def _install_cpp(folder: Path) -> Installed:
     """The C++ client: its wheel holds the library, built for Linux on x86-64."""
     python = str(folder / "cpp" / "bin" / "python")
-    if not _works([python, "-c", "import rocketmq.client"]):
-        _do([sys.executable, "-m", "venv", "--clear", str(folder / "cpp")])
-        _do([python, "-m", "pip", "install", "--quiet", PACKAGE])
-        _do([python, "-c", "import rocketmq.client"])
+    if not works([python, "-c", "import rocketmq.client"]):
+        do([sys.executable, "-m", "venv", "--clear", str(folder / "cpp")])
+        do([python, "-m", "pip", "install", "--quiet", PACKAGE])
+        do([python, "-c", "import rocketmq.client"])
     return Installed(
         {
             "send": (python, "-u", str(HERE / "cpp_send.py")),
@@ -98,13 +81,13 @@ def _install_cpp(folder: Path) -> Installed:
 
 def _install_ali(folder: Path) -> Installed:
     """The JavaScript client; its packages run no scripts when they are installed."""
-    _need("node", "npm")
+    need("node", "npm")
     home = folder / "node"
     modules = home / "node_modules"
     if not (modules / "ali-ons").is_dir():
         home.mkdir(exist_ok=True)
         (home / "package.json").write_text('{"private": true}\n')
-        _do(
+        do(
             ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home
         )
     return Installed(
@@ -125,21 +108,21 @@ def _libraries(home: Path, version: str) -> Path:
             *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
             f"-Drocketmq.version={version}",
         ]
-        if not _works([*copy, "--offline"]):
-            _do(copy)
+        if not works([*copy, "--offline"]):
+            do(copy)
     return libraries
 
 
 def _install_java(folder: Path, version: str) -> Installed:
     """A version of the Java client, and our programs for it."""
-    _need("mvn", "javac", "java")
+    need("mvn", "javac", "java")
     home = folder / f"java-{version}"
     libraries, classes = _libraries(home, version), home / "classes"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
     folders = (JAVA, JAVA / f"version{version[0]}")  # what only this version can do
     sources = [str(source) for one in folders for source in sorted(one.glob("*.java"))]
-    _do(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d", str(classes), *sources])
+    do(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d", str(classes), *sources])
     (home / "conf").mkdir(exist_ok=True)
     (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")  # mqadmin 4 asks for it
     class_path = ("-cp", os.pathsep.join((str(classes), f"{libraries}/*")))
@@ -158,14 +141,38 @@ def _install_java(folder: Path, version: str) -> Installed:
 
 def _install_go(folder: Path) -> Installed:
     """The Go client, from Go's own cache if it is there, built into our program."""
-    _need("go")
+    need("go")
     program = str(folder / "go" / "client")
     # Without cgo the program finds its home folder by HOME.
-    _do(["go", "build", "-trimpath", "-o", program, "."], cwd=GO, environment={"CGO_ENABLED": "0"})
+    do(["go", "build", "-trimpath", "-o", program, "."], cwd=GO, environment={"CGO_ENABLED": "0"})
     return Installed({"send": (program, "send"), "consume": (program, "consume")})
 
 
-def _need(*programs: str) -> None:
+INSTALLERS: dict[Client, Callable[[Path], Installed]] = {
+    "cpp": _install_cpp,
+    "ali": _install_ali,
+    "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
+    "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
+    "go": _install_go,
+}
+
+
+def install(
+    folder: Path, installers: Mapping[Client, Callable[[Path], Installed]] = INSTALLERS
+) -> tuple[Toolchains, dict[Client, str]]:
+    """Install what is missing; the clients that are there, and why others are not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: Toolchains = {}
+    missing: dict[Client, str] = {}
+    for client, one in installers.items():
+        try:
+            found[client] = one(folder)
+        except Unavailable as error:
+            missing[client] = str(error)
+    return found, missing
+
+
+def need(*programs: str) -> None:
     """Ask for programs.
 
     Raises:
@@ -176,16 +183,20 @@ def _need(*programs: str) -> None:
         raise Unavailable(f"{' and '.join(missing)} not found")
 
 
-def _works(command: list[str]) -> bool:
+def works(command: list[str], environment: dict[str, str] | None = None) -> bool:
+    """Whether a command succeeds."""
     try:
-        _do(command)
+        do(command, environment=environment)
     except Unavailable:
         return False
     return True
 
 
-def _do(
-    command: list[str], cwd: Path | None = None, environment: dict[str, str] | None = None
+def do(
+    command: list[str],
+    cwd: Path | None = None,
+    environment: dict[str, str] | None = None,
+    within_s: float = INSTALL_S,
 ) -> None:
     """Run a command.
 
@@ -200,7 +211,7 @@ def _do(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=INSTALL_S,
+            timeout=within_s,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
