@@ -86,6 +86,9 @@ class Session:
         self._stream, self.caller = stream, caller
         self._changed.unpark_all()
 
+    def is_told_by(self, stream: object) -> bool:
+        return self._stream is stream
+
     def detach(self, stream: object) -> None:
         if self._stream is stream:
             self._stream = self.caller = None
