@@ -28,7 +28,7 @@ from bench.costs.full_broker import (
 from broker.dead_letters.request import MAX_IDS, MAX_LETTERS
 from broker.groups.processor import MAX_GROUPS_AT_ONCE
 from broker.topics.processor import MAX_TOPICS_AT_ONCE
-from remoting.bodies.access import MAX_ENTRIES
+from remoting.bodies.access import MAX_ENTRIES, MAX_NEEDS, AskedNeed, encode_needs
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES
 from remoting.bodies.heartbeat import MAX_HEARTBEAT_BYTES
 from remoting.bodies.pop import MAX_ACKS, MAX_BITS
@@ -399,6 +399,7 @@ def _users() -> list[Dear]:
     entries = [{**entry, "resource": f"Topic:t{number}"} for number in range(MAX_ENTRIES)]
     acl = {"subject": "User:u1", "policies": [{"policyType": "Custom", "entries": entries}]}
     names = ",".join(f"t{number}=PUB" for number in range(MAX_ENTRIES))
+    needs = [AskedNeed("Topic", f"t{number}", ("Pub", "Sub")) for number in range(MAX_NEEDS)]
     permissions = {"topicPerms": names, "groupPerms": names, "secretKey": "a" * 128}
     return [
         dear("any", CODE.AUTH_CREATE_USER, compact_json(user).encode()),
@@ -411,6 +412,7 @@ def _users() -> list[Dear]:
         dear("rules", CODE.AUTH_DELETE_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_GET_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_LIST_ACL),
+        dear("rules", CODE.CHECK_ACCESS, encode_needs(needs)),
         dear("rules", CODE.UPDATE_AND_CREATE_ACL_CONFIG, accessKey="u1", **permissions),
         dear("any", CODE.DELETE_ACL_CONFIG, accessKey="u0"),
         dear("any", CODE.GET_BROKER_CLUSTER_ACL_INFO),

@@ -51,6 +51,7 @@ USER_INFO = {
     "userType": "Normal",
     "userStatus": "enable",
 }
+NEEDS = {"needs": [{"kind": "Topic", "name": "T", "actions": ["Pub", "Sub"]}]}
 ACL = {
     "subject": "User:attacker",
     "policies": [
@@ -249,6 +250,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     ),
     CODE.AUTH_GET_ACL: ({"subject": "User:attacker"}, b""),
     CODE.AUTH_LIST_ACL: ({"subjectFilter": "a", "resourceFilter": "*"}, b""),
+    CODE.CHECK_ACCESS: ({}, json.dumps(NEEDS).encode()),
     CODE.UPDATE_AND_CREATE_ACL_CONFIG: (ACCOUNT, b""),
     CODE.DELETE_ACL_CONFIG: ({"accessKey": "u"}, b""),
     CODE.GET_BROKER_CLUSTER_ACL_INFO: ({}, b""),
