@@ -8,6 +8,7 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.lite import rows
 from broker.lite.commands import AckLite, HideLite, LiteMessage
+from broker.lite.limits import MAX_LITE_ACKS
 from broker.lite.names import lite_key
 from broker.lite.popping import LITE_POPPING, LiteKey
 from broker.lite.state import LITE
@@ -21,7 +22,6 @@ from broker.pop.state import InFlight
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.traffic.traffic import TRAFFIC
-from remoting.bodies.pop import MAX_ACKS
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -138,7 +138,8 @@ class LiteAcks:
         thens, self._thens = self._thens, []
         self._is_in_flight = True
         commands = [
-            AckLite(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
+            AckLite(messages[at : at + MAX_LITE_ACKS])
+            for at in range(0, len(messages), MAX_LITE_ACKS)
         ]
 
         def then(refusal: RequestRefused | None) -> None:

@@ -175,15 +175,15 @@ def _put(state: BrokerState, folded: Folded, command: PutLite, entry: Entry) -> 
     if row is None:
         if lite.topic_count >= command.max_topics:
             return EntryRefused(f"there are {lite.topic_count} lite topics: end some")
-        new = rows.first_row(entry.body_pos, at_ms)
+        new, known = rows.first_row(entry.body_pos, at_ms), 0
         lite.topic_count += 1
-        lite.message_count += 1
     else:
         new = rows.appended(row, entry.body_pos, at_ms, state[MESSAGES].kept_position)
-        lite.message_count += rows.count(new) - rows.count(row)
+        known = rows.count(row)
     of = lite.parents.get(parent)
     if of is None:
         of = lite.parents[parent] = LiteParent()
+    lite.count_messages(of, rows.count(new) - known)
     of.topics.put(name, new)
     folded.lite_arrivals.append((parent, name))
     lite.sweep()

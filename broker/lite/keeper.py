@@ -49,13 +49,15 @@ class LiteKeeper:
         before_ms, before_position = self._before_ms(parent), self._messages.kept_position
         names: list[str] = []
         of = self._lite.parents.get(parent)
+        # What each group has of a lite topic ends with it.
+        at_once = 1 if of is None else max(1, MAX_ENDED_AT_ONCE // (1 + len(of.groups) // 16))
         for shard in () if of is None else of.topics.shards():
-            for name, row in list(islice(shard.items(), MAX_ENDED_AT_ONCE)):
+            for name, row in list(islice(shard.items(), at_once)):
                 is_old = rows.last_ms(row) < before_ms
                 if not is_old and rows.last_position(row) >= before_position:
                     break  # the last messages of the others are later
                 names.append(name.decode())
-            if len(names) >= MAX_ENDED_AT_ONCE:
+            if len(names) >= at_once:
                 self._end(parent, names, before_ms, before_position)
                 names = []
             yield

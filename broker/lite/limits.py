@@ -17,7 +17,7 @@ MAX_LITE_IN_FLIGHT: Final = 500_000
 # Pairs of client and lite topic; each takes some 200 bytes of the leader's memory.
 MAX_SUBSCRIPTIONS: Final = 1_000_000
 
-# Lite topics in one request. A client repeats all that it has in one.
+# Lite topics in one request. A client repeats all that it has in one, so it cannot have more.
 MAX_NAMED: Final = 10_000
 MAX_BODY_BYTES: Final = 1024 * 1024
 
@@ -30,6 +30,9 @@ SUBSCRIPTION_EXPIRY_S: Final = 180.0
 
 # No lite topic ends sooner after its last message; RocketMQ's value.
 LEAST_LIFE_MS: Final = 15 * 60 * 1000
+
+# Acknowledgements in one entry: some milliseconds.
+MAX_LITE_ACKS: Final = 1024
 
 # Lite topics that one entry ends.
 MAX_ENDED_AT_ONCE: Final = 500

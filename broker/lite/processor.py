@@ -3,6 +3,7 @@
 Source: RocketMQ's LiteManagerProcessor.
 """
 
+from itertools import islice
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -93,21 +94,24 @@ class LiteProcessor:
             },
         )
 
-    def topic(self, _origin: Origin, command: Command) -> Command:
+    def topic(self, _origin: Origin, command: Command) -> Steps:
         """Tell of one lite topic. Raises as `parent`, and RequestRefused (29): a bad name."""
         parent, lite_topic = command.name("parentTopic"), command.text("liteTopic")
         self._check_parent(parent)
         name = lite_key(lite_topic)
         row = self._lite.row(parent, name)
         subscribers: list[JsonValue] = []
-        for group in list(self._subscriptions.groups(parent)):
-            wanted = self._subscriptions.group(parent, group)
-            if wanted is not None and wanted.wild:
-                subscribers.append({"clientId": "*", "group": group})
-            elif wanted is not None:
-                subscribers += [
-                    {"clientId": one.client_id, "group": group} for one in wanted.of(name)
-                ]
+        for groups in pieces(self._subscriptions.groups(parent)):
+            for group in groups:
+                wanted = self._subscriptions.group(parent, group)
+                if wanted is not None and wanted.wild:
+                    subscribers.append({"clientId": "*", "group": group})
+                elif wanted is not None:
+                    subscribers += [
+                        {"clientId": one.client_id, "group": group}
+                        for one in islice(wanted.of(name), MAX_TOLD - len(subscribers))
+                    ]
+            yield
         offsets: dict[str, JsonValue] = {"minOffset": 0, "maxOffset": 0, "lastUpdateTimestamp": 0}
         if row is not None:
             offsets = {
@@ -120,7 +124,7 @@ class LiteProcessor:
             {
                 "parentTopic": parent,
                 "liteTopic": lite_topic,
-                "subscriber": subscribers[:MAX_TOLD],
+                "subscriber": subscribers,
                 "topicOffset": offsets,
                 "shardingToBroker": True,
             },
@@ -150,7 +154,7 @@ class LiteProcessor:
             silent_ms = round((self._clock() - client.told_s) * 1000)
             told["liteTopicCount"] = len(client.wanted)
             told["lastAccessTime"] = self._wall_clock_ms() - silent_ms
-            told["liteTopicSet"] = [one.decode() for one in list(client.wanted)[:most]]
+            told["liteTopicSet"] = [one.decode() for one in islice(client.wanted, most)]
         return _told(command, told)
 
     def group(self, _origin: Origin, command: Command) -> Command:
@@ -186,13 +190,15 @@ class LiteProcessor:
             }
         return _told(command, told)
 
-    def dispatch(self, _origin: Origin, command: Command) -> Command:
+    def dispatch(self, _origin: Origin, command: Command) -> Steps:
         """Have all lite topics of a client, or of a group's clients, looked at for messages."""
         name, client_id = command.name("group"), command.name("clientId", "")
         self._lite_group(name)
         clients: list[Subscriber] = []
         if not client_id:
-            clients = self._subscriptions.clients_of(name)
+            for some in pieces(self._subscriptions.clients()):
+                clients += [one for one in some if one.group == name]
+                yield
         elif (client := self._subscriptions.client((name, client_id))) is not None:
             clients = [client]
         self._subscribing.make_all_ready(clients)

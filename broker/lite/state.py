@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from broker.lite.names import is_lite_name
 from broker.lite.rows import Row, count, read_row
 from broker.lite.table import AnyTable, LiteTable
+from broker.log.command_layout import natural
 from broker.log.state import Deletion, Rows, StatePart
 from broker.pop.state import PopQueue, captured_flights, read_flights
 from remoting.bodies.pieces import pieces
@@ -37,10 +38,12 @@ class LiteParent:
 
     Attributes:
         topics: by name; those with the oldest last message come first in each shard.
+        message_count: messages that their rows know.
         groups: by name.
     """
 
     topics: LiteTable[Row] = field(default_factory=LiteTable)
+    message_count: int = 0
     groups: dict[str, LiteGroup] = field(default_factory=dict)
 
 
@@ -51,7 +54,7 @@ class Lite:
     Attributes:
         parents: by name of the parent topic.
         topic_count: lite topics of all parents.
-        message_count: messages that their rows know.
+        message_count: messages of all parents.
         in_flight_count: messages in flight of all groups.
         ended: tables of deleted topics and groups, which are freed shard by shard.
     """
@@ -78,6 +81,10 @@ class Lite:
         found = self.group(group, parent)
         return None if found is None else found.done.get(name)
 
+    def count_messages(self, of: LiteParent, more: int) -> None:
+        of.message_count += more
+        self.message_count += more
+
     def end_topic(self, parent: str, name: bytes) -> None:
         """Forget a lite topic, and what groups have of it."""
         of = self.parents[parent]
@@ -85,7 +92,7 @@ class Lite:
         if row is None:
             return
         self.topic_count -= 1
-        self.message_count -= count(row)
+        self.count_messages(of, -count(row))
         for group in of.groups.values():
             group.done.pop(name)
             self._land(group.out.pop(name, None))
@@ -97,8 +104,7 @@ class Lite:
         if of is None:
             return
         self.topic_count -= len(of.topics)
-        for shard in of.topics.shards():
-            self.message_count -= sum(map(count, shard.values()))
+        self.message_count -= of.message_count
         for group in of.groups.values():
             self._drop_group(group)
         self._bury(parent)
@@ -180,7 +186,7 @@ def _take_topics(lite: Lite, rows: list[Any]) -> None:
         for name, row in zip(names, map(read_row, values), strict=True):
             of.topics.put(_name(name), row)
             lite.topic_count += 1
-            lite.message_count += count(row)
+            lite.count_messages(of, count(row))
 
 
 def _group(lite: Lite, group: object, parent: object) -> LiteGroup:
@@ -192,12 +198,12 @@ def _take_offsets(lite: Lite, rows: list[Any]) -> None:
     for group, parent, names, offsets in rows:
         done = _group(lite, group, parent).done
         for name, offset in zip(names, offsets, strict=True):
-            done.put(_name(name), int(offset))
+            done.put(_name(name), natural(offset))
 
 
 def _take_pops(lite: Lite, rows: list[Any]) -> None:
     for group, parent, name, next_offset, attempt_id, flights in rows:
-        queue = PopQueue(int(next_offset), read_flights(flights), str(attempt_id))
+        queue = PopQueue(natural(next_offset), read_flights(flights), str(attempt_id))
         _group(lite, group, parent).out[_name(name)] = queue
         lite.in_flight_count += len(queue.in_flight)
 

@@ -15,7 +15,7 @@ from broker.groups.config import (
 )
 from broker.lite import rows
 from broker.lite.commands import ResetLite
-from broker.lite.limits import MAX_SUBSCRIPTIONS
+from broker.lite.limits import MAX_NAMED, MAX_SUBSCRIPTIONS
 from broker.lite.names import lite_key
 from broker.lite.popping import LITE_POPPING, SUBSCRIPTIONS
 from broker.lite.request import Change, SubscriptionChange, read_changes
@@ -127,10 +127,11 @@ class Subscribing:
         self, config: ConsumerGroup, client: Subscriber, names: Sequence[bytes]
     ) -> None:
         new = sum([name not in client.wanted for name in names])
-        if len(client.wanted) + new > config.lite_quota:
+        quota = min(config.lite_quota, MAX_NAMED)
+        if len(client.wanted) + new > quota:
             raise _too_many(
                 f"client {client.client_id:.100} of group {config.group} has {len(client.wanted)} "
-                f"lite topics: at most {config.lite_quota}"
+                f"lite topics: at most {quota}"
             )
         if self._subscriptions.count + new > MAX_SUBSCRIPTIONS:
             raise _too_many(f"clients have {self._subscriptions.count} subscriptions: drop some")

@@ -106,8 +106,8 @@ class Subscriptions:
     def client(self, key: ClientKey) -> Subscriber | None:
         return self._clients.get(key)
 
-    def clients_of(self, group: str) -> list[Subscriber]:
-        return [one for one in self._clients.values() if one.group == group]
+    def clients(self) -> Collection[Subscriber]:
+        return self._clients.values()
 
     def groups(self, parent: str) -> Collection[str]:
         return self._groups.get(parent, {}).keys()

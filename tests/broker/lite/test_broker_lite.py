@@ -119,7 +119,8 @@ async def test_changed_times_keep_the_handle_and_suspended_deliveries_do_not_cou
         again = await one.pop(invisibleTime=10_000)
         assert [(at.body, at.record.reconsume_times) for at in again] == [(b"0", 0), (b"1", 0)]
         assert [await one.ack(at) for at in messages] == [ResponseCode.NO_MESSAGE] * 2
-        assert await one.client.ask(RequestCode.ACK_LITE_MESSAGE, **again[0].fields)
+        acknowledged = await one.client.ask(RequestCode.ACK_LITE_MESSAGE, **again[0].fields)
+        assert acknowledged.code == 0
         one.at(24)
         (last,) = await one.pop()
         assert (last.body, last.record.reconsume_times) == (b"1", 1)
@@ -446,7 +447,8 @@ async def test_requests_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             assert (await one.subscribe("c", "a", **change)).code == code, change
         empty = await one.client.ask(RequestCode.LITE_SUBSCRIPTION_CTL, b"{}")
         assert empty.code == ResponseCode.ILLEGAL_OPERATION
-        for pairs in ({"DELAY": "3"}, {"TRAN_MSG": "true", "PGROUP": "p"}):
+        odd: list[dict[str, Any]] = [{"DELAY": "3"}, {"TRAN_MSG": "true", "PGROUP": "p"}]
+        for pairs in odd:
             assert (await one.try_send("a", **pairs)).code == ResponseCode.MESSAGE_ILLEGAL
         assert one.lite.topic_count == 0
 
