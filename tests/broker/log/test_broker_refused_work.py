@@ -19,6 +19,7 @@ from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid
+from broker.lite.commands import AckLite, EndLite, HideLite, PopLite, PutLite, ResetLite
 from broker.locks.commands import LockQueues
 from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS
@@ -212,6 +213,9 @@ NOT_PLAYED: Final = {
     KeepLogFrom: "see test_broker_retention",
     LeadFrom: "see test_broker_group_door",
     RaiseFormat: "see test_broker_format_gate",
+    **dict.fromkeys(
+        (PutLite, PopLite, AckLite, HideLite, ResetLite, EndLite), "see test_broker_lite_refusals"
+    ),
     **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
 }
 
