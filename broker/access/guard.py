@@ -127,7 +127,7 @@ class AccessGuard:
                 quoted(caller.name),
                 quoted(origin.peer),
                 quoted(request_name(command.code)),
-                quoted(_told(command), 500),
+                quoted(told_fields(command), 500),
             )
 
     def require(self, origin: Origin, command: Command, needs: Sequence[Need]) -> None:
@@ -257,7 +257,8 @@ def _administrator(admin: Credentials) -> Caller:
     return Caller(admin.access_key, admin.secret_key.encode(), is_super=True)
 
 
-def _told(command: Command) -> str:
+def told_fields(command: Command) -> str:
+    """Return the fields that say what a change is about, which are no secrets."""
     told = sorted(pair for pair in command.fields.items() if pair[0] in _TOLD)
     return " ".join([f"{name}={text:.120}" for name, text in told])
 

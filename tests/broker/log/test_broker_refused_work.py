@@ -14,6 +14,7 @@ import pytest
 
 from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.delay.state import DELAYS
 from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
@@ -212,6 +213,7 @@ NOT_PLAYED: Final = {
     KeepLogFrom: "see test_broker_retention",
     LeadFrom: "see test_broker_group_door",
     RaiseFormat: "see test_broker_format_gate",
+    AuditRequest: "changes nothing",
     **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
 }
 
