@@ -25,6 +25,7 @@ from broker.access.commands import (
     SealedSecret,
 )
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
@@ -282,6 +283,11 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     Resume: {
         "when the most are remembered": lambda full, number: full.record(
             HALF_TOPIC, 0, Resume(number + MAX_ENDS, "p", DUE_MS)
+        )
+    },
+    AuditRequest: {
+        "": lambda full, number: full.command(
+            AuditRequest(AT_MS, "u" * 64, "p" * 80, "r" * 80, "a" * 500)
         )
     },
     PutUser: {

@@ -36,7 +36,7 @@ version commands
         before; entries of over 4 MiB
    7    users, and the rules for them
    8    renewals that keep the handles of a delivery; suspended messages; attributes of groups;
-        lite topics
+        lite topics; records of who asked for changes
 ======= ==========================================================================================
 """
 
@@ -61,6 +61,7 @@ USERS_VERSION: Final = 7
 RENEWALS_VERSION: Final = 8
 GROUP_ATTRIBUTES_VERSION: Final = 8
 LITE_VERSION: Final = 8
+AUDIT_VERSION: Final = 8
 
 _PREFIX: Final = struct.Struct(">I3sB")
 PREFIX_BYTES: Final = _PREFIX.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser, SealedSecret
 from broker.access.rules import Rule
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
@@ -130,6 +131,7 @@ def _topics_and_groups(rich: RichLog) -> None:
 def _access(rich: RichLog) -> None:
     rules = [Rule("Topic:A", "Pub,Sub", "10.0.0.0/8", "Allow"), Rule("*", "All", "", "Deny")]
     rich.say(
+        AuditRequest(1, "admin", "10.0.0.1:1", "AUTH_CREATE_USER", "username=root"),
         PutUser("root", SealedSecret("cm9vdA=="), True, True, False),
         PutUser("reader", SealedSecret("cmVhZGVy"), None, None, None),
         PutUser("gone", SealedSecret("Z29uZQ=="), True, True, None),

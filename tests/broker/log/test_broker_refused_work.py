@@ -14,6 +14,7 @@ import pytest
 
 from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.delay.state import DELAYS
 from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
@@ -216,6 +217,7 @@ NOT_PLAYED: Final = {
     **dict.fromkeys(
         (PutLite, PopLite, AckLite, HideLite, ResetLite, EndLite), "see test_broker_lite_refusals"
     ),
+    AuditRequest: "changes nothing",
     **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
 }
 
