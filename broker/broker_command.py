@@ -23,7 +23,6 @@ from broker.config import (
     BrokerConfig,
     read_address,
     read_nameservers,
-    read_networks,
 )
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
@@ -34,8 +33,8 @@ from dledger.command_line.ending import ExitCode
 from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
 from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
 from dledger.command_line.open_address import (
-    TLS_ALONE,
     TLS_OR_ACCESS,
+    TLS_OR_ACCESS_OF_LOG,
     insecure_option,
     problem_of_open_address,
 )
@@ -53,10 +52,11 @@ from dledger.command_line.server_tls_options import server_tls_options, server_t
 from dledger.command_line.supervisor import Supervisor
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
-from remoting.net.access_file import read_access_file
+from remoting.net.access_file import AccessFileInForce, read_access_file
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
+from remoting.net.networks import Network, parse_networks
 from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
@@ -92,9 +92,12 @@ _CHANGEABLE: Final = (
     *("prefer", "auto-create-topics", "keep-hours", "delete-at-hours"),
     *("disk-clean-percent", "disk-force-percent", "disk-refuse-percent"),
     *("transaction-check-after-seconds", "transaction-check-every-seconds"),
-    *("transaction-max-checks", "transaction-give-up-hours"),
+    *("transaction-max-checks", "transaction-give-up-hours", "log-users"),
     *SNAPSHOT_KEYS,
 )
+
+# Whether the port of the log asks for users; the first is the default.
+LOG_USERS: Final = ("enforcing", "permissive")
 
 # Settings of the log's member, and what they are called here.
 _OF_NODE: Final = {"preferred_leader": "prefer", "listen": "listen-peers"}
@@ -232,6 +235,13 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
     "Switch access control on by this file, the same for all members; see `dledger-mq access`.",
     type=FILE,
 )
+@option(
+    "--log-users",
+    "With --access, whether the port of the log asks for users: enforcing, or permissive while "
+    "members of earlier versions run.",
+    type=click.Choice(LOG_USERS),
+    default=LOG_USERS[0],
+)
 @server_tls_options
 @option(
     "--tls-peers-ca",
@@ -269,10 +279,10 @@ def _check_protected(config: BrokerConfig, ctx: click.Context) -> None:
         if config.listen_group is not None:
             hosts["listen-group"] = config.listen_group.host
     log = "peers" if config.listen_peers is None else "listen-peers"
-    if config.log_tls is None:  # users are not known there
+    if config.log_tls is None and (config.access is None or not config.log_asks):
         hosts[log] = config.node.listen_address.host
     for key, host in hosts.items():
-        lacks = TLS_ALONE if key == log else TLS_OR_ACCESS
+        lacks = TLS_OR_ACCESS_OF_LOG if key == log else TLS_OR_ACCESS
         problem = problem_of_open_address(host, lacks, is_insecure=ctx.params["insecure"])
         if problem is not None:
             raise SettingInvalid(place(ctx, key), problem)
@@ -311,7 +321,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         listen=read_address("--listen", options["listen"]),
         listen_group=_address_or_none("--listen-group", options["listen_group"]),
         shares_port=options["share_port"],
-        relays_from=read_networks(options["relays_from"]),
+        relays_from=_networks("--relays-from", options["relays_from"]),
         advertise=_address_or_none("--advertise", options["advertise"]),
         listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
         prefer=options["prefer"],
@@ -322,6 +332,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
         access=_access_or_none(options["access_file"]),
+        log_asks=options["log_users"] == LOG_USERS[0],
         tls=options["tls"],
         peer_authorities=options["tls_peers_ca"],
         election_timeout_ms=options["election_timeout_ms"],
@@ -341,6 +352,13 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
             give_up_hours=options["transaction_give_up_hours"],
         ),
     )
+
+
+def _networks(setting: str, text: str) -> tuple[Network, ...]:
+    try:
+        return parse_networks(text)
+    except ValueError as error:
+        raise SettingInvalid(setting, str(error)) from None
 
 
 def _address_or_none(setting: str, text: str | None) -> Address | None:
@@ -414,17 +432,25 @@ async def _serve(
 async def _read_again(
     broker: Broker, ctx: click.Context, hangups: AsyncIterable[int], supervisor: Supervisor
 ) -> None:
-    """Read the file and the certificates again at each SIGHUP."""
+    """Read the file, the certificates and the file of access control again at each SIGHUP."""
+    access_path, access = ctx.params["access_file"], broker.config.access
+    in_force = None
+    if access is not None:
+        in_force = AccessFileInForce(access_path, access, broker.take_access)
 
     def take(again: click.Context) -> None:
-        broker.reconfigure(checked_config(again))
+        config = checked_config(again)
+        _check_protected(config, again)
+        broker.reconfigure(config)
 
     def reload() -> None:
         if broker.config.tls is not None:
             broker.tls.reload()
+        if in_force is not None:
+            in_force.read_again()
 
     def without_file() -> None:
-        if broker.config.tls is None:
+        if broker.config.tls is None and in_force is None:
             _log.warning(
                 "SIGHUP: there is no file to read again; settings that may change while brokers "
                 "run are in the log, see `dledger-mq settings`"

@@ -4,7 +4,6 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from broker.errors import SettingInvalid
 from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
@@ -14,10 +13,9 @@ from dledger import LARGEST_BODY_BYTES, NodeConfig, SnapshotPolicy, StoreConfig,
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
+from remoting.net.networks import Network, is_in
 from remoting.net.tls_config import ServerTlsConfig, Tls, TlsMode
 from remoting.wire.users import AccessFile
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DEFAULT_CLUSTER = "DefaultCluster"
 
@@ -64,6 +62,7 @@ class BrokerConfig:
         max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
         max_connections: of clients; None for as many as the process may open files.
         access: switches access control on; None lets everybody do everything.
+        log_asks: whether the port of the log asks for users too, with access control.
         metrics: where GET /metrics is answered for Prometheus.
         tls: the certificate of this member, which names its node id, and what clients may speak.
         peer_authorities: which sign the certificates of members; those of clients if None.
@@ -97,6 +96,7 @@ class BrokerConfig:
     max_connections: int | None = None
     metrics: Address | None = None
     access: AccessFile | None = None
+    log_asks: bool = True
     tls: ServerTlsConfig | None = None
     peer_authorities: Path | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
@@ -208,20 +208,11 @@ class BrokerConfig:
         """
         if self.listen_group is None and not self.relays_from:
             return False
-        address = ipaddress.ip_address(host.partition("%")[0])
-        return any(address in network for network in self.relays_from or self._peer_networks())
+        return is_in(host, self.relays_from or self._peer_networks())
 
     def _peer_networks(self) -> tuple[Network, ...]:
         hosts = (parse_address(peer).host for peer in self.peers.values())
         return tuple(ipaddress.ip_network(host) for host in hosts)
-
-
-def read_networks(text: str) -> tuple[Network, ...]:
-    """Read "10.0.0.0/8,127.0.0.1". Raises SettingInvalid."""
-    try:
-        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise SettingInvalid("--relays-from", f"{error}: give networks, as 10.0.0.0/8") from None
 
 
 def read_address(setting: str, text: str) -> Address:

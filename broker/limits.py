@@ -47,6 +47,11 @@ class BrokerLimits:
         max_delayed_messages: messages that wait for their time; each takes about 50 bytes on disk
             besides its record, and as much in each snapshot.
         max_open_transactions: transactions without an end yet, some 200 bytes each in memory.
+        max_connections_of_user: connections of one user, with access control; as all below, super
+            users excepted. A service of a hundred programs with two connections each has room.
+        max_held_of_user: pulls, pops and notifications of one user that wait for a message.
+        max_waiting_of_user: requests of one user that wait for the log.
+        max_new_of_user: topics and groups that one user makes within an hour.
         append_entries: entries handed to the log at once: a tenth of the log's own limit.
         append_bytes: the same in bytes.
     """
@@ -66,5 +71,9 @@ class BrokerLimits:
     max_filters: int = 5_000
     max_delayed_messages: int = 10_000_000
     max_open_transactions: int = 50_000
+    max_connections_of_user: int = 1_000
+    max_held_of_user: int = 10_000
+    max_waiting_of_user: int = 5_000
+    max_new_of_user: int = 500
     append_entries: int = 1_000
     append_bytes: int = 8 * 1024 * 1024

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple, Protocol
 import trio
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.processor import RANDOM_BYTES
+from broker.access.log_authority import LogAuthority
+from broker.access.shares import USER_SHARES
+from broker.access.user_changes import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL
@@ -48,6 +50,7 @@ from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
 from remoting.wire.quoted import quoted
+from remoting.wire.users import AccessFile
 
 _log = logging.getLogger(__name__)
 
@@ -99,13 +102,16 @@ class Broker:
         surroundings: Surroundings,
         serving: ServerLimits,
         tls: BrokerTls,
+        authority: LogAuthority | None = None,
     ) -> None:
         self.tls = tls
+        self.authority = authority
         self.config = config
         self.node = node
         self.machine = machine
         self._started_ms = surroundings.wall_clock_ms()
         self._log = log = GuardedLog(node)
+        self._client = client
         self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
         self._work = ClientWork()
         self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
@@ -146,7 +152,10 @@ class Broker:
             self._registrar.announce,
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
+            self.parts[USER_SHARES].counted,
         )
+        if authority is not None:
+            authority.guard = self.parts[ACCESS_GUARD]
         self.server = Server(self.requests, serving, tls.server, self._work)
         machine.on_applied = self.requests.applied
 
@@ -166,6 +175,16 @@ class Broker:
             )
         )
         self.parts[SETTINGS].start_with(config)
+        if self.authority is not None:
+            self.authority.asks = config.log_asks
+
+    def take_access(self, file: AccessFile) -> None:
+        """Take over the administrator of a file with the same seal key. Connections stay, and
+        their next requests are judged by it.
+        """
+        self.parts[ACCESS_GUARD].change_administrator(file.admin)
+        self._client.sign_by(file.admin)
+        self._registrar.announce()  # a name server may have refused the earlier one
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
@@ -331,13 +350,17 @@ async def run_broker(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
     node_config = config.node
+    authority = None
+    if config.access is not None:
+        speaks_tls = config.log_tls is not None
+        authority = LogAuthority(config.access, speaks_tls=speaks_tls, asks=config.log_asks)
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     watched = Watched()
     try:
         async with (
             _watchable(watched, config),
-            open_node(node_config, machine) as node,
+            open_node(node_config, machine, authority=authority) as node,
             trio.open_nursery() as nursery,
         ):
             watched.nodes.append(node)
@@ -349,7 +372,7 @@ async def run_broker(
             tls = BrokerTls(config, node)
             credentials = None if config.access is None else config.access.admin
             client = RemotingClient(nursery, tls=tls.client, credentials=credentials)
-            broker = Broker(config, node, machine, client, surroundings, serving, tls)
+            broker = Broker(config, node, machine, client, surroundings, serving, tls, authority)
             if config.metrics is not None:
                 watched.runs(machine, broker.parts, broker.requests)
             await broker.run(report, task_status, start)

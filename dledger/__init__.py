@@ -13,6 +13,7 @@ from dledger.client.client_errors import (
     AnswerUnreadable,
     ClientRefused,
     ConnectionLost,
+    CredentialsRefused,
     GroupUnreachable,
     RefusedByNode,
     TooManyBodies,
@@ -93,9 +94,11 @@ from dledger.errors import (
     NodeFailed,
     NotInTrio,
     NotLeader,
+    NotPermitted,
     OtherLoop,
     OutcomeUnknown,
     OutsideLog,
+    ProofNeeded,
     ReadUnavailable,
     Rejected,
     ResourceRefused,
@@ -105,6 +108,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.metrics.serving_metrics import serve_metrics
+from dledger.network.private_file import read_credentials
 from dledger.network.tls_config import TlsConfig
 from dledger.node.collector import collect_seldom
 from dledger.node.host import Host, HostConfig, open_host, open_node
@@ -155,7 +159,9 @@ from dledger.watch_errors import (
     WatchTooLarge,
 )
 from dledger.wire.group_identity import Superseded
+from dledger.wire.proof import Credentials
 from dledger.wire.query_protocol import Queried
+from dledger.wire.rights import Authority, Right
 from dledger.wire.watch_protocol import ValueDeleted, ValueSet, WatchedState
 
 __all__ = [
@@ -170,6 +176,7 @@ __all__ = [
     "AnswerUnreadable",
     "AppendCutShort",
     "Appended",
+    "Authority",
     "BirthUnreadable",
     "Body",
     "BodyInvalid",
@@ -185,6 +192,8 @@ __all__ = [
     "ConfigurationLost",
     "ConfigurationMoved",
     "ConnectionLost",
+    "Credentials",
+    "CredentialsRefused",
     "DLedgerError",
     "DataFolderLocked",
     "DataFolderMismatch",
@@ -231,6 +240,7 @@ __all__ = [
     "NotInTrio",
     "NotJoint",
     "NotLeader",
+    "NotPermitted",
     "NumberedConfiguration",
     "OperationUnknown",
     "OtherLoop",
@@ -240,6 +250,7 @@ __all__ = [
     "PositionedBody",
     "PositionedParts",
     "Promote",
+    "ProofNeeded",
     "Queried",
     "QueryFailed",
     "QueryInvalid",
@@ -253,6 +264,7 @@ __all__ = [
     "RestoreFailed",
     "ResultNotKept",
     "RetainingMachine",
+    "Right",
     "RoleChange",
     "SegmentBegin",
     "Session",
@@ -299,6 +311,7 @@ __all__ = [
     "open_node",
     "parse_peers",
     "query",
+    "read_credentials",
     "serve_metrics",
 ]
 

@@ -150,6 +150,7 @@ class BlockingNode:
     change = waits(Node.change)
     reconfigure = waits(at_once(Node.reconfigure))
     reload_tls = waits(at_once(Node.reload_tls))
+    reload_users = waits(at_once(Node.reload_users))
 
     term: int = seen(Node.term)
     role: RoleChange = seen(Node.role)
@@ -212,6 +213,7 @@ class BlockingHost:
         self._inner = host
 
     reload_tls = waits(at_once(Host.reload_tls))
+    reload_users = waits(at_once(Host.reload_users))
 
     # A member that ends by itself ends its block with its error, and no other member.
     open_node = opens(Host.open_node, BlockingNode)

@@ -98,6 +98,9 @@ class NodeConfig:
     pass_over: frozenset[int] = frozenset()
     # Without it every process that reaches the port is trusted. All members have it, or none.
     tls: TlsConfig | None = None
+    # A file of users, and of what each may do at this member's port: see docs/security.md. Without
+    # it every process that reaches the port (with TLS: that is believed) may do everything.
+    users: Path | None = None
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
     # lost packet or a slow sync does not cost a leader.

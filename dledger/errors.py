@@ -138,6 +138,38 @@ class ClientAppendsOff(Rejected):
         )
 
 
+class NotPermitted(Rejected):
+    """The user of this connection lacks the right that a request needs. Nothing was done.
+
+    `user` is who asked, `operation` the request, and `lacks` the right, or several of which one is
+    enough. A retry is useless until the right is given.
+    """
+
+    retry_useless = True
+
+    user: str
+    operation: str
+    lacks: str
+    _template = (
+        "user {user} may not ask for {operation}: it lacks the right {lacks}; whoever runs the "
+        "group gives it, see docs/security.md"
+    )
+
+
+class ProofNeeded(Rejected):
+    """What this connection has proven counts no more at `node_id`. Nothing was done.
+
+    The user was removed or got another secret, or the member asks for users since. The next
+    connection proves it anew, or is refused: programs of `dledger` make it by themselves.
+    """
+
+    node_id: str
+    _template = (
+        "{node_id} does not take this connection's user any more: connect again, with "
+        "credentials that count"
+    )
+
+
 class MachineStopped(Rejected):
     """The state machine of this member does not read the entry at `index`, and has stopped there.
 

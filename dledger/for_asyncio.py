@@ -117,6 +117,7 @@ class AsyncioNode:
     change = awaits(Node.change)
     reconfigure = awaits(at_once(Node.reconfigure))
     reload_tls = awaits(at_once(Node.reload_tls))
+    reload_users = awaits(at_once(Node.reload_users))
 
     term: int = seen(Node.term)
     role: RoleChange = seen(Node.role)
@@ -175,6 +176,7 @@ class AsyncioHost:
         self._inner = host
 
     reload_tls = awaits(at_once(Host.reload_tls))
+    reload_users = awaits(at_once(Host.reload_users))
 
     # A member that ends by itself ends its block with its error, and no other member.
     open_node = opens_in_asyncio(Host.open_node, AsyncioNode)

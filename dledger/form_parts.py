@@ -26,6 +26,7 @@ from dledger.node.host import open_node as open_node_in_trio
 from dledger.node.node import Node
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
 from dledger.state_machine import StateMachine
+from dledger.wire.proof import Credentials
 
 T = TypeVar("T")
 
@@ -96,18 +97,31 @@ def connect(
     *,
     group: str,
     tls: GroupTls | TlsConfig | None = None,
+    credentials: Credentials | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> LoopThread[RemoteLog]:
     """Open a group's log over the network, during a block. Raises as dledger.connect."""
-    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
+    make = partial(
+        connect_in_trio,
+        peers,
+        group=group,
+        tls=tls,
+        credentials=credentials,
+        timeout_s=timeout_s,
+    )
     return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
 
 
 def open_group(
-    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
+    group: str,
+    peers: Peers,
+    tls: GroupTls | TlsConfig | None = None,
+    credentials: Credentials | None = None,
 ) -> LoopThread[GroupClient]:
     """Open a client of a group for tools and scripts, during a block. See dledger.GroupClient."""
-    return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
+    return LoopThread(
+        lambda: nullcontext(GroupClient(group, peers, tls, credentials)), f"dledger {group}"
+    )
 
 
 def open_node(config: NodeConfig, machine: StateMachine) -> LoopThread[Node]:

@@ -1,13 +1,12 @@
 """Run a name server: ``python -m nameserver --listen 127.0.0.1:9876``."""
 
-import ipaddress
 import logging
 import signal
 import time
 from collections.abc import AsyncIterable
 from contextlib import closing
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 import trio
@@ -30,19 +29,18 @@ from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
-from remoting.net.access_file import AccessFileUnusable, read_access_file
+from remoting.net.access_file import AccessFileInForce, AccessFileUnusable, read_access_file
 from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
+from remoting.net.networks import Network, is_in, parse_networks
 from remoting.net.server import ServerLimits
 from remoting.net.tls import ServerTls, reload_or_tell, server_tls
 from remoting.net.tls_config import read_server_tls
 
 _log = logging.getLogger(__name__)
 _progress = logging.getLogger(PROGRESS)
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (
@@ -62,9 +60,10 @@ class _NetworksText(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            _networks(value)
+            if not parse_networks(value):
+                self.fail("there is none: give networks, as 10.0.0.0/8,127.0.0.1", param, ctx)
         except ValueError as error:
-            self.fail(f"{error}: give networks, as 10.0.0.0/8,127.0.0.1", param, ctx)
+            self.fail(str(error), param, ctx)
         return str(value)
 
 
@@ -169,32 +168,25 @@ def _address(ctx: click.Context, key: str, text: str) -> Address:
         raise ConfigInvalid(place(ctx, key), str(error)) from error
 
 
-def _networks(text: str | None) -> tuple[Network, ...] | None:
-    """Parse "10.0.0.0/8,127.0.0.1"; None stands for all networks. Raises ValueError."""
-    if text is None:
-        return None
-    return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
-
-
-def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
-    if networks is None:
-        return True
-    address = ipaddress.ip_address(host.partition("%")[0])
-    return any(address in network for network in networks)
+def _may_change(networks: tuple[Network, ...] | None, host: str) -> bool:
+    return networks is None or is_in(host, networks)
 
 
 async def _run(address: Address, metrics: Address | None, ctx: click.Context) -> None:
     options = ctx.params
     tls = server_tls(read_server_tls(*server_tls_values(ctx)))
-    access_file = options["access_file"]
+    networks, access_path = options["changes_from"], options["access_file"]
+    access = None
+    if access_path is not None:
+        access = AccessFileInForce(access_path, read_access_file(access_path))
     serve = partial(
         serve_nameserver,
         limits=ServerLimits(max_connections=options["max_connections"]),
         settings_file=options["settings_file"],
-        may_change=partial(_is_of, _networks(options["changes_from"])),
+        may_change=partial(_may_change, None if networks is None else parse_networks(networks)),
         metrics=metrics,
         tls=tls,
-        admin=None if access_file is None else read_access_file(access_file).admin,
+        admin=lambda: None if access is None else access.file.admin,
     )
     with (
         watched_loop(),
@@ -207,7 +199,7 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
             _progress.info("nameserver listening on %s", listening, extra={"event": "listening"})
             if options["exit_with_stdin"]:
                 nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_read_again, ctx, hangups, supervisor, tls)
+            nursery.start_soon(_read_again, ctx, hangups, supervisor, tls, access)
             nursery.start_soon(supervisor.answer_watchdog)
             supervisor.status(f"listening on {listening}")
             supervisor.ready()
@@ -222,9 +214,10 @@ async def _read_again(
     hangups: AsyncIterable[int],
     supervisor: Supervisor,
     tls: ServerTls | None,
+    access: AccessFileInForce | None,
 ) -> None:
-    """Read the file and the certificates again at each SIGHUP. Routes and settings change only by
-    requests.
+    """Read the file, the certificates and the file of access control again at each SIGHUP. Routes
+    and settings change only by requests.
     """
 
     def check(again: click.Context) -> None:
@@ -233,9 +226,11 @@ async def _read_again(
     def reload() -> None:
         if tls is not None:
             reload_or_tell([tls.reload])
+        if access is not None:
+            access.read_again()
 
     def without_file() -> None:
-        if tls is None:
+        if tls is None and access is None:
             _log.info(
                 "SIGHUP: there is no file to read again; routes and settings stay as they are"
             )

@@ -37,7 +37,7 @@ from remoting.net.dispatch import DispatchTable
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
-from remoting.wire.signature import ACCESS_KEY, Credentials, is_signed_by
+from remoting.wire.signature import ACCESS_KEY, Credentials, Signer
 
 # Bits of a topic's system flag.
 _UNIT: Final = 1
@@ -119,7 +119,7 @@ class Processors:
         routes: the registrations of brokers.
         settings: the settings of operators.
         may_change: returns whether a host may register brokers and change routes and settings.
-        admin: who must have signed such requests; None for nobody.
+        admin: returns who must have signed such requests; None for nobody.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Processors:
         routes: RouteTable,
         settings: SettingTable,
         may_change: Callable[[str], bool] = lambda _host: True,
-        admin: Credentials | None = None,
+        admin: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
         self._admin = admin
         self._routes = routes
@@ -180,12 +180,11 @@ class Processors:
     def _why_not(self, host: str, command: Command) -> str | None:
         if not self._may_change(host):
             return f"{host} may change nothing here: add it to the name server's --changes-from"
-        admin = self._admin
+        admin = self._admin()
         if admin is None:
             return None
-        if command.fields.get(ACCESS_KEY) == admin.access_key and is_signed_by(
-            command, admin.secret_key.encode()
-        ):
+        signer = Signer(admin.secret_key.encode())  # brokers register every 30 s
+        if command.fields.get(ACCESS_KEY) == admin.access_key and signer.has_signed(command):
             return None
         return "not permitted: only brokers and operators with the file of --access change this"
 

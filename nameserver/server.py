@@ -47,7 +47,7 @@ async def serve_nameserver(
     settings_file: Path | None = None,
     may_change: Callable[[str], bool] = lambda _host: True,
     metrics: Address | None = None,
-    admin: Credentials | None = None,
+    admin: Callable[[], Credentials | None] = lambda: None,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -59,7 +59,7 @@ async def serve_nameserver(
         tls: only plain connections if None.
         settings_file: where settings (100-102) are kept; only in memory if None.
         may_change: returns whether a host may register brokers and change routes and settings.
-        admin: who must have signed such requests; None for nobody.
+        admin: returns who must have signed such requests; None for nobody.
         metrics: where GET /metrics, /healthz and /readyz are answered; nowhere if None.
 
     Raises:

@@ -1,8 +1,8 @@
 """The service `apache.rocketmq.v2.MessagingService`: from a call to what answers it."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -120,7 +120,8 @@ class Service:
                 await call.send(command.SerializeToString())
 
         try:
-            await self._telemetry.converse(_caller(call), _commands(call), tell)
+            async with aclosing(_commands(call)) as commands:
+                await self._telemetry.converse(_caller(call), commands, tell)
         except Refused as refused:
             if refused.code == Code.UNAUTHORIZED:
                 await tell(messages.TelemetryCommand(status=refused.status))
@@ -175,6 +176,6 @@ def _parsed(data: bytes, kind: type[_Request]) -> _Request:
         raise GrpcStatus(GrpcCode.INVALID_ARGUMENT, f"no {kind.__name__}: {error}") from error
 
 
-async def _commands(call: Call) -> AsyncIterator[messages.TelemetryCommand]:
+async def _commands(call: Call) -> AsyncGenerator[messages.TelemetryCommand, None]:
     while (data := await call.receive()) is not None:
         yield _parsed(data, messages.TelemetryCommand)

@@ -9,6 +9,7 @@ from typing import Final
 from dledger_mq.errors import (
     MessagingError,
     NameServersUnreachable,
+    NoBrokerLeads,
     NoMaster,
     RequestRefused,
     RouteNotFound,
@@ -64,10 +65,10 @@ def refused_by(error: MessagingError | RemotingError) -> Refused:
         case RequestRefused():
             code = _OF_REMOTING.get(error.code, Code.INTERNAL_SERVER_ERROR)
             return Refused(code, error.remark or f"the broker answered {error.code}")
+        case NoBrokerLeads() | NoMaster() | NameServersUnreachable():
+            return Refused(Code.HA_NOT_AVAILABLE, str(error))
         case RouteNotFound():
             return Refused(Code.TOPIC_NOT_FOUND, str(error))
-        case NoMaster() | NameServersUnreachable():
-            return Refused(Code.HA_NOT_AVAILABLE, str(error))
         case RemotingError():
             return Refused(Code.PROXY_TIMEOUT, str(error))
         case _:

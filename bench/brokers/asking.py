@@ -12,6 +12,7 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.frame import FrameDecoder, encode_command
+from remoting.wire.signature import Credentials
 
 # RocketMQ's brokers make a topic at the first send as this one is.
 TEMPLATE = "TBW102"
@@ -29,8 +30,9 @@ class NotAnswered(Exception):
 class Asking:
     """A connection. A context manager; its methods raise NotAnswered."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self._address = parse_address(address)
+        self._credentials = credentials
         self._decoder = FrameDecoder()
 
     def __enter__(self) -> Asking:
@@ -56,6 +58,8 @@ class Asking:
     def _ask(self, commands: Sequence[Command]) -> list[Command]:
         for number, command in enumerate(commands):
             command.opaque = number
+            if self._credentials is not None:
+                self._credentials.sign(command)
         replies: list[Command] = []
         try:
             self._socket.sendall(b"".join(map(encode_command, commands)))
@@ -83,7 +87,7 @@ def leader_address(nameserver: str) -> str | None:
     return next((master for master in masters if master), None)
 
 
-def send_one(address: str, topic: str) -> bool:
+def send_one(address: str, topic: str, credentials: Credentials | None = None) -> bool:
     """Store one message; return whether the broker took it. Raises NotAnswered."""
     fields = {
         "producerGroup": "bench",
@@ -99,12 +103,14 @@ def send_one(address: str, topic: str) -> bool:
         "unitMode": "false",
         "batch": "false",
     }
-    with Asking(address) as asking:
+    with Asking(address, credentials) as asking:
         reply = asking.ask(Command(RequestCode.SEND_MESSAGE, fields, b"ready"))
     return reply.code == ResponseCode.SUCCESS
 
 
-def make_topics(address: str, names: Sequence[str], queues: int) -> None:
+def make_topics(
+    address: str, names: Sequence[str], queues: int, credentials: Credentials | None = None
+) -> None:
     """Raises NotAnswered when one is refused."""
     requests = [
         Command(
@@ -122,7 +128,7 @@ def make_topics(address: str, names: Sequence[str], queues: int) -> None:
         )
         for name in names
     ]
-    with Asking(address) as asking:
+    with Asking(address, credentials) as asking:
         for reply in asking.ask_all(requests):
             if reply.code != ResponseCode.SUCCESS:
                 raise NotAnswered(f"a topic was refused: {reply.code} {reply.remark}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,13 +46,17 @@ class Frames:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[socket.socket]:
+def connected(address: str, tls: ssl.SSLContext | None = None) -> Iterator[socket.socket]:
     """Connect to a broker. Raises RunFailed when the block raises OSError."""
     at = parse_address(address)
     try:
         with socket.create_connection((at.host, at.port), _TIMEOUT_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield connection
+            if tls is None:
+                yield connection
+            else:
+                with tls.wrap_socket(connection, server_hostname=at.host) as protected:
+                    yield protected
     except OSError as error:
         raise RunFailed(f"the connection to {address}: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from bench.brokers.asking import NotAnswered, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
 from bench.process_figures import memory, processor_s, ran_s
+from remoting.wire.signature import Credentials
 
 NAMESERVER = "nameserver"
 
@@ -40,7 +41,7 @@ class Brokers(NamedTuple):
     """One kind of brokers.
 
     `addresses` chooses addresses for a group in a folder; `programs` returns the name server and
-    the members by name.
+    the members by name. `credentials`: of the administrator, with access control.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Brokers(NamedTuple):
     version: str
     addresses: Callable[[Path], Addresses]
     programs: Callable[[Addresses], dict[str, Program]]
+    credentials: Credentials | None = None
 
 
 class BrokerGroup:
@@ -61,6 +63,7 @@ class BrokerGroup:
     def __init__(self, brokers: Brokers, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._addresses = brokers.addresses(folder)
+        self._credentials = brokers.credentials
         self._programs = brokers.programs(self._addresses)
         self._complaints = folder / "complaints"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -139,9 +142,10 @@ class BrokerGroup:
     def _wait_ready(self) -> None:
         def stored() -> str | None:
             name = self._leader()
-            if name is not None and send_one(self._addresses.members[name], "BenchReady"):
-                return name
-            return None
+            if name is None:
+                return None
+            address = self._addresses.members[name]
+            return name if send_one(address, "BenchReady", self._credentials) else None
 
         self._until(stored, "no message was stored")
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import dledger
 from bench.brokers.group import NAMESERVER, Addresses, Brokers, Program
 from bench.place import member_ids
 from dledger.free_ports import free_addresses
+from dledger_mq.clusters.certificate_folder import CertificateFolder
+from remoting.net.access_file import new_access_file
 
 
 def _addresses(folder: Path) -> Addresses:
@@ -20,13 +24,17 @@ def _addresses(folder: Path) -> Addresses:
     return Addresses(folder, nameserver, members, dict(zip(ids, others[len(ids) :], strict=True)))
 
 
-def _programs(at: Addresses) -> dict[str, Program]:
+def _programs(
+    at: Addresses, options: Callable[[str], tuple[str, ...]] = lambda _name: ()
+) -> dict[str, Program]:
+    """Return the programs; `options`: more options of the name server or a member, by its name."""
     # They end when this process ends in any way.
     shared = ["--exit-with-stdin"]
     # Compiled modules, as an installation has them.
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(at.folder.parent / "pyc")}
     peers = ",".join(f"{name}={address}" for name, address in at.inner.items())
     nameserver = [sys.executable, "-m", "nameserver", "--listen", at.nameserver, *shared]
+    nameserver += options(NAMESERVER)
     for module in ("nameserver", "broker"):
         helped = [sys.executable, "-m", module, "--help"]
         subprocess.run(helped, stdout=subprocess.DEVNULL, env=os.environ | compiled, check=True)
@@ -35,10 +43,32 @@ def _programs(at: Addresses) -> dict[str, Program]:
         command = [
             *(sys.executable, "-m", "broker", "--group", "bench", "--node", name),
             *("--peers", peers, "--listen", address, "--nameservers", at.nameserver),
-            *("--dir", str(at.folder / name), *shared),
+            *("--dir", str(at.folder / name), *shared, *options(name)),
         ]
         programs[name] = Program(command, compiled)
     return programs
+
+
+def protected(folder: Path, *, has_access: bool, has_tls: bool) -> Brokers:
+    """Return our brokers with access control, with TLS, or both. Clients may speak plainly as well.
+
+    `folder` is made for the files that they need.
+    """
+    folder.mkdir(parents=True)
+    access, certificates = folder / "access.toml", CertificateFolder(folder / "certificates")
+    admin = new_access_file(access, "admin").admin if has_access else None
+    if has_tls:
+        make = [sys.executable, "-m", "dledger_mq", "certificates", str(certificates.path)]
+        subprocess.run(make, stdout=subprocess.DEVNULL, check=True)
+
+    def options(name: str) -> tuple[str, ...]:
+        found = ["--access", str(access)] if has_access else []
+        if has_tls:
+            found += [*certificates.server_options(name), "--tls-mode", "permissive"]
+        return tuple(found)
+
+    programs = partial(_programs, options=options)
+    return OURS._replace(programs=programs, credentials=admin)
 
 
 OURS = Brokers("ours", "dledger", f"dledger {dledger.__version__}", _addresses, _programs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import ssl
 import statistics
 import time
 from collections.abc import Callable
@@ -13,12 +14,16 @@ from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, make_topics
 from bench.brokers.failover import outage_ms
+from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
+from bench.brokers.ours import protected
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
+from bench.brokers.sender import Senders
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
 from bench.process_figures import children_processor_s
+from remoting.wire.signature import Credentials
 
 # How long a Java virtual machine takes to start and to end, at most.
 _AROUND_S = 30.0
@@ -26,6 +31,8 @@ _AROUND_S = 30.0
 _LEVEL_OF_TWO_HOURS = 18
 _TOPIC_QUEUES = 8
 _TRAVEL_QUEUES = 4
+_LIGHT = "Light"
+_TURNS = 8
 
 
 class Figure(NamedTuple):
@@ -205,6 +212,81 @@ def _failover(bench: Bench) -> list[Figure]:
     ]
 
 
+class _Protected(NamedTuple):
+    """A running group, and how to send to it."""
+
+    name: str
+    group: BrokerGroup
+    tls: ssl.SSLContext | None
+    credentials: Credentials | None
+
+
+def _protected(bench: Bench) -> list[Figure]:
+    """Send plainly, with access control, with TLS, and with both, to a group of its own each.
+
+    The groups take turns, so that other programs on the machine slow all of them.
+    """
+    kinds = (
+        ("plain", False, False),
+        ("access control", True, False),
+        ("TLS", False, True),
+        ("access control and TLS", True, True),
+    )
+    with ExitStack() as stack:
+        groups = []
+        for at, (name, has_access, has_tls) in enumerate(kinds):
+            folder = bench.folder / f"protected{at}"
+            brokers = protected(folder / "files", has_access=has_access, has_tls=has_tls)
+            group = stack.enter_context(BrokerGroup(brokers, folder / "group"))
+            make_topics(group.leader_address(), [_LIGHT], _TRAVEL_QUEUES, brokers.credentials)
+            tls = _unchecked() if has_tls else None
+            groups.append(_Protected(name, group, tls, brokers.credentials))
+        return [figure for senders in (1, 64) for figure in _in_turn(groups, senders, bench)]
+
+
+def _in_turn(groups: list[_Protected], senders: int, bench: Bench) -> list[Figure]:
+    rates: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
+    for _ in range(_TURNS):
+        for one in groups:
+            rate, cost_us = _light_sends(one, senders, bench.measured_s / _TURNS)
+            what = f"{senders} light sender{'s'[: senders > 1]} of 1 KB, {one.name}"
+            rates.setdefault(what, []).append(rate)
+            costs.setdefault(what, []).append(cost_us)
+    figures = []
+    for what, found in rates.items():
+        figures += [
+            Figure(what, "a second", statistics.median(found), more_is_better=True),
+            Figure(
+                f"{what}: processor time of three brokers",
+                "us a message",
+                statistics.median(costs[what]),
+            ),
+        ]
+    return figures
+
+
+def _light_sends(one: _Protected, number: int, for_s: float) -> tuple[float, float]:
+    """Return the rate, and the microseconds of the brokers for each message."""
+    with connected(one.group.leader_address(), one.tls) as connection:
+        senders = Senders(
+            connection, _LIGHT, _TRAVEL_QUEUES, bytes(1024), credentials=one.credentials
+        )
+        senders.send(number, for_s=for_s / 4)
+        before_s = one.group.ran_s()
+        sent = senders.send(number, for_s=for_s)
+        each_us = (one.group.ran_s() - before_s) * 1e6 / sent.requests
+    return sent.requests / sent.took_s, each_us
+
+
+def _unchecked() -> ssl.SSLContext:
+    """Return what the load speaks: its own checks are not measured."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _beside(bench: Bench, what: str, name: str, make: Callable[[], None]) -> list[Figure]:
     """Send before and after `make`."""
     topic = f"Beside{what}"
@@ -268,6 +350,13 @@ ROWS = (
     Row("travel-light", "end to end of light clients", _travel_light, needs_load=False),
     Row("memory", "memory", _memory, needs_load=False),
     Row("failover", "leader killed", _failover, needs_load=False),
+    Row(
+        "protected",
+        "sends with access control and TLS",
+        _protected,
+        only_ours=True,
+        needs_load=False,
+    ),
     Row("topics", "sends beside many topics", _topics, only_ours=True),
     Row("connections", "sends beside idle connections", _connections, only_ours=True),
     Row("delayed", "sends beside delayed messages", _delayed, only_ours=True),

@@ -5,6 +5,7 @@ As the threads of one Java client, each sends its next message when the last one
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from statistics import median
@@ -13,11 +14,13 @@ from typing import NamedTuple
 from bench.brokers.frames import CODE, OPAQUE, Frames, connected, frame, number, received
 from bench.one_run import RunFailed
 from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
 
 _SEND = (
     '{{"code":{code},"extFields":{{"a":"bench","b":"{topic}","c":"TBW102","d":"4","e":"{queue}",'
     '"f":"0","g":"{born}","h":"0","i":"UNIQ_KEY\\u00017F000001{opaque:024X}\\u0002WAIT\\u0001true",'
-    '"j":"0","k":"false","m":"{batch}","n":"bench"}},"flag":0,"language":"JAVA",'
+    '"j":"0","k":"false","m":"{batch}","n":"bench"{signed}}},"flag":0,"language":"JAVA",'
     '"opaque":{opaque},"serializeTypeCurrentRPC":"JSON","version":409}}'
 )
 
@@ -41,6 +44,7 @@ class Senders:
 
     Args:
         body: of each request: a message, or a batch of several.
+        credentials: sign each request; None for none.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class Senders:
         queues: int,
         body: bytes,
         is_batch: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._connection = connection
         self._topic, self._queues, self._body, self._is_batch = topic, queues, body, is_batch
         self._frames = Frames()
@@ -82,17 +88,24 @@ class Senders:
         opaque = self._sent
         self._sent += 1
         self._sent_at[opaque] = time.perf_counter()
-        header = _SEND.format(
-            code=int(
+        values = {
+            "code": int(
                 RequestCode.SEND_BATCH_MESSAGE if self._is_batch else RequestCode.SEND_MESSAGE_V2
             ),
-            batch="true" if self._is_batch else "false",
-            topic=self._topic,
-            queue=opaque % self._queues,
-            born=time.time_ns() // 1_000_000,
-            opaque=opaque,
-        )
-        return frame(header.encode(), self._body)
+            "batch": "true" if self._is_batch else "false",
+            "topic": self._topic,
+            "queue": opaque % self._queues,
+            "born": time.time_ns() // 1_000_000,
+            "opaque": opaque,
+            "signed": "",
+        }
+        if self._credentials is not None:
+            fields = json.loads(_SEND.format(**values))["extFields"]
+            signed = Command(0, fields, self._body)
+            self._credentials.sign(signed)
+            both = {name: signed.fields[name] for name in (ACCESS_KEY, SIGNATURE)}
+            values["signed"] = "," + json.dumps(both)[1:-1]
+        return frame(_SEND.format(**values).encode(), self._body)
 
 
 def fill(address: str, topic: str, queues: int, batch_body: bytes, batches: int) -> None:

@@ -398,6 +398,8 @@ def _users() -> list[Dear]:
     entry = {"resource": "Topic:t", "actions": ["Pub"], "decision": "Allow"}
     entries = [{**entry, "resource": f"Topic:t{number}"} for number in range(MAX_ENTRIES)]
     acl = {"subject": "User:u1", "policies": [{"policyType": "Custom", "entries": entries}]}
+    names = ",".join(f"t{number}=PUB" for number in range(MAX_ENTRIES))
+    permissions = {"topicPerms": names, "groupPerms": names, "secretKey": "a" * 128}
     return [
         dear("any", CODE.AUTH_CREATE_USER, compact_json(user).encode()),
         dear("any", CODE.AUTH_UPDATE_USER, compact_json(user).encode()),
@@ -409,6 +411,10 @@ def _users() -> list[Dear]:
         dear("rules", CODE.AUTH_DELETE_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_GET_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_LIST_ACL),
+        dear("rules", CODE.UPDATE_AND_CREATE_ACL_CONFIG, accessKey="u1", **permissions),
+        dear("any", CODE.DELETE_ACL_CONFIG, accessKey="u0"),
+        dear("any", CODE.GET_BROKER_CLUSTER_ACL_INFO),
+        dear("rules", CODE.GET_BROKER_CLUSTER_ACL_CONFIG),
     ]
 
 

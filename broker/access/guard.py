@@ -7,18 +7,20 @@ from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
 from broker.access.secret_seal import SealBroken, SecretSeal
+from broker.access.shares import USER_SHARES
 from broker.access.state import ACCESS, User
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler
+from broker.topics.state import TOPICS
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command
 from remoting.wire.on_behalf import HOST, Represented, represented_in
 from remoting.wire.quoted import quoted
-from remoting.wire.signature import ACCESS_KEY, SIGNATURE, is_signed_by
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, Signer
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("broker.audit")
@@ -27,7 +29,16 @@ _audit = logging.getLogger("broker.audit")
 _TOLD: Final = frozenset(
     {
         *("topic", "group", "groupName", "consumerGroup", "srcGroup", "destGroup"),
-        *("username", "subject", "policyType", "resource", "timestamp", "offset", "msgId"),
+        *(
+            "username",
+            "accessKey",
+            "subject",
+            "policyType",
+            "resource",
+            "timestamp",
+            "offset",
+            "msgId",
+        ),
     }
 )
 
@@ -43,6 +54,7 @@ class Caller:
         self.name = name
         self.is_super = is_super
         self.secret = secret
+        self.signer = Signer(secret)
         self.own: Sequence[Fitting] = ()
         self.default: Sequence[Fitting] = ()
 
@@ -59,14 +71,12 @@ class AccessGuard:
 
     def __init__(self, parts: Parts) -> None:
         self._access = parts.state[ACCESS]
+        self._topics = parts.state[TOPICS]
+        self._shares = parts[USER_SHARES]
         self._cluster = parts.config.cluster
         file = parts.config.access
-        self._seal: SecretSeal | None = None
-        self._admin: Caller | None = None
-        if file is not None:
-            self._seal = SecretSeal(file.seal_key)
-            secret = file.admin.secret_key.encode()
-            self._admin = Caller(file.admin.access_key, secret, is_super=True)
+        self._seal = None if file is None else SecretSeal(file.seal_key)
+        self._admin = None if file is None else _administrator(file.admin)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -87,12 +97,20 @@ class AccessGuard:
     def seal(self) -> SecretSeal | None:
         return self._seal
 
+    def change_administrator(self, admin: Credentials) -> None:
+        """Let another administrator or another secret count from the next request on."""
+        self._admin = _administrator(admin)
+        self._judge_anew()
+
     def look(self) -> None:
         """Tell the watchers of a change. Called after each apply."""
         if self._seal is not None and self._seen != self._access.access_changes:
-            self._forget()
-            for watcher in self.watchers:
-                watcher()
+            self._judge_anew()
+
+    def _judge_anew(self) -> None:
+        self._forget()
+        for watcher in self.watchers:
+            watcher()
 
     def check(self, origin: Origin, command: Command, handler: Handler) -> None:
         """Check a request, and log who asks for a change that others may notice.
@@ -133,11 +151,13 @@ class AccessGuard:
         caller = self._caller(name)
         if not name or SIGNATURE not in command.fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        if caller is None or not is_signed_by(command, caller.secret):
+        if caller is None or not caller.signer.has_signed(command):
             raise self._refused(origin, command, _unproven(name))
         represented = represented_in(command.fields)
         if represented is not None:
             caller = self._represented(origin, command, caller, represented)
+        elif not caller.is_super and self._shares.user_of(origin) is None:
+            self._shares.connect(origin, caller.name)
         self._last = (command.fields, caller)
         return caller
 
@@ -173,6 +193,11 @@ class AccessGuard:
         caller = None if user is None else self._caller(user)
         return caller is not None and all(self._grants(caller, need, host) for need in needs)
 
+    def secret_of(self, user: str) -> bytes | None:
+        """Return the secret of a user that may do something; None for all others."""
+        caller = self._caller(user)
+        return None if caller is None else caller.secret
+
     def _check_all(
         self, origin: Origin, command: Command, caller: Caller, needs: Sequence[Need]
     ) -> None:
@@ -180,6 +205,12 @@ class AccessGuard:
         for need in needs:
             if not self._grants(caller, need, host):
                 raise self._refused(origin, command, f"{caller.name} lacks {need}")
+            if (
+                Action.CREATE in need.actions
+                and need.kind is Kind.TOPIC
+                and need.name not in self._topics.configs
+            ):
+                self._shares.make(self._shares.user_of(origin))
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
         if caller.is_super:
@@ -202,6 +233,9 @@ class AccessGuard:
         """Return a user that may do something; None for all others."""
         if not self._is_fresh():
             self._forget()
+        known = self._callers.get(name)
+        if known is not None:
+            return known
         if self._admin is not None and name == self._admin.name:
             return self._admin
         if name not in self._access.users:
@@ -249,6 +283,10 @@ class AccessGuard:
             extra=about_client(origin.peer.host),
         )
         return RequestRefused.forbidden(f"not permitted: {why}")
+
+
+def _administrator(admin: Credentials) -> Caller:
+    return Caller(admin.access_key, admin.secret_key.encode(), is_super=True)
 
 
 def _unproven(name: str) -> str:

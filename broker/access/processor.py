@@ -3,30 +3,16 @@
 Source: RocketMQ's AdminBrokerProcessor and access control 2.0.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
-
-from broker.access.commands import (
-    AccessCommand,
-    DeleteRules,
-    DeleteUser,
-    PutRules,
-    PutUser,
-    SealedSecret,
-    why_not,
-)
+from broker.access.commands import AccessCommand, PutRules, PutUser
 from broker.access.guard import ACCESS_GUARD
 from broker.access.rules import Policy, Rule, policy_of, rule_of
-from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
+from broker.access.secret_seal import SealBroken
 from broker.access.state import ACCESS, User
+from broker.access.user_changes import USER_CHANGES, user_name
 from broker.errors import RequestRefused
-from broker.formats.state import FORMATS
-from broker.log.entry import USERS_VERSION
-from broker.log.submissions import submit_commands
 from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
-from broker.serving.parts import Parts, Shared
-from broker.serving.replying import replying
+from broker.serving.parts import Parts
 from remoting.bodies.access import (
     DISABLED,
     ENABLED,
@@ -45,10 +31,6 @@ from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
-from remoting.wire.users import secret_problem, user_problem
-
-# Random bytes that the leader chooses: so many, and never the same again.
-RANDOM_BYTES: Final[Shared[Callable[[int], bytes]]] = Shared("random bytes")
 
 
 class AccessProcessor:
@@ -59,10 +41,8 @@ class AccessProcessor:
 
     def __init__(self, parts: Parts) -> None:
         self._access = parts.state[ACCESS]
-        self._formats = parts.state[FORMATS]
         self._guard = parts[ACCESS_GUARD]
-        self._log = parts.log
-        self._random = parts[RANDOM_BYTES]
+        self._changes = parts[USER_CHANGES]
 
     def check_access(self, origin: Origin, command: Command) -> Command:
         """Answer whether the request's user may do all of some things (31002).
@@ -97,30 +77,17 @@ class AccessProcessor:
         self._put_user(origin, command, _named(command), is_new=False)
 
     def _put_user(self, origin: Origin, command: Command, asked: UserInfo, *, is_new: bool) -> None:
-        seal = self._check_on()
-        if asked.username == self._guard.administrator:
-            raise RequestRefused.invalid("username: the administrator's secret is in a file")
         is_super = _truth(asked.user_type, SUPER, NORMAL, "userType")
         is_enabled = _truth(asked.user_status, ENABLED, DISABLED, "userStatus")
-        if is_super:
-            self._check_super(origin, command)
-        if not is_new:
-            self._check_not_super_of_others(origin, command, asked.username)
-        secret = None
-        if asked.password:
-            problem = secret_problem(asked.password)
-            if problem is not None:
-                raise RequestRefused.invalid(f"password: {problem}")
-            secret = self._sealed(seal, asked.username, asked.password)
-        put = PutUser(asked.username, secret, is_super, is_enabled, only_if=not is_new)
-        self._submit([put], origin, command)
+        name, changes = asked.username, self._changes
+        changes.begin_put(origin, command, name, makes_super=bool(is_super))
+        secret = changes.sealed(name, asked.password) if asked.password else None
+        put = PutUser(name, secret, is_super, is_enabled, only_if=not is_new)
+        changes.submit([put], origin, command)
 
     def delete_user(self, origin: Origin, command: Command) -> None:
         """Delete a user with its rules (3003). Raises as `create_user`."""
-        self._check_on()
-        name = _user_name(command.text("username"))
-        self._check_not_super_of_others(origin, command, name)
-        self._submit([DeleteUser(name)], origin, command)
+        self._changes.delete_user(origin, command, user_name(command.text("username")))
 
     def get_user(self, origin: Origin, command: Command) -> Command:
         """Tell one user (3004); nothing if there is none."""
@@ -128,7 +95,7 @@ class AccessProcessor:
         user = self._access.users.get(name)
         if user is None:
             return command.reply()
-        told = self._told(name, user, with_secret=self._is_super(origin, command))
+        told = self._told(name, user, with_secret=self._changes.is_super(origin, command))
         return command.reply(body=compact_json(told.to_json()).encode())
 
     def list_users(self, _origin: Origin, command: Command) -> Steps:
@@ -148,10 +115,10 @@ class AccessProcessor:
         Raises RequestRefused: (1) access control is off, or no such user, (16) only a super user
         changes the rules of another one, (29) a rule or a name is not allowed.
         """
-        self._check_on()
+        self._changes.check_on()
         asked = read_acl(command)
         name = _subject(command.fields.get("subject") or asked.subject)
-        self._check_not_super_of_others(origin, command, name)
+        self._changes.check_not_super_of_others(origin, command, name)
         commands: list[AccessCommand] = []
         for policy in asked.policies:
             rules = [
@@ -162,22 +129,19 @@ class AccessProcessor:
                 commands.append(PutRules(name, policy_of(policy.policy_type), rules))
         if not commands:
             raise RequestRefused.invalid("no rule is given")
-        self._submit(commands, origin, command)
+        self._changes.submit(commands, origin, command)
 
     def delete_rules(self, origin: Origin, command: Command) -> None:
         """Take rules from a user (3008): those for a resource, of a policy, or all.
 
         Raises as `put_rules`.
         """
-        self._check_on()
-        name = _subject(command.text("subject"))
-        self._check_not_super_of_others(origin, command, name)
-        policy = command.fields.get("policyType", "")
-        resource = command.fields.get("resource", "")
-        if resource:
-            resource = rule_of(resource, ("All",), (), "Allow").resource
-        self._submit(
-            [DeleteRules(name, policy_of(policy) if policy else "", resource)], origin, command
+        self._changes.delete_rules(
+            origin,
+            command,
+            _subject(command.text("subject")),
+            command.fields.get("policyType", ""),
+            command.fields.get("resource", ""),
         )
 
     def get_rules(self, _origin: Origin, command: Command) -> Command:
@@ -205,7 +169,7 @@ class AccessProcessor:
         policies = []
         for policy in Policy:
             entries = tuple(
-                _entry(rule)
+                acl_entry(rule)
                 for rule in self._access.rules_of(name, policy)
                 if resource_filter in rule.resource
             )
@@ -223,61 +187,19 @@ class AccessProcessor:
         kind = SUPER if user.is_super else NORMAL
         return UserInfo(name, secret, kind, ENABLED if user.is_enabled else DISABLED)
 
-    def _sealed(self, seal: SecretSeal, name: str, secret: str) -> SealedSecret:
-        return SealedSecret(seal.sealed(name, secret, self._random(NONCE_BYTES)))
-
-    def _submit(self, commands: Sequence[AccessCommand], origin: Origin, command: Command) -> None:
-        for one in commands:
-            if (why := why_not(self._access, one)) is not None:
-                raise RequestRefused.failed(why)
-        submit_commands(self._log, commands, replying(origin, command))
-
-    def _check_on(self) -> SecretSeal:
-        """Raises RequestRefused (1): without the file, a broker could neither seal nor check."""
-        if self._guard.seal is None:
-            raise RequestRefused.failed(
-                "access control is off: start all brokers of the group with --access FILE"
-            )
-        if self._formats.format_version < USERS_VERSION:
-            raise RequestRefused.failed(
-                "not all members have said that they know users: start all of them, and upgrade "
-                "those of an earlier version"
-            )
-        return self._guard.seal
-
-    def _is_super(self, origin: Origin, command: Command) -> bool:
-        return self._guard.is_on and self._guard.caller(origin, command).is_super
-
-    def _check_super(self, origin: Origin, command: Command) -> None:
-        if not self._is_super(origin, command):
-            raise RequestRefused.forbidden("not permitted: only a super user changes super users")
-
-    def _check_not_super_of_others(self, origin: Origin, command: Command, name: str) -> None:
-        user = self._access.users.get(name)
-        if user is not None and user.is_super:
-            self._check_super(origin, command)
-
 
 def _named(command: Command) -> UserInfo:
     """Read a user. Raises RequestRefused (29), BodyMalformed."""
     asked = read_user(command)
-    name = _user_name(command.fields.get("username") or asked.username)
+    name = user_name(command.fields.get("username") or asked.username)
     return UserInfo(name, asked.password, asked.user_type, asked.user_status)
-
-
-def _user_name(name: str) -> str:
-    """Raises RequestRefused (29)."""
-    problem = user_problem(name)
-    if problem is not None:
-        raise RequestRefused.invalid(f"username {name!r:.80}: {problem}")
-    return name
 
 
 def _subject(subject: str) -> str:
     """Return the user of a subject. Raises RequestRefused (29)."""
     if not subject.startswith(SUBJECT_PREFIX):
         raise RequestRefused.invalid(f"subject {subject!r:.80}: give {SUBJECT_PREFIX}name")
-    return _user_name(subject.removeprefix(SUBJECT_PREFIX))
+    return user_name(subject.removeprefix(SUBJECT_PREFIX))
 
 
 def _truth(word: str, true: str, false: str, what: str) -> bool | None:
@@ -289,6 +211,6 @@ def _truth(word: str, true: str, false: str, what: str) -> bool | None:
     return word.lower() == true.lower()
 
 
-def _entry(rule: Rule) -> AclEntry:
+def acl_entry(rule: Rule) -> AclEntry:
     sources = tuple(filter(None, rule.sources.split(",")))
     return AclEntry(rule.resource, tuple(rule.actions.split(",")), sources, rule.decision)

@@ -11,13 +11,12 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Kind, Need
 from broker.topics.names import SEND_FORBIDDEN
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+from remoting.net.networks import Network
 
 ANY: Final = "*"
 _ALL_ACTIONS: Final = "All"

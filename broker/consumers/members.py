@@ -1,4 +1,4 @@
-"""The members of each consumer group, one record per connection, as their heartbeats say.
+"""The members of each consumer group, by connection and client id, as their heartbeats say.
 
 Only the leader has them, in memory: members send a heartbeat every 30 seconds, and at once on a new
 connection. Source: RocketMQ's ConsumerManager.
@@ -11,7 +11,7 @@ from heapq import nsmallest
 from typing import Final
 
 from broker.consumers.kinds import Kind, Kinds, kind_of
-from broker.serving.memberships import Memberships
+from broker.serving.memberships import Client, Memberships
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
@@ -20,14 +20,14 @@ from remoting.bodies.pieces import pieces
 
 @dataclass(slots=True)
 class Member:
-    """A connection that consumes for a group.
+    """A client that consumes for a group by one connection.
 
     Attributes:
-        client_id: two connections of one client have the same.
+        client_id: two connections of one client have the same. A proxy's has many clients.
         last_heartbeat: seconds on the monotonic clock.
         kind: its subscriptions; set when it is registered.
         size: bytes that it takes, roughly; set when it is registered.
-        since: its first heartbeat with this client id; set when it is registered.
+        since: its first heartbeat; set when it is registered.
     """
 
     client_id: str
@@ -45,42 +45,48 @@ class GroupMembers:
     """A group's members.
 
     Attributes:
-        members: by connection.
+        members: by connection and client id.
         subscriptions: the subscriptions of the last heartbeat, by topic.
         kinds: the subscriptions of all members.
         by_client: the members of each client, by connection.
+        connections: how many members each connection has.
         client_ids: sorted.
         broadcasting: how many members want every message for themselves.
     """
 
-    members: dict[Origin, Member] = field(default_factory=dict)
+    members: dict[Client, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=Kinds)
     by_client: dict[str, dict[Origin, Member]] = field(default_factory=dict)
+    connections: dict[Origin, int] = field(default_factory=dict)
     client_ids: list[str] = field(default_factory=list)
     broadcasting: int = 0
 
     def put(self, origin: Origin, member: Member) -> None:
-        old = self.members.get(origin)
-        if old is not None and old.client_id == member.client_id:
+        client = Client(origin, member.client_id)
+        old = self.members.get(client)
+        if old is not None:
             self.broadcasting -= old.data.message_model is MessageModel.BROADCASTING
         else:
-            self.drop(origin)
+            self.connections[origin] = self.connections.get(origin, 0) + 1
             if member.client_id not in self.by_client:
                 insort(self.client_ids, member.client_id)
         self.by_client.setdefault(member.client_id, {})[origin] = member
-        self.members[origin] = member
+        self.members[client] = member
         self.broadcasting += member.data.message_model is MessageModel.BROADCASTING
 
-    def drop(self, origin: Origin) -> Member | None:
-        member = self.members.pop(origin, None)
+    def drop(self, client: Client) -> Member | None:
+        member = self.members.pop(client, None)
         if member is None:
             return None
-        connections = self.by_client[member.client_id]
-        del connections[origin]
-        if not connections:
-            del self.by_client[member.client_id]
-            del self.client_ids[bisect_left(self.client_ids, member.client_id)]
+        of_client = self.by_client[client.client_id]
+        del of_client[client.origin]
+        if not of_client:
+            del self.by_client[client.client_id]
+            del self.client_ids[bisect_left(self.client_ids, client.client_id)]
+        self.connections[client.origin] -= 1
+        if not self.connections[client.origin]:
+            del self.connections[client.origin]
         self.broadcasting -= member.data.message_model is MessageModel.BROADCASTING
         return member
 
@@ -124,69 +130,62 @@ class Consumers:
         """Return the bytes that a connection's memberships take, roughly."""
         return self._sizes.get(origin, 0)
 
-    def size_in(self, origin: Origin, groups: Collection[str]) -> int:
-        """Return the part of `size_of` for some groups."""
-        found = [self._groups[one].members[origin] for one in groups if self.is_member(origin, one)]
+    def size_in(self, client: Client, groups: Collection[str]) -> int:
+        """Return the part of `size_of` for a client in some groups."""
+        found = [self._groups[one].members[client] for one in groups if self.is_member(client, one)]
         return sum([member.size for member in found])
 
-    def group_count(self, origin: Origin) -> int:
-        return len(self._memberships.groups(origin))
-
-    def is_member(self, origin: Origin, group: str) -> bool:
-        return (origin, group) in self._memberships
+    def is_member(self, client: Client, group: str) -> bool:
+        return (client, group) in self._memberships
 
     def register(self, origin: Origin, member: Member) -> bool:
         """Register a member by its heartbeat; return whether the group's members must
         be notified.
         """
-        name = member.data.group
+        name, client = member.data.group, Client(origin, member.client_id)
         group = self._groups.setdefault(name, GroupMembers())
-        old = group.members.get(origin)
+        old = group.members.get(client)
         if old is not None and old.data == member.data:
             member.kind, member.size = old.kind, old.size
         else:
             member.kind, member.size = kind_of(member.data), member.data.size
         self._move(name, group, None if old is None else old.kind, member.kind)
-        member.since = member.last_heartbeat
-        if old is not None and old.client_id == member.client_id:
-            member.since = old.since
+        member.since = member.last_heartbeat if old is None else old.since
         group.put(origin, member)
         self._note_namesakes(name, group, member.client_id)
-        if old is not None and old.client_id != member.client_id:
-            self._note_namesakes(name, group, old.client_id)
-        self._memberships.put(origin, name, member.last_heartbeat)
+        self._memberships.put(client, name, member.last_heartbeat)
         self._resize(origin, member.size - (0 if old is None else old.size))
         topics_changed = self._subscribe(group, member.data)
-        return old is None or old.client_id != member.client_id or topics_changed
+        return old is None or topics_changed
 
-    def unregister(self, origin: Origin, group: str) -> bool:
-        """Remove a connection from a group; return whether it was in it."""
+    def unregister(self, client: Client, group: str) -> bool:
+        """Remove a client from a group; return whether it was in it."""
         members = self._groups.get(group)
-        member = None if members is None else members.drop(origin)
+        member = None if members is None else members.drop(client)
         if members is None or member is None:
             return False
-        self._resize(origin, -member.size)
+        self._resize(client.origin, -member.size)
         self._note_namesakes(group, members, member.client_id)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
-        if self._memberships.drop(origin, group):
-            del self._sizes[origin]
+        self._memberships.drop(client, group)
+        if not self._memberships.count(client.origin):
+            del self._sizes[client.origin]
         return True
 
-    def drop(self, origin: Origin) -> list[str]:
-        """Remove a connection; return its groups."""
-        groups = sorted(self._memberships.groups(origin))
-        for group in groups:
-            self.unregister(origin, group)
-        return groups
+    def drop_some(self, origin: Origin) -> list[str]:
+        """Remove a few clients of a connection; return the groups that lost one."""
+        return self._dropped(self._memberships.some_of(origin))
 
     def expire(self, now: float) -> list[str]:
         """Drop a few members that have been silent too long; return the groups that lost one."""
-        silent = self._memberships.silent(now)
-        for origin, group in silent:
-            self.unregister(origin, group)
-        return sorted({group for _origin, group in silent})
+        return self._dropped(self._memberships.silent(now))
+
+    def _dropped(self, pairs: list[tuple[Client, str]]) -> list[str]:
+        for client, group in pairs:
+            self.unregister(client, group)
+        return sorted({group for _client, group in pairs})
 
     def count(self, group: str) -> int:
         found = self._groups.get(group)
@@ -198,8 +197,9 @@ class Consumers:
         return found.client_ids[:] if found else []
 
     def origins(self, group: str) -> list[Origin]:
+        """Return the connections of a group's members."""
         found = self._groups.get(group)
-        return list(found.members) if found else []
+        return list(found.connections) if found else []
 
     def member(self, group: str, client_id: str) -> Origin | None:
         found = self._groups.get(group)

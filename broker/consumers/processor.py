@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.consumers.differences import Differences
 from broker.consumers.members import CONSUMERS, Member
 from broker.consumers.namesakes import Namesakes
@@ -18,6 +19,7 @@ from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
 from broker.producers.members import PRODUCERS, Producer
+from broker.serving.memberships import Client
 from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
@@ -37,8 +39,12 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
-# Of the heartbeats of one connection; one with the most subscriptions takes less.
-MAX_CLIENT_BYTES: Final = 8 * 1024 * 1024
+# Of the heartbeats of one connection: some ten thousand consumers of a proxy. One client with the
+# most subscriptions takes less.
+MAX_CLIENT_BYTES: Final = 16 * 1024 * 1024
+
+# Producers of one connection, each in one group: a proxy may have some thousand clients.
+MAX_CONNECTION_PRODUCERS: Final = 10_000
 
 # Kinds of members in the answer to 203, and clients of each.
 MAX_KINDS: Final = 16
@@ -63,6 +69,7 @@ class ClientProcessor:
         self._filters = parts[FILTER_CHANGES]
         self._settings = parts[SETTINGS]
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._clock = parts.clock
         self._work = parts.work
 
@@ -84,7 +91,7 @@ class ClientProcessor:
         for data in heartbeat.consumers:
             for _ in self._filters.check(data):
                 yield
-            self._check(origin, data)
+            self._check(Client(origin, heartbeat.client_id), data)
         waiting = len(heartbeat.consumers)
         if not waiting:
             return command.reply()
@@ -107,6 +114,7 @@ class ClientProcessor:
                 self._changes.ensure_group(
                     data.group,
                     lambda refusal, data=data: registered(data, refusal),  # type: ignore[misc]
+                    self._shares.user_of(origin),
                 )
             except RequestRefused as error:
                 registered(data, error)
@@ -114,9 +122,10 @@ class ClientProcessor:
 
     def unregister(self, origin: Origin, command: Command) -> Command:
         """Remove a client from a consumer group, or a producer group, or both (35)."""
-        self._producers.unregister(origin, command.name("producerGroup", ""))
+        client = Client(origin, command.name("clientID", ""))
+        self._producers.unregister(client, command.name("producerGroup", ""))
         group = command.name("consumerGroup", "")
-        if group and self._consumers.unregister(origin, group):
+        if group and self._consumers.unregister(client, group):
             self._notify([group])
         return command.reply()
 
@@ -142,10 +151,10 @@ class ClientProcessor:
         newest = next(iter(group.members.values()))
         connections: list[str] = []
         for piece in pieces(group.members.items()):
-            for origin, member in piece:
+            for client, member in piece:
                 if member.last_heartbeat > newest.last_heartbeat:
                     newest = member
-                connections.append(compact_json(_connection(origin, member)))
+                connections.append(compact_json(_connection(client.origin, member)))
             yield
         data = newest.data
         body: dict[str, object] = {
@@ -172,7 +181,15 @@ class ClientProcessor:
         return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        self._notify(self._consumers.drop(origin))
+        """Forget the consumers of a connection that has ended."""
+        self._work.begin("dropping consumers that disconnected", self._dropping(origin))
+
+    def _dropping(self, origin: Origin) -> Iterator[None]:
+        lost: set[str] = set()
+        while groups := self._consumers.drop_some(origin):
+            lost.update(groups)
+            yield
+        self._notify(sorted(lost))
 
     def expire(self) -> None:
         """Drop silent members; log groups with different subscriptions or equal client ids."""
@@ -203,14 +220,20 @@ class ClientProcessor:
         self, origin: Origin, command: Command, heartbeat: Heartbeat
     ) -> Generator[None, None, None]:
         user = self._access.user_of(origin, command)
+        client = Client(origin, heartbeat.client_id)
         for number, group in enumerate(heartbeat.producer_groups, 1):
             if number % _GROUPS_A_STEP == 0:
                 yield
             if not is_legal_name(group):
                 continue  # it cannot begin a transaction, so it is never asked about one
-            if self._producers.group_count(origin) >= MAX_HEARTBEAT_GROUPS:
+            is_new = not self._producers.is_member(client, group)
+            if self._producers.group_count(client) >= MAX_HEARTBEAT_GROUPS:
                 return  # a heartbeat holds so many, and no client needs more
-            is_new = not self._producers.is_member(origin, group)
+            if is_new and self._producers.count_of(origin) >= MAX_CONNECTION_PRODUCERS:
+                raise RequestRefused.busy(
+                    f"the clients of one connection produce for {MAX_CONNECTION_PRODUCERS} groups: "
+                    "use more connections"
+                )
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
                 raise RequestRefused.busy(
                     f"{len(self._producers)} producers are registered: stop some"
@@ -228,7 +251,7 @@ class ClientProcessor:
         if added and consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
             # Groups that a client repeats count once.
             known = {one.group for one in heartbeat.consumers}
-            added -= consumers.size_in(origin, known)
+            added -= consumers.size_in(Client(origin, heartbeat.client_id), known)
             if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
                 raise RequestRefused.busy(
                     f"the groups and subscriptions of one connection take more than "
@@ -239,14 +262,14 @@ class ClientProcessor:
                 f"the subscriptions of all consumers take {consumers.size} bytes: stop some"
             )
 
-    def _check(self, origin: Origin, data: ConsumerData) -> None:
+    def _check(self, client: Client, data: ConsumerData) -> None:
         check_group_name(data.group)
         if len(data.subscriptions) > self._settings.now.limits.max_subscriptions:
             raise RequestRefused.busy(
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
                 f"at most {self._settings.now.limits.max_subscriptions}"
             )
-        is_new = not self._consumers.is_member(origin, data.group)
+        is_new = not self._consumers.is_member(client, data.group)
         if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
             raise RequestRefused.busy(f"{len(self._consumers)} consumers are registered: stop some")
 

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
+from broker.formats.state import FORMATS
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.log.command_layout import LogCommand
+from broker.log.entry import GROUP_ATTRIBUTES_VERSION
 from broker.log.one_by_one import call_each
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
@@ -24,6 +27,8 @@ class GroupChanges:
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._topics = parts.state[TOPICS]
+        self._formats = parts.state[FORMATS]
+        self._shares = parts[USER_SHARES]
         self._log = parts.log
         self._topic_changes = parts[TOPIC_CHANGES]
         self._settings = parts[SETTINGS]
@@ -36,11 +41,11 @@ class GroupChanges:
         """
         return group in self._groups.configs and group not in self._deleting
 
-    def ensure_group(self, group: str, then: Then) -> None:
+    def ensure_group(self, group: str, then: Then, user: str | None) -> None:
         """Create a consumer group and its retry topic unless they exist; then call `then`.
 
-        Raises RequestRefused: (2) there are too many groups, (26) groups are not created
-        automatically.
+        Raises RequestRefused: (2) there are too many groups, or `user` makes too many, (26) groups
+        are not created automatically.
         """
         groups = self._groups.configs
         config = groups.get(group, ConsumerGroup(group))
@@ -60,6 +65,8 @@ class GroupChanges:
         if count >= limit:
             raise RequestRefused.busy(f"{count} consumer groups: delete one first")
         self._topic_changes.check_room()
+        if group not in groups:
+            self._shares.make(user)
         commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
         if needs_topic:
             topic = created_for_group(retry, config.retry_queue_count)
@@ -72,16 +79,25 @@ class GroupChanges:
 
         submit_commands(self._log, commands, created)
 
-    def put_groups(self, configs: Sequence[ConsumerGroup], then: Then) -> None:
+    def put_groups(self, configs: Sequence[ConsumerGroup], then: Then, user: str | None) -> None:
         """Create or change consumer groups by adjacent entries.
 
-        Raises RequestRefused (2): there are too many groups. Then nothing changes.
+        Raises RequestRefused: (1) not all members read attributes of groups, (2) there are too many
+        groups, or `user` makes too many. Then nothing changes.
         """
+        if self._formats.format_version < GROUP_ATTRIBUTES_VERSION and any(
+            config.attributes for config in configs
+        ):
+            raise RequestRefused.failed(
+                "not all members have said that they know attributes of groups: start all of them, "
+                "and upgrade those of an earlier version"
+            )
         limit = self._settings.now.limits.max_groups
         groups = self._groups.configs
         new = len({config.group for config in configs} - groups.keys())
         if new and len(groups) + len(self._creating) + new > limit:
             raise RequestRefused.busy(f"there are {len(groups)} consumer groups: delete one first")
+        self._shares.make(user, new)
         commands = [PutGroup(config, max_groups=limit) for config in configs]
         submit_commands(self._log, commands, then)
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 from broker.groups.config import ConsumerGroup, read_group
 from broker.groups.state import GROUPS
 from broker.log.command_layout import FIRST_VERSION, Added, Form, Implied, Told, number
-from broker.log.entry import ATTACHED_VERSION, GUARDED_VERSION
+from broker.log.entry import ATTACHED_VERSION, GROUP_ATTRIBUTES_VERSION, GUARDED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState, CommandType, Deletion
 from dledger import Entry
@@ -27,8 +27,10 @@ class PutGroup:
 
     @property
     def needed_version(self) -> int:
-        # Configurations that are not plain came with version 4.
+        # Configurations that are not plain came with version 4, and attributes with version 8.
         is_limited = self.max_groups is not None
+        if is_limited and self.config.attributes:
+            return GROUP_ATTRIBUTES_VERSION
         return ATTACHED_VERSION if is_limited and not self.config.is_plain else FIRST_VERSION
 
 

@@ -1,14 +1,26 @@
 """A consumer group's configuration: RocketMQ's SubscriptionGroupConfig."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.errors import RequestRefused
 from broker.log.command_layout import number, text
+from broker.topics.attributes import (
+    ANY_COUNT,
+    BOOLEAN,
+    LITE_BIND_TOPIC,
+    Range,
+    TopicName,
+    Values,
+    Words,
+    check_attributes,
+)
 from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import read_natural
 from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
 # Of values that are stored for tools as JSON. RocketMQ's default policy has 150 characters.
@@ -18,13 +30,29 @@ MAX_KEPT_CHARACTERS: Final = 4096
 _MAX_RETRY_TIMES: Final = 1_000_000
 _MAX_INT32: Final = (1 << 31) - 1
 
-# Fields that version 4 of the log has added, with their defaults.
+PRIORITY_FACTOR: Final = "priority.factor"
+DEFAULT_PRIORITY_FACTOR: Final = 100
+
+# RocketMQ's attributes of groups.
+GROUP_ATTRIBUTES: Final[Mapping[str, Values]] = {
+    PRIORITY_FACTOR: Range(0, 100),
+    LITE_BIND_TOPIC: TopicName(),
+    "lite.sub.model": Words(("Shared", "Exclusive")),
+    "lite.sub.client.quota": Range(-1, ANY_COUNT),
+    "lite.sub.client.max.event.cnt": Range(10, ANY_COUNT),
+    "lite.sub.reset.offset.exclusive": BOOLEAN,
+    "lite.sub.reset.offset.unsubscribe": BOOLEAN,
+    "lite.sub.wildcard": Words(("true",), "without the attribute a group has it off"),
+}
+
+# Fields that versions 4 and 8 of the log have added, with their defaults.
 _ADDED: Final[dict[str, object]] = {
     "broker_id": 0,
     "slow_broker_id": 1,
     "system_flag": 0,
     "retry_policy": "",
     "subscriptions": "",
+    "attributes": {},
 }
 
 # RocketMQ's number of deliveries before a message goes to the dead letter topic.
@@ -47,6 +75,7 @@ class ConsumerGroup:
         notify_change: whether members are told at once when others come and go.
         retry_policy: a JSON object, which RocketMQ's proxy uses.
         subscriptions: a JSON array.
+        attributes: RocketMQ 5's further settings, by name: see `GROUP_ATTRIBUTES`.
     """
 
     group: str
@@ -63,10 +92,17 @@ class ConsumerGroup:
     system_flag: int = 0
     retry_policy: str = ""
     subscriptions: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def priority_factor(self) -> int:
+        """How many pops of a hundred begin with the queue of the highest priority."""
+        factor = read_natural(self.attributes.get(PRIORITY_FACTOR, ""))
+        return DEFAULT_PRIORITY_FACTOR if factor is None else factor
 
     def to_json(self) -> dict[str, JsonValue]:
         found: dict[str, JsonValue] = {
-            "attributes": {},
+            "attributes": dict[str, JsonValue](self.attributes),
             "brokerId": self.broker_id,
             "consumeBroadcastEnable": self.consume_broadcast_enable,
             "consumeEnable": self.consume_enable,
@@ -90,7 +126,7 @@ class ConsumerGroup:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ConsumerGroup":
-        """Read it; absent members have RocketMQ's defaults.
+        """Read it without its attributes; absent members have RocketMQ's defaults.
 
         Raises BodyMalformed: the name is missing or a member is of a wrong type.
         """
@@ -116,7 +152,7 @@ class ConsumerGroup:
         return all(getattr(self, name) == default for name, default in _ADDED.items())
 
     def as_dict(self) -> dict[str, object]:
-        """Return plain values for the log, without version 4's fields that have their defaults."""
+        """Return plain values for the log, without added fields that have their defaults."""
         members: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
         for name, default in _ADDED.items():
             if members[name] == default:
@@ -131,6 +167,9 @@ def read_group(members: dict[str, Any]) -> ConsumerGroup:
     for name, value in members.items():
         if name in ("retry_policy", "subscriptions"):
             _check_kept(text(value))
+        elif name == "attributes":
+            for word in (*value.keys(), *value.values()):
+                text(word)
         elif name != "group":
             number(value)
     return ConsumerGroup(**members)
@@ -138,6 +177,7 @@ def read_group(members: dict[str, Any]) -> ConsumerGroup:
 
 def check_group_config(config: ConsumerGroup) -> None:
     check_group_name(config.group)
+    check_attributes(f"group {config.group}", config.attributes, GROUP_ATTRIBUTES)
     for value, least, most, what in (
         (config.retry_queue_count, 0, 16, "retry queues"),
         (config.retry_max_times, 0, _MAX_RETRY_TIMES, "retries"),

@@ -3,9 +3,11 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
@@ -14,6 +16,7 @@ from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.topics.attributes import changed_attributes
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.needs import group_need
 from remoting.bodies.json_object import JsonObject
@@ -32,16 +35,17 @@ class GroupProcessor:
         self._groups = parts.state[GROUPS]
         self._changes = parts[GROUP_CHANGES]
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
 
         Raises RequestRefused (29): a name, a number or an attribute is not allowed.
         """
-        config = _asked(JsonObject.parse("consumer group", command.body))
+        config = self._asked(JsonObject.parse("consumer group", command.body))
         needs = (group_need(config.group, Action.CREATE, Action.UPDATE),)
         self._access.require(origin, command, needs)
-        self._changes.put_groups([config], replying(origin, command))
+        self._changes.put_groups([config], replying(origin, command), self._shares.user_of(origin))
 
     def put_groups(self, origin: Origin, command: Command) -> None:
         """Create or change many consumer groups (225): all of them, or none.
@@ -49,10 +53,27 @@ class GroupProcessor:
         Raises RequestRefused: (2) too many groups, (29) a name or a number is not allowed.
         """
         body = JsonObject.parse("consumer groups", command.body, size=LARGE)
-        configs = [_asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
+        configs = [self._asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
         if not configs:
             raise RequestRefused.invalid("no group is named")
-        self._changes.put_groups(configs, replying(origin, command))
+        self._changes.put_groups(configs, replying(origin, command), self._shares.user_of(origin))
+
+    def _asked(self, value: JsonObject) -> ConsumerGroup:
+        """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29).
+
+        RocketMQ's tools write attributes as changes: a name with "+" or "-" before it. A name
+        without either is set, so that a configuration that was read can be written.
+        """
+        config = ConsumerGroup.from_json(value)
+        old = self._groups.configs.get(config.group)
+        changes = [
+            name if name.startswith("-") else f"+{name.removeprefix('+')}={text}"
+            for name, text in value.object("attributes").named_texts().items()
+        ]
+        attributes = changed_attributes({} if old is None else old.attributes, changes)
+        config = replace(config, attributes=attributes)
+        check_group_config(config)
+        return config
 
     def forbid(self, origin: Origin, command: Command) -> Command | None:
         """Answer whether a group may read a topic, after changing that if requested (353).
@@ -103,7 +124,8 @@ class GroupProcessor:
         if name in self._groups.configs:
             return told()
         check_group_name(name)
-        self._changes.ensure_group(name, replying(origin, command, told))
+        user = self._shares.user_of(origin)
+        self._changes.ensure_group(name, replying(origin, command, told), user)
         return None
 
     def all_groups(self, _origin: Origin, command: Command) -> Steps:
@@ -122,14 +144,3 @@ class GroupProcessor:
             f'"subscriptionGroupTable":{{{",".join(table)}}}}}'
         )
         return command.reply(body=body.encode())
-
-
-def _asked(value: JsonObject) -> ConsumerGroup:
-    """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29)."""
-    for name in value.object("attributes").members:
-        raise RequestRefused.invalid(
-            f"unsupported key {name!r:.80}: consumer groups have no attributes"
-        )
-    config = ConsumerGroup.from_json(value)
-    check_group_config(config)
-    return config

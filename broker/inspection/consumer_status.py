@@ -42,7 +42,7 @@ class ConsumerStatus:
         found = self._consumers.group(group)
         members: dict[str, Origin] = {}
         for piece in pieces(found.members.items() if found is not None else ()):
-            for peer, one in piece:
+            for (peer, _client_id), one in piece:
                 if not peer.is_closed and wanted in ("", str(peer.peer), one.client_id):
                     members[one.client_id] = peer
             yield

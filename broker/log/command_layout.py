@@ -270,9 +270,11 @@ def _tell_optional(tell: Tell) -> Tell:
 
 
 def _without_none(hint: Any) -> Any:
-    """Return X of `X | None`, annotated or not."""
+    """Return X of `X | None` or of X, annotated or not."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint
     return next(one for one in get_args(hint) if one is not type(None))
 
 

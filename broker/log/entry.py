@@ -35,6 +35,7 @@ version commands
    6    deletions of topics that keep where their queues ended; resets that tell commits from
         before; entries of over 4 MiB
    7    users, and the rules for them
+   8    renewals that keep the handles of a delivery; suspended messages; attributes of groups
 ======= ==========================================================================================
 """
 
@@ -48,7 +49,7 @@ from broker.errors import CommandMalformed, EntryTooNew
 from broker.log.command_layout import LogCommand, layout_of
 from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 7  # the newest that is read
+FORMAT_VERSION: Final = 8  # the newest that is read
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
@@ -56,6 +57,8 @@ RUNS_VERSION: Final = 5
 LARGE_ENTRIES_VERSION: Final = 6
 INCARNATIONS_VERSION: Final = 6
 USERS_VERSION: Final = 7
+RENEWALS_VERSION: Final = 8
+GROUP_ATTRIBUTES_VERSION: Final = 8
 
 _PREFIX: Final = struct.Struct(">I3sB")
 PREFIX_BYTES: Final = _PREFIX.size

@@ -5,6 +5,7 @@ Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
 from broker.offsets.commands import CommittedOffset
@@ -58,6 +59,7 @@ class OffsetProcessor:
         self._offsets = parts.state[OFFSETS]
         self._reader = parts[MESSAGE_READER]
         self._commits = parts[OFFSET_COMMITS]
+        self._shares = parts[USER_SHARES]
         self._generations = parts[GENERATIONS]
         self._settings = parts[SETTINGS]
 
@@ -118,7 +120,7 @@ class OffsetProcessor:
             )
         if self._commits.is_full:
             raise RequestRefused.busy("[OVERLOAD]too many offsets wait: commit again")
-        self._commits.add(CommittedOffset(*key, offset), then)
+        self._commits.add(CommittedOffset(*key, offset), self._shares.counted(origin, then))
         return None
 
     def maximum(self, _origin: Origin, command: Command) -> Command:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
+from broker.formats.state import FORMATS
+from broker.log.entry import RENEWALS_VERSION
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
@@ -41,6 +43,7 @@ class PopAcks:
     ) -> None:
         self._pops = parts.state[POPS]
         self._topics = parts.state[TOPICS]
+        self._formats = parts.state[FORMATS]
         self._log = parts.log
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
@@ -148,6 +151,9 @@ class PopAcks:
     def hide(self, origin: Origin, command: Command) -> None:
         """Change the time at which a message is given again.
 
+        All handles of this delivery stay good until it is given again. Until all members read
+        entries of version 8, only the handle that the answer makes is.
+
         Raises RequestRefused (29): a bad time, or an invalid handle.
         """
         message = self._message(command)
@@ -157,13 +163,16 @@ class PopAcks:
             origin.send(_not_hidden(command, _given_again(message)))
             return
         hidden_ms = max(self._wall_clock_ms(), flight.popped_ms + 1)
-        hide = HidePopped(message, hidden_ms, hidden_ms + invisible_ms)
+        keeps = self._formats.format_version >= RENEWALS_VERSION
+        is_suspended = keeps and command.boolean("suspend")
+        hide = HidePopped(message, hidden_ms, hidden_ms + invisible_ms, keeps, is_suspended)
+        popped_ms = message.popped_ms if keeps else hidden_ms
         is_ordered = is_of_order(command.text("extraInfo"))
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is None:
                 flight = self._flight(message)
-                if flight is None or flight.popped_ms != hidden_ms:
+                if flight is None or flight.popped_ms != popped_ms:
                     refusal = _given_again(message)
             if refusal is not None:
                 origin.send(_not_hidden(command, refusal))
@@ -173,9 +182,10 @@ class PopAcks:
             self._traffic.popped(message.group, message.topic)
             self._chooser.shown(message.key, hide.visible_ms)
             self._freed([message.key])
+            # Clients take the sum for the end of the invisible time.
             fields = {
-                "popTime": str(hidden_ms),
-                "invisibleTime": str(invisible_ms),
+                "popTime": str(popped_ms),
+                "invisibleTime": str(hide.visible_ms - popped_ms),
                 "reviveQid": str(check_point_queue(is_ordered)),
             }
             origin.send(command.reply(fields=fields))

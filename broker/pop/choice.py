@@ -224,7 +224,7 @@ class Chooser:
         begin = self._reader.begin(topic, queue_id)
         count = size = 0
         for offset, flight in in_flight:
-            is_dead_letter = flight.times - flight.behind > allowed
+            is_dead_letter = flight.attempts - flight.behind > allowed
             if flight.is_settled:
                 if is_dead_letter or offset < begin:
                     continue  # it was acknowledged, and is done with an earlier one

@@ -7,10 +7,10 @@ after it was acknowledged, is given once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-from broker.log.command_layout import Natural
-from broker.log.entry import ATTACHED_VERSION
+from broker.log.command_layout import Added, Implied, Natural
+from broker.log.entry import ATTACHED_VERSION, RENEWALS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState, CommandType
 from broker.offsets.state import OFFSETS, OffsetMoved
@@ -95,8 +95,11 @@ class HidePopped:
     """A consumer changes the time at which a message is given again.
 
     Attributes:
-        hidden_ms: the leader's wall clock; becomes the pop time in the handle.
+        hidden_ms: the leader's wall clock.
         visible_ms: when it is given again.
+        keeps_handle: whether all handles of this delivery stay good; False before version 8:
+            `hidden_ms` becomes the pop time in the handle, and earlier handles are refused.
+        is_suspended: whether this delivery counts as no attempt.
     """
 
     kind: ClassVar[int] = 25
@@ -105,6 +108,8 @@ class HidePopped:
     message: PoppedMessage
     hidden_ms: Natural
     visible_ms: Natural
+    keeps_handle: Annotated[bool, Implied(RENEWALS_VERSION)] = False
+    is_suspended: Annotated[bool, Added(RENEWALS_VERSION)] = False
 
     @property
     def at_ms(self) -> int:
@@ -145,7 +150,8 @@ def _pop(state: BrokerState, folded: Folded, command: Pop, _entry: Entry) -> Ent
         elif flight.visible_ms <= command.popped_ms:
             is_behind = given.is_ordered and offset != command.offsets[0]
             in_flight[offset] = given._replace(
-                times=flight.times + 1, behind=flight.behind + is_behind
+                times=flight.attempts + 1,
+                behind=flight.behind + (is_behind and not flight.is_suspended),
             )
         elif is_repeated:
             in_flight[offset] = given._replace(times=flight.times, behind=flight.behind)
@@ -176,8 +182,9 @@ def _hide(
     state: BrokerState, folded: Folded, command: HidePopped, _entry: Entry
 ) -> EntryRefused | None:
     message = command.message
-    times = (message.popped_ms, command.hidden_ms, command.visible_ms)
-    if state[POPS].hide(message.key, message.offset, *times):
+    popped_ms = message.popped_ms if command.keeps_handle else command.hidden_ms
+    hidden = (popped_ms, command.visible_ms, command.is_suspended)
+    if state[POPS].hide(message.key, message.offset, message.popped_ms, hidden):
         step = (message.key, message.offset, "hidden", message.popped_ms, command.visible_ms)
         folded.tell(PopStep, *step)
     return None

@@ -6,9 +6,12 @@ Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
+from broker.groups.config import DEFAULT_PRIORITY_FACTOR
+from broker.groups.state import GROUPS
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, failure
 from broker.log.submissions import submit_commands
@@ -28,6 +31,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.attributes import MESSAGE_TYPE, PRIORITY_TYPE
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import ResponseCode
@@ -54,6 +58,7 @@ class Popping:
         self._state = parts.state
         self._pops = parts.state[POPS]
         self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
         self._log = parts.log
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
@@ -66,7 +71,8 @@ class Popping:
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
         self._work = parts.work
-        self._waiting = WaitingPops(MAX_WAITING)
+        self._shares = parts[USER_SHARES]
+        self._waiting = WaitingPops(MAX_WAITING, self._shares.held)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._ready: dict[tuple[str, str], None] = {}  # groups and topics with something new
         # The first queue for the next pop of a group; `_next_turn` bounds it.
@@ -89,7 +95,8 @@ class Popping:
         def begin() -> None:
             self._begin(origin, command, request)
 
-        self._group_changes.ensure_group(request.group, replying(origin, command, begin))
+        user = self._shares.user_of(origin)
+        self._group_changes.ensure_group(request.group, replying(origin, command, begin), user)
 
     def notify(self, origin: Origin, command: Command) -> None:
         """Tell a consumer when there is something to pop. Raises as `pop`."""
@@ -220,7 +227,8 @@ class Popping:
 
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
         deadline = self._clock() + request.hold_s
-        pop = WaitingPop(origin, command.without_content(), request, deadline)
+        user = self._shares.user_of(origin)
+        pop = WaitingPop(origin, command.without_content(), request, deadline, user)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)
 
@@ -237,7 +245,7 @@ class Popping:
             return
         if pop.deadline <= self._clock():
             self._answer_nothing(pop)
-        elif not self._waiting.has_room(pop.origin):
+        elif not (self._waiting.has_room(pop.origin) and self._shares.may_hold(pop.user)):
             self._answer_full(pop)
         else:
             self._waiting.add(pop)
@@ -284,9 +292,23 @@ class Popping:
             yield group, topic, request.queue_id
             return
         count = self._topics.configs[topic].read_queue_count
-        first = self._next_turn(group, topic)
+        turn = self._next_turn(group, topic)
+        first, step = turn, 1
+        if not request.is_ordered and self._is_by_priority(group, topic, turn):
+            first, step = count - 1, -1
         for number in range(count):
-            yield group, topic, (first + number) % count
+            yield group, topic, (first + step * number) % count
+
+    def _is_by_priority(self, group: str, topic: str, turn: int) -> bool:
+        """Return whether a pop begins with the last queue: where the message's priority is the
+        number of its queue, as many of a hundred pops as the group says.
+        """
+        attributes = self._topics.configs[topic].attributes
+        if attributes.get(MESSAGE_TYPE) != PRIORITY_TYPE:
+            return False
+        config = self._groups.configs.get(group)
+        factor = DEFAULT_PRIORITY_FACTOR if config is None else config.priority_factor
+        return (turn + 1) * factor // 100 > turn * factor // 100
 
     def _next_turn(self, group: str, topic: str) -> int:
         """Return a number that grows with each pop of a group, so that every queue comes first in

@@ -21,13 +21,15 @@ class InFlight(NamedTuple):
     """A message that was given and is not acknowledged. Times are milliseconds since 1970.
 
     Attributes:
-        popped_ms: when it was given, or hidden longer; part of its handle.
+        popped_ms: when it was given. It names the delivery, and is part of its handles: the next
+            delivery has a later one. Entries before version 8 set it anew when they hid it.
         visible_ms: when it is given again. 0 if it was acknowledged in order, but an earlier
             message was not: it is given again with that one.
         times: how often it was given.
         is_ordered: whether it was given in order.
         behind: how often it was given again behind another message, in order. Nobody can have
             consumed it then, so it does not count towards dead letters.
+        is_suspended: whether the next delivery is not counted, because this one was suspended.
     """
 
     popped_ms: int
@@ -35,6 +37,12 @@ class InFlight(NamedTuple):
     times: int
     is_ordered: bool = False
     behind: int = 0
+    is_suspended: bool = False
+
+    @property
+    def attempts(self) -> int:
+        """How many deliveries count."""
+        return self.times - self.is_suspended
 
     @property
     def is_settled(self) -> bool:
@@ -117,14 +125,18 @@ class Pops:
         return True
 
     def hide(
-        self, key: QueueKey, offset: int, popped_ms: int, hidden_ms: int, visible_ms: int
+        self, key: QueueKey, offset: int, popped_ms: int, hidden: tuple[int, int, bool]
     ) -> bool:
-        """Change when a message is given again, if it was last given at `popped_ms`."""
+        """Change when a message is given again, if it was last given at `popped_ms`. `hidden` has
+        the new `popped_ms`, `visible_ms` and `is_suspended`.
+        """
         queue = self._given(key, offset, popped_ms)
         if queue is None or queue.in_flight[offset].is_settled:
             return False
-        hidden = queue.in_flight[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
-        queue.in_flight[offset] = hidden
+        new_popped_ms, visible_ms, is_suspended = hidden
+        queue.in_flight[offset] = queue.in_flight[offset]._replace(
+            popped_ms=new_popped_ms, visible_ms=visible_ms, is_suspended=is_suspended
+        )
         return True
 
     def flight(self, key: QueueKey, offset: int) -> InFlight | None:
@@ -172,15 +184,32 @@ def _left(pops: Pops, queues: list[PopQueue]) -> None:
 
 def _captured(pops: Pops) -> Iterator[object]:
     return (
-        [*key, queue.next_offset, queue.attempt_id, queue.in_flight]
+        [*key, queue.next_offset, queue.attempt_id, _flights(queue)]
         for key, queue in pops.queues.captured()
     )
 
 
+def _flights(queue: PopQueue) -> dict[int, object]:
+    # Members of an earlier version, which are never told of suspended messages, read five values.
+    return {at: one if one[5] else one[:5] for at, one in queue.in_flight.items()}
+
+
 def _flight(
-    popped_ms: int, visible_ms: int, times: int, is_ordered: bool = False, behind: int = 0
+    popped_ms: int,
+    visible_ms: int,
+    times: int,
+    is_ordered: bool = False,
+    behind: int = 0,
+    is_suspended: bool = False,
 ) -> InFlight:
-    return InFlight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered), int(behind))
+    return InFlight(
+        int(popped_ms),
+        int(visible_ms),
+        int(times),
+        bool(is_ordered),
+        int(behind),
+        bool(is_suspended),
+    )
 
 
 def _take(pops: Pops, rows: list[Any]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from broker.access.shares import Counts
 from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
 from broker.serving.deadlines import Deadlines
@@ -21,19 +22,22 @@ class WaitingPop:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
+        user: for whom it counts; None for nobody.
     """
 
     origin: Origin
     command: Command
     request: PopRequest
     deadline: float
+    user: str | None = None
 
 
 class WaitingPops:
     """The waiting pops, up to a limit."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, users: Counts) -> None:
         self._limit = limit
+        self._users = users
         # By topic, then by group, in the order in which they came.
         self._waiting: dict[str, dict[str, dict[WaitingPop, None]]] = {}
         self._by_origin: dict[Origin, dict[WaitingPop, None]] = {}
@@ -56,6 +60,7 @@ class WaitingPops:
         groups.setdefault(pop.request.group, {})[pop] = None
         self._by_origin.setdefault(pop.origin, {})[pop] = None
         self._count += 1
+        self._users.add(pop.user)
         self._ends.add(pop.deadline, pop, self._count)
 
     def groups(self, topic: str) -> Iterable[str]:
@@ -76,6 +81,8 @@ class WaitingPops:
 
     def take_all(self) -> list[WaitingPop]:
         taken = [pop for waiting in self._by_origin.values() for pop in waiting]
+        for pop in taken:
+            self._users.remove(pop.user)
         self._waiting, self._by_origin = {}, {}
         self._ends.clear()
         self._count = 0
@@ -106,6 +113,7 @@ class WaitingPops:
         if not of_origin:
             del self._by_origin[pop.origin]
         self._count -= 1
+        self._users.remove(pop.user)
 
     def waits(self, pop: WaitingPop) -> bool:
         return pop in self._by_origin.get(pop.origin, ())

@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.producers.members import PRODUCERS, Producer
+from broker.serving.memberships import Client
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from remoting.bodies.pieces import pieces
@@ -58,7 +59,12 @@ class ProducerProcessor:
         return command.reply(body=f'{{"data":{{{",".join(told)}}}}}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        self._producers.drop(origin)
+        """Forget the producers of a connection that has ended."""
+        self._work.begin("dropping producers that disconnected", self._dropping(origin))
+
+    def _dropping(self, origin: Origin) -> Iterator[None]:
+        while self._producers.drop_some(origin):
+            yield
 
     def expire(self) -> None:
         self._work.begin("dropping silent producers", self._expiring(self._clock()))
@@ -67,20 +73,20 @@ class ProducerProcessor:
         while self._producers.expire(now):
             yield
 
-    def _row(self, origin: Origin, member: Producer) -> JsonValue:
+    def _row(self, client: Client, member: Producer) -> JsonValue:
         silent_ms = round((self._clock() - member.last_heartbeat) * 1000)
         return {
             "clientId": member.client_id,
             "language": _language(member),
             "lastUpdateTimestamp": self._wall_clock_ms() - silent_ms,
-            "remoteIP": str(origin.peer),
+            "remoteIP": str(client.origin.peer),
             "version": member.version,
         }
 
 
-def _connection(origin: Origin, member: Producer) -> JsonValue:
+def _connection(client: Client, member: Producer) -> JsonValue:
     return {
-        "clientAddr": str(origin.peer),
+        "clientAddr": str(client.origin.peer),
         "clientId": member.client_id,
         "language": _language(member),
         "version": member.version,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from broker.access.shares import USER_SHARES, Counts
 from broker.pulls.request import PullRequest
 from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
@@ -28,12 +29,14 @@ class HeldPull:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
+        user: for whom it counts; None for nobody.
     """
 
     origin: Origin
     command: Command
     request: PullRequest
     deadline: float
+    user: str | None = None
 
     @property
     def weight(self) -> int:
@@ -44,8 +47,9 @@ class HeldPull:
 class HeldPulls:
     """The waiting pulls by queue, with their deadlines."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, users: Counts) -> None:
         self._limit = limit
+        self._users = users
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_origin: dict[Origin, dict[HeldPull, None]] = {}
         self._ends = Deadlines(self._waits, PULLS_A_STEP)
@@ -73,6 +77,7 @@ class HeldPulls:
         self._by_origin.setdefault(held.origin, {})[held] = None
         self._count += 1
         self._weight += held.weight
+        self._users.add(held.user)
         self._ends.add(held.deadline, held, self._count)
 
     def take(
@@ -91,6 +96,8 @@ class HeldPulls:
 
     def take_all(self) -> list[HeldPull]:
         taken = self.all()
+        for held in taken:
+            self._users.remove(held.user)
         self._by_queue, self._by_origin = {}, {}
         self._ends.clear()
         self._count = self._weight = 0
@@ -107,6 +114,7 @@ class HeldPulls:
         for held in taken:
             self._count -= 1
             self._weight -= held.weight
+            self._users.remove(held.user)
             for table, key in (
                 (self._by_queue, (held.request.topic, held.request.queue_id)),
                 (self._by_origin, held.origin),
@@ -119,5 +127,6 @@ class HeldPulls:
 
 
 HELD_PULLS: Final = Shared(
-    "held pulls", lambda parts: HeldPulls(parts.config.limits.max_held_pulls)
+    "held pulls",
+    lambda parts: HeldPulls(parts.config.limits.max_held_pulls, parts[USER_SHARES].held),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from broker.access.shares import USER_SHARES
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
@@ -67,6 +68,7 @@ class PullProcessor:
         self._consumers = parts[CONSUMERS]
         self._commits = parts[OFFSET_COMMITS]
         self._generations = parts[GENERATIONS]
+        self._shares = parts[USER_SHARES]
         self._held = parts[HELD_PULLS]
         self._pulled = parts[PULLED_OFFSETS]
         self._traffic = parts[TRAFFIC]
@@ -101,7 +103,10 @@ class PullProcessor:
                 return self._answer(origin, command, request)
             self._answer_when_taken(origin, command, request)
             return None
-        held = HeldPull(origin, command.without_content(), request, self._clock() + request.hold_s)
+        user = self._shares.user_of(origin)
+        self._shares.check_hold(user)
+        deadline = self._clock() + request.hold_s
+        held = HeldPull(origin, command.without_content(), request, deadline, user)
         if not self._held.has_room(held):
             raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)
@@ -207,7 +212,7 @@ class PullProcessor:
         if found.found is not Found.FILTERED or found.next_offset != found.end:
             return False
         request = replace(request, offset=found.next_offset)
-        self._held.add(HeldPull(held.origin, held.command, request, held.deadline))
+        self._held.add(HeldPull(held.origin, held.command, request, held.deadline, held.user))
         return True
 
     def _answer_when_taken(
@@ -292,7 +297,7 @@ class PullProcessor:
     def _may_commit(self, origin: Origin, request: PullRequest) -> bool:
         """Return whether the reads of a client are the progress of its group."""
         group = self._consumers.group(request.group)
-        if group is None or origin not in group.members:
+        if group is None or origin not in group.connections:
             return request.commit_offset is not None
         return not self._consumers.is_broadcasting(request.group)
 

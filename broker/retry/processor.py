@@ -6,6 +6,7 @@ Source: RocketMQ's AbstractSendMessageProcessor.
 from collections.abc import Sequence
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
@@ -48,6 +49,7 @@ class RetryProcessor:
         self._sends = parts[SENDS]
         self._copies = parts[COPIES]
         self._group_changes = parts[GROUP_CHANGES]
+        self._shares = parts[USER_SHARES]
         self._reader = parts[MESSAGE_READER]
         self._delayed = parts[DELAYED_SENDS]
         self._disk = parts[FULL_DISK]
@@ -93,7 +95,7 @@ class RetryProcessor:
                 told = error if isinstance(error, RequestRefused) else failure(_WHAT, error)
                 origin.send(told.reply_to(command))
 
-        self._group_changes.ensure_group(group, store)
+        self._group_changes.ensure_group(group, store, self._shares.user_of(origin))
         return None
 
     def _store_back(

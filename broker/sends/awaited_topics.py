@@ -7,6 +7,7 @@ a client that was told "stored" can find the route.
 from itertools import chain
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.log.one_by_one import call
 from broker.sends.pending_messages import PendingMessages
@@ -26,6 +27,7 @@ class AwaitedTopics:
         self._topics = parts.state[TOPICS]
         self._sends = parts[SENDS]
         self._changes = parts[TOPIC_CHANGES]
+        self._shares = parts[USER_SHARES]
         self._limits = parts.config.limits
         self._settings = parts[SETTINGS]
         self._waiting: dict[str, list[PendingMessages]] = {}
@@ -52,10 +54,12 @@ class AwaitedTopics:
         self._changes.check_room()
         return config
 
-    def send_when_created(self, config: TopicConfig, send: PendingMessages) -> None:
+    def send_when_created(
+        self, config: TopicConfig, send: PendingMessages, user: str | None = None
+    ) -> None:
         """Send messages once a topic exists, usually their own, and create it if necessary.
 
-        Raises RequestRefused (2): too many messages wait already.
+        Raises RequestRefused (2): too many messages wait already, or `user` makes too many topics.
         """
         topic = config.topic
         if topic in self._topics.configs and topic not in self._waiting:
@@ -69,9 +73,11 @@ class AwaitedTopics:
             raise RequestRefused.busy(
                 f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again"
             )
+        waiting = self._waiting.get(topic)
+        if waiting is None:
+            self._shares.make(user)
         self._waiting_messages += len(send.records)
         self._waiting_bytes += send.size
-        waiting = self._waiting.get(topic)
         if waiting is not None:
             waiting.append(send)
             return

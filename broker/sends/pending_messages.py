@@ -62,10 +62,20 @@ class PendingSend:
         asked_queue_id: the client's, wherever the messages are stored.
         replied: makes further fields of the reply, given the position of the first message.
         needs: a further topic that must exist before the messages are stored.
+        answered: called once when it is answered.
     """
 
     __slots__ = (
-        *("asked_queue_id", "attach", "command", "first_offset", "id_prefix", "needs", "origin"),
+        *(
+            "answered",
+            "asked_queue_id",
+            "attach",
+            "command",
+            "first_offset",
+            "id_prefix",
+            "needs",
+            "origin",
+        ),
         *("queue_id", "records", "replied", "size", "topic"),
     )
 
@@ -87,6 +97,7 @@ class PendingSend:
         self.attach: Attach | None = None
         self.replied: Callable[[int], Mapping[str, str]] | None = None
         self.needs: TopicConfig | None = None
+        self.answered: Callable[[], None] | None = None
         self.first_offset = 0
         self.size = len(command.body) + _OTHER_BYTES * len(records)
         host, port = origin.peer
@@ -95,6 +106,8 @@ class PendingSend:
             record.born_host, record.born_port = host, port
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
+        if self.answered is not None:
+            self.answered()
         prefix = self.id_prefix
         if len(positions) == 1:
             ids = f"{prefix}{positions[0]:016X}"
@@ -117,6 +130,8 @@ class PendingSend:
         self.origin.send(self.command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
 
     def refuse(self, refusal: RequestRefused) -> None:
+        if self.answered is not None:
+            self.answered()
         self.origin.send(refusal.reply_to(self.command))
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.config import max_times
 from broker.groups.state import GROUPS
@@ -36,6 +37,7 @@ class SendProcessor:
 
     def __init__(self, parts: Parts) -> None:
         self._mended = parts[SENDS].mended
+        self._shares = parts[USER_SHARES]
         self._topics = parts.state[TOPICS]
         self._groups = parts.state[GROUPS]
         self._locks = parts.state[LOCKS]
@@ -112,7 +114,13 @@ class SendProcessor:
                 config = needed
             else:
                 self._awaited.make(needed)  # created before, and announced together
-        self._awaited.send_when_created(config, send)
+        send.answered = self._shares.begin_waiting(origin)
+        try:
+            self._awaited.send_when_created(config, send, self._shares.user_of(origin))
+        except BaseException:
+            if send.answered is not None:
+                send.answered()
+            raise
 
     def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:
         """Return the topic and queue of a consumer's send to a retry topic, which may be a dead

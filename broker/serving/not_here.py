@@ -10,7 +10,10 @@ from remoting.wire.codes import RequestCode
 
 _CLIENT: Final = "is sent by brokers to clients"
 _NAME_SERVER: Final = "is for name servers: ask one"
-_ACCESS: Final = "users and rules are those of version 5: 3001 to 3010"
+_UNCHECKED: Final = (
+    "every request is signed here, from whatever address: give its programs a user, and limit that "
+    "by `dledger-mq user allow --from`"
+)
 _CONTROLLER: Final = "there is no controller: the group elects its leader itself"
 _ROCKSDB: Final = "there is no RocksDB: consume queues are files, settings are in the log"
 _CONTAINER: Final = "there is no broker container: each member is a process of its own"
@@ -53,13 +56,7 @@ _CODES: Final[Mapping[str, tuple[RequestCode, ...]]] = {
         RequestCode.GET_BROKER_MEMBER_GROUP,
         RequestCode.BROKER_HEARTBEAT,
     ),
-    _ACCESS: (
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-    ),
+    _UNCHECKED: (RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,),
     _CONTROLLER: (
         RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
         RequestCode.CONTROLLER_ELECT_MASTER,

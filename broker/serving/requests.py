@@ -31,6 +31,8 @@ class Requests:
         announce: tells the name servers of a new leader or of changed topics.
         queues_are_whole: whether the consume queues are complete enough to answer from.
         check_access: raises RequestRefused if a request is not permitted; None permits all.
+        counted: returns a callback that counts as a waiting request of a client's user until it is
+            called. Raises RequestRefused (2): too many wait.
 
     Attributes:
         connections: of all clients.
@@ -48,6 +50,7 @@ class Requests:
         announce: Callable[[], None],
         queues_are_whole: Callable[[], bool],
         check_access: Callable[[Connection, Command, Handler], None] | None = None,
+        counted: Callable[[Connection, Then], Then] = lambda _connection, then: then,
     ) -> None:
         self._broker_name = broker_name
         self._log = log
@@ -56,6 +59,7 @@ class Requests:
         self._announce = announce
         self._queues_are_whole = queues_are_whole
         self._check_access = check_access
+        self._counted = counted
         self._handlers: dict[int, Handler] = {}
         for service in services:
             for code, handler in service.handlers.items():
@@ -172,7 +176,11 @@ class Requests:
             elif (reply := _unserved(command, handler, refusal)) is not None:
                 connection.send(reply)
 
-        self._confirm(then)
+        counted = self._counted(connection, then)
+        try:
+            self._confirm(counted)
+        except RequestRefused as refusal:
+            counted(refusal)
 
     # --- the log ------------------------------------------------------------------------------
 

@@ -132,12 +132,18 @@ CHANGEABLE: Final[Mapping[str, Changeable]] = {
         _in_ms("transactionCheckInterval", "checks.every_s", _DAY_MS),
         _whole("transactionCheckMax", "checks.max_checks", 1, 100_000, ""),
         _in_ms("transactionTimeOut", "checks.after_s", _DAY_MS),
+        _whole(
+            "dledgerMaxConnectionsOfUser", "limits.max_connections_of_user", 1, _LARGEST_TABLE, ""
+        ),
         _whole("dledgerMaxConsumers", "limits.max_clients", 1, _LARGEST_TABLE, ""),
         _whole("dledgerMaxDelayedMessages", "limits.max_delayed_messages", 1, 100_000_000, ""),
         _whole("dledgerMaxGroups", "limits.max_groups", 1, _LARGEST_TABLE, ""),
+        _whole("dledgerMaxHeldPullsOfUser", "limits.max_held_of_user", 1, _LARGEST_TABLE, ""),
+        _whole("dledgerMaxNewTopicsOfUser", "limits.max_new_of_user", 1, _LARGEST_TABLE, "an hour"),
         _whole("dledgerMaxOffsetTables", "limits.max_offset_tables", 1, _LARGEST_TABLE, ""),
         _whole("dledgerMaxOpenTransactions", "limits.max_open_transactions", 1, 200_000, ""),
         _whole("dledgerMaxTopics", "limits.max_topics", 1, 50_000, ""),
+        _whole("dledgerMaxWaitingOfUser", "limits.max_waiting_of_user", 1, _LARGEST_TABLE, ""),
         _whole("dledgerTransactionGiveUpHours", "checks.give_up_hours", 1, _LONGEST_HOURS, "hours"),
     )
 }

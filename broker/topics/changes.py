@@ -9,6 +9,7 @@ from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
+from broker.topics.attributes import TOPIC_ATTRIBUTES, check_attributes
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import check_topic_config
 from broker.topics.state import TOPICS
@@ -75,6 +76,7 @@ class TopicChanges:
         """
         for config in configs:
             check_topic_config(config)
+            check_attributes(f"topic {config.topic}", config.attributes, TOPIC_ATTRIBUTES)
         names = {config.topic for config in configs}
         self.check_room(len(names - self._topics.configs.keys()))
         self._change([self.command(config) for config in configs], then)

@@ -1,7 +1,6 @@
 """Names of topics and groups, RocketMQ's special topics, and configurations of new topics."""
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -89,10 +88,6 @@ FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 # uses two.
 MAX_SYSTEM_FLAG: Final = 255
 
-# RocketMQ knows a handful. Each registration with a name server lists them.
-MAX_ATTRIBUTES: Final = 16
-MAX_ATTRIBUTE_CHARACTERS: Final = 64
-
 # With its prefix, a group's name is the name of its retry topic.
 MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_BYTES - len(RETRY_PREFIX)
 
@@ -155,16 +150,6 @@ def check_topic_config(config: TopicConfig) -> None:
             f"topic {config.topic} with system flag {config.topic_system_flag}: give 0 to "
             f"{MAX_SYSTEM_FLAG}"
         )
-    if len(config.attributes) > MAX_ATTRIBUTES or any(
-        len(text) > MAX_ATTRIBUTE_CHARACTERS or not text.isprintable()
-        for pair in config.attributes.items()
-        for text in pair
-    ):
-        raise RequestRefused.invalid(
-            f"attributes of topic {config.topic}: at most {MAX_ATTRIBUTES}, each name and value "
-            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters"
-        )
-    check_attributes(config.topic, config.attributes)
     if not 0 <= config.permission <= 15:
         raise RequestRefused.invalid(
             f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write"
@@ -187,35 +172,3 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
 
 def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
     return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
-
-
-_MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
-
-# The values of each attribute, and why RocketMQ's other values are not supported.
-_ATTRIBUTES: Final = {
-    "message.type": (_MESSAGE_TYPES, "there are no other types"),
-    # With BatchCQ RocketMQ writes one unit for each batch instead of each message. Offsets and
-    # pulls are the same, so here it has no effect.
-    "queue.type": (("SimpleCQ", "BatchCQ"), "there are no other queues"),
-    "cleanup.policy": (("DELETE",), "messages are dropped by their age only"),
-    "reserve.time": (("-1",), "all topics are kept for as long as the broker says"),
-}
-
-
-def check_attributes(topic: str, attributes: Mapping[str, str]) -> None:
-    """Raise RequestRefused (29) for an attribute that has no effect here.
-
-    A topic's message type is stored for clients that ask for it, but brokers accept every message:
-    as in RocketMQ, where only the proxy compares the two.
-    """
-    for name, value in attributes.items():
-        if name not in _ATTRIBUTES:
-            raise RequestRefused.invalid(
-                f"topic {topic}: unsupported key {name!r:.80}: give " + ", ".join(_ATTRIBUTES)
-            )
-        values, why = _ATTRIBUTES[name]
-        if value not in values:
-            raise RequestRefused.invalid(
-                f"topic {topic}: {name}={value:.80} is not supported, {why}: give "
-                + " or ".join(values)
-            )

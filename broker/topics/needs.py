@@ -1,7 +1,7 @@
 """Makes the `Needs` of requests, by the fields that name what they are about."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from broker.serving.needs import Action, Kind, Need, Needs
@@ -9,6 +9,8 @@ from broker.topics.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.wire.command import Command
 
 
+# Clients name topics as they like; a need takes some 300 bytes.
+@lru_cache(maxsize=4096)
 def topic_need(topic: str, *actions: Action) -> Need:
     """Return a need for a topic. Retry and dead letter topics are their group's: what lies there
     was sent to the group.

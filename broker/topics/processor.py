@@ -11,6 +11,7 @@ from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.topics.attributes import changed_attributes
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
 from broker.topics.own_topics import OWN_TOPICS
@@ -99,20 +100,8 @@ class TopicProcessor:
 
     def _changed_attributes(self, topic: str, changes: Sequence[str]) -> dict[str, str]:
         config = self._topics.configs.get(topic)
-        attributes = dict(config.attributes) if config is not None else {}
-        for change in changes:
-            name, separator, value = change[1:].partition("=")
-            if not change.strip():
-                continue
-            if change[0] == "+" and name and separator:
-                attributes[name] = value
-            elif change[0] == "-" and name and not separator:
-                attributes.pop(name, None)
-            else:
-                raise RequestRefused.invalid(
-                    f"attributes={change!r:.60}: give +name=value or -name, with commas between"
-                )
-        return attributes
+        now = {} if config is None else config.attributes
+        return changed_attributes(now, changes)
 
     def delete_topic(self, origin: Origin, command: Command) -> Command | None:
         """Delete a topic (215). A missing one counts as deleted.

@@ -208,7 +208,7 @@ class Checks:
         user = self._producers.members(half.group)[producer].user
         # Anybody may join a producer group, and the question has the message in it.
         if not self._access.allows(
-            user, producer.peer.host, (topic_need(record.topic, Action.PUB),)
+            user, producer.origin.peer.host, (topic_need(record.topic, Action.PUB),)
         ):
             return  # the next check asks another member
         record.properties = fitted(
@@ -228,7 +228,7 @@ class Checks:
             "transactionId": key,
             "offsetMsgId": message_id(self._address.host, self._address.port, position),
         }
-        producer.send_oneway(
+        producer.origin.send_oneway(
             Command(RequestCode.CHECK_TRANSACTION_STATE, fields, encode_record(record))
         )
 

@@ -33,6 +33,16 @@ class ClientRefused(GroupUnreachable):
     _template = "{problem}; a retry is useless until that is changed"
 
 
+class CredentialsRefused(ClientRefused):
+    """The group asks for users, and this client has not proven that it is one of them.
+
+    It has no credentials, or those of a user that is unknown, or a wrong secret: the members say
+    no more. Calls raise it at once.
+    """
+
+    _template = "{problem}; a retry is useless until the credentials are those of a user"
+
+
 class WrongGroup(ClientRefused):
     """Members of other groups listen at the addresses.
 
@@ -47,6 +57,8 @@ class WrongGroup(ClientRefused):
 
 def refused_by_all(refusals: Sequence[ClientRefused]) -> ClientRefused:
     problem = "; ".join(dict.fromkeys(refusal.problem for refusal in refusals))
+    if all(isinstance(refusal, CredentialsRefused) for refusal in refusals):
+        return CredentialsRefused(problem)
     wrong = [refusal for refusal in refusals if isinstance(refusal, WrongGroup)]
     if len(wrong) < len(refusals):
         return ClientRefused(problem)

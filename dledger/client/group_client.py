@@ -16,7 +16,7 @@ from dledger.client.client_errors import (
     refused_by_all,
 )
 from dledger.client.known_members import KnownMember, KnownMembers, Peers
-from dledger.client.node_connection import connect_node
+from dledger.client.node_connection import NodeConnection, connect_node
 from dledger.client.remote_log import (
     RemoteLog,
     checked_tls,
@@ -39,6 +39,7 @@ from dledger.wire.client_protocol import (
     Operation,
     decode_entries_answer,
 )
+from dledger.wire.proof import Credentials, shows_of
 from dledger.wire.query_protocol import Queried
 from dledger.wire.watch_protocol import WatchEvent
 
@@ -61,10 +62,18 @@ class GroupClient:
     """A client that knows the addresses of some members of a group; each call connects anew.
 
     It learns the other members from them, so the given members may all leave the group while it
-    lives. A group that speaks TLS requires certificates; unusable ones raise ConfigInvalid.
+    lives. A group that speaks TLS requires certificates; unusable ones raise ConfigInvalid. One
+    that asks for users takes `credentials`, or a certificate that names a user.
     """
 
-    def __init__(self, group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None) -> None:
+    def __init__(
+        self,
+        group: str,
+        peers: Peers,
+        tls: GroupTls | TlsConfig | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._shows = shows_of(credentials)
         self._members = KnownMembers(group, peers)
         self._tls = checked_tls(self._members, tls)
 
@@ -92,7 +101,7 @@ class GroupClient:
 
     async def status(self, node_id: str) -> dict[str, object]:
         """Return one node's status. Raises GroupUnreachable."""
-        return await member_status(self._members, node_id, self._tls)
+        return await member_status(self._members, node_id, self._tls, self._shows)
 
     async def leader_status(self, timeout_s: float) -> dict[str, object]:
         """Return the leader's status. Raises GroupUnreachable."""
@@ -126,7 +135,7 @@ class GroupClient:
     ) -> None:
         with trio.move_on_after(ASK_TIMEOUT_S):
             try:
-                async with connect_node(self._members.group, *member, self._tls) as connection:
+                async with self._connection(member) as connection:
                     told.append(await connection.who_leads())
             except ClientRefused as error:
                 refusals.append(error)
@@ -178,7 +187,7 @@ class GroupClient:
 
         Raises GroupUnreachable, and SnapshotUnavailable with the reason.
         """
-        async with connect_member(self._members, node_id, self._tls) as connection:
+        async with connect_member(self._members, node_id, self._tls, self._shows) as connection:
             row, _ = await connection.ask(Operation.SNAPSHOT)
         match row:
             case [int(index), int(term), int(size), str(path)]:
@@ -217,7 +226,7 @@ class GroupClient:
         members = self._members.all
         for member in members:
             try:
-                async with connect_node(self._members.group, *member, self._tls) as connection:
+                async with self._connection(member) as connection:
                     numbers = [first, min(wait_ms, MAX_WAIT_MS)]
                     return decode_entries_answer(*await connection.ask(Operation.ENTRIES, numbers))
             except (GroupUnreachable, ConnectionLost) as error:
@@ -258,4 +267,7 @@ class GroupClient:
             yield log.watch(*path, after=after)
 
     def _log(self, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:
-        return open_log(self._members, self._tls, timeout_s)
+        return open_log(self._members, self._tls, timeout_s, shows=self._shows)
+
+    def _connection(self, member: KnownMember) -> AbstractAsyncContextManager[NodeConnection]:
+        return connect_node(self._members.group, *member, self._tls, self._shows)

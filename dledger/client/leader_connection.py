@@ -27,6 +27,7 @@ from dledger.pauses import Pauses
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
 from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
+from dledger.wire.proof import Shows, shows_nothing
 from dledger.wire.session_protocol import decode_session_answers, encode_command
 
 # A leader that owes an answer and has been silent for this long may be frozen or cut off: the
@@ -48,6 +49,7 @@ class LeaderConnection:
 
     Args:
         nursery: runs the connections; they end with its scope.
+        shows: returns what to prove to members that ask.
     """
 
     def __init__(
@@ -56,11 +58,12 @@ class LeaderConnection:
         tls: GroupTls | None,
         nursery: trio.Nursery,
         network: Network = TCP,
+        shows: Shows = shows_nothing,
     ) -> None:
         self._home = HomeLoop(
             lambda: OtherLoop(f"the log of group {members.group}"), lambda: LogClosed(members.group)
         )
-        self._search = LeaderSearch(members, tls, nursery, network)
+        self._search = LeaderSearch(members, tls, nursery, network, shows)
         self._current: NodeConnection | None = None
         self._waiting = 0
         self._wanted = trio.lowlevel.ParkingLot()
@@ -181,8 +184,10 @@ class LeaderConnection:
         while True:
             await connection.wait_asked()
             if connection.left:
-                # After a break its member may still lead in that term; after a refusal never.
-                return None, term if connection.leaving else term - 1
+                # After a break its member may still lead in that term; after a refusal never,
+                # unless it is one of our user.
+                lost = connection.leaving and not connection.is_unproven
+                return None, term if lost else term - 1
             quiet_s = SILENCE_S - connection.silence_s()
             if quiet_s > 0:
                 with trio.move_on_after(min(quiet_s, LOOK_S)):

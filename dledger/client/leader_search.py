@@ -12,6 +12,7 @@ from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.pauses import Pauses
 from dledger.wire.client_protocol import Leadership
+from dledger.wire.proof import Shows, shows_nothing
 
 # A member that knows no newer leader holds the request this long, in case it cannot learn of one.
 HOLD_MS = 1_000
@@ -28,6 +29,7 @@ class LeaderSearch:
 
     Args:
         nursery: runs the connections.
+        shows: returns what to prove to members that ask.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class LeaderSearch:
         tls: GroupTls | None,
         nursery: trio.Nursery,
         network: Network = TCP,
+        shows: Shows = shows_nothing,
     ) -> None:
+        self._shows = shows
         self._network = network
         self._members = members
         self._tls = tls
@@ -86,7 +90,9 @@ class LeaderSearch:
         pauses = Pauses()
         while member in self._members.all:
             try:
-                connection = await dial(self._members.group, *member, self._tls, self._network)
+                connection = await dial(
+                    self._members.group, *member, self._tls, self._network, self._shows
+                )
                 self._nursery.start_soon(connection.run)
                 self._refusals.pop(member, None)
                 try:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import outcome
@@ -14,6 +15,7 @@ import trio
 from dledger.client.client_errors import (
     ClientRefused,
     ConnectionLost,
+    CredentialsRefused,
     GroupUnreachable,
     WrongGroup,
     answered_error,
@@ -21,8 +23,9 @@ from dledger.client.client_errors import (
 from dledger.config import Address
 from dledger.core.patience import Patience
 from dledger.entry import MAX_BODY_BYTES
-from dledger.errors import EntryTooLarge, MessageMalformed
+from dledger.errors import EntryTooLarge, MessageMalformed, NotPermitted, ProofNeeded
 from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.introduction import welcome_of
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
@@ -40,7 +43,8 @@ from dledger.wire.client_protocol import (
     encode_request,
 )
 from dledger.wire.frame import Frame, FrameDecoder
-from dledger.wire.handshake import Caller, Hello, Refused, check_welcome, encode_hello
+from dledger.wire.handshake import Caller, Hello, Refused, encode_hello
+from dledger.wire.proof import Shown, Shows, shows_nothing
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -62,6 +66,10 @@ PROMPT = frozenset(
         Operation.QUERY,
     )
 )
+
+
+# A connection whose user counts no more has this time to answer the other requests in flight.
+LEAVE_S = 2.0
 
 
 class _Open:
@@ -102,6 +110,7 @@ class NodeConnection:
         self._watched = False
         self._known: frozenset[object] | None = None  # operations that the node knows
         self.leaving = False  # no new requests; answers may still arrive
+        self.is_unproven = False  # the node wants a proof on a new connection
         self._patience = Patience(LOOK_S, trio.current_time())
         self._waits_since = math.inf
         self._scope = trio.CancelScope()
@@ -143,7 +152,12 @@ class NodeConnection:
 
         answer: Frame | _NoAnswer = await trio.lowlevel.wait_task_rescheduled(abandon)
         if isinstance(answer, Frame):
-            return _result_of(answer)
+            try:
+                return _result_of(answer)
+            except ProofNeeded:
+                self.is_unproven = True
+                self.leave(LEAVE_S)  # the next connection proves it, or is refused
+                raise
         if answer.sent:
             raise ConnectionLost(self.node_id, self._reason)
         raise GroupUnreachable(f"{self.node_id}: {self._reason}")
@@ -151,18 +165,25 @@ class NodeConnection:
     async def _check_known(self, operation: Operation) -> None:
         """Check that the node knows the operation: an earlier version would end the connection."""
         if self._known is None:
-            status, _ = await self.ask(Operation.STATUS)
-            named = status.get(OPERATIONS_FIELD) if isinstance(status, dict) else None
-            self._known = frozenset(named if isinstance(named, list) else ())
+            try:
+                status, _ = await self.ask(Operation.STATUS)
+            except NotPermitted:  # a version that judges rights knows all that were added before
+                self._known = ADDED
+            else:
+                named = status.get(OPERATIONS_FIELD) if isinstance(status, dict) else None
+                self._known = frozenset(named if isinstance(named, list) else ())
         if operation not in self._known:
             raise OperationUnknown(self.node_id, operation.value)
 
     async def who_leads(self, above_term: int = -1, wait_ms: int = 0) -> Leadership:
         """Ask for the leader, waiting up to `wait_ms` for one of a term above `above_term`.
 
-        Raises as `ask`, and MessageMalformed.
+        Raises as `ask`, and MessageMalformed; CredentialsRefused for a user without any right.
         """
-        value, _ = await self.ask(Operation.LEADER, [above_term + 1, wait_ms])
+        try:
+            value, _ = await self.ask(Operation.LEADER, [above_term + 1, wait_ms])
+        except NotPermitted as error:
+            raise CredentialsRefused(f"{self.node_id}: {error}") from error
         return decode_leadership(value)
 
     def _is_full(self, size: int) -> bool:
@@ -334,11 +355,13 @@ async def dial(
     address: Address,
     tls: GroupTls | None = None,
     network: Network = TCP,
+    shows: Shows = shows_nothing,
 ) -> NodeConnection:
     """Connect to a node, and wait for its welcome; the caller runs `run`.
 
     Without a `node_id` any member of the group may answer; with TLS the member has proven its name.
-    Raises GroupUnreachable; ClientRefused, WrongGroup if a retry is useless.
+    `shows` returns what to prove to a member that asks. Raises GroupUnreachable; ClientRefused,
+    CredentialsRefused, WrongGroup if a retry is useless.
     """
     where = f"{node_id} at {address}" if node_id else str(address)
     try:
@@ -346,12 +369,14 @@ async def dial(
             stream = await network.dial(address)
             try:
                 secure = stream if tls is None else await tls.dialled(stream, node_id)
-                name, decoder = await _introduced(group, node_id, secure)
+                name, decoder = await _introduced(group, node_id, secure, shows())
             except BaseException:
                 await trio.aclose_forcefully(stream)
                 raise
     except MessageMalformed as error:
         problem = f"{where}: {error.problem}"
+        if isinstance(error, Refused) and error.lasting and error.challenge is not None:
+            raise CredentialsRefused(problem) from error
         if isinstance(error, Refused) and error.lasting and error.groups:
             raise WrongGroup(problem, group, error.groups) from error
         if isinstance(error, Refused | TlsRefused) and not error.lasting:
@@ -369,22 +394,28 @@ async def dial(
     return NodeConnection(name, secure, decoder)
 
 
-async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, FrameDecoder]:
+async def _introduced(
+    group: str, node_id: str, stream: Stream, shown: Shown | None
+) -> tuple[str, FrameDecoder]:
     """Send the hello; return the answering node's name. Raises MessageMalformed if it refuses."""
-    await stream.send_all(encode_hello(Hello(Caller.CLIENT, group, node_id)))
+    hello = Hello(Caller.CLIENT, group, node_id)
+    await stream.send_all(encode_hello(hello))
     decoder = FrameDecoder()
-    while True:
-        data = await stream.receive_some(RECEIVE_BYTES)
-        if not data:
-            raise trio.BrokenResourceError("the node closed the connection")
-        if frames := decoder.feed(bytes(data)):
-            break
-    check_welcome(frames[0])
+    frames = await welcome_of(stream, hello, shown, partial(_frames, stream, decoder))
     match frames:
         case [Frame([_, str(name)], _)]:
             return name, decoder
         case _:
             raise MessageMalformed("a welcome with wrong fields")
+
+
+async def _frames(stream: Stream, decoder: FrameDecoder) -> list[Frame]:
+    while True:
+        data = await stream.receive_some(RECEIVE_BYTES)
+        if not data:
+            raise trio.BrokenResourceError("the node closed the connection")
+        if frames := decoder.feed(bytes(data)):
+            return frames
 
 
 def _described(error: BaseException) -> str:
@@ -398,10 +429,14 @@ def _described(error: BaseException) -> str:
 
 @asynccontextmanager
 async def connect_node(
-    group: str, node_id: str, address: Address, tls: GroupTls | None = None
+    group: str,
+    node_id: str,
+    address: Address,
+    tls: GroupTls | None = None,
+    shows: Shows = shows_nothing,
 ) -> AsyncIterator[NodeConnection]:
     """Keep a connection to one node during a block. Raises as `dial`."""
-    connection = await dial(group, node_id, address, tls)
+    connection = await dial(group, node_id, address, tls, shows=shows)
     async with unwrapping_nursery() as nursery:
         nursery.start_soon(connection.run)
         try:

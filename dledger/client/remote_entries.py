@@ -15,6 +15,7 @@ from dledger.changes import Path
 from dledger.client.client_errors import (
     AnswerUnreadable,
     ClientRefused,
+    CredentialsRefused,
     GroupUnreachable,
     refused_by_all,
 )
@@ -26,6 +27,7 @@ from dledger.errors import (
     LogClosed,
     MessageMalformed,
     NodeClosing,
+    NotPermitted,
     OtherLoop,
     OutcomeUnknown,
     OutsideLog,
@@ -52,6 +54,7 @@ from dledger.watch_errors import (
     WatchTooLarge,
 )
 from dledger.wire.client_protocol import Operation, decode_entries_answer
+from dledger.wire.proof import Shows, shows_nothing
 from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
 from dledger.wire.watch_protocol import Watch, Watched, WatchEvent, decode_watched, encode_watch
 
@@ -78,7 +81,7 @@ _LACKING = (
     QueryUnknown,
 )
 # Errors that every member would answer.
-_OF_ALL = (WatchTooLarge, WatchInvalid, QueryFailed, QueryInvalid)
+_OF_ALL = (WatchTooLarge, WatchInvalid, QueryFailed, QueryInvalid, NotPermitted)
 
 
 class RemoteEntries:
@@ -155,6 +158,7 @@ class ReadingConnection:
         nursery: runs the connections.
         timeout_s: how long the first answer may take. Later outages are waited out without limit,
             and logged once they have lasted this long.
+        shows: returns what to prove to members that ask.
     """
 
     def __init__(
@@ -164,7 +168,9 @@ class ReadingConnection:
         nursery: trio.Nursery,
         timeout_s: float,
         network: Network = TCP,
+        shows: Shows = shows_nothing,
     ) -> None:
+        self._shows = shows
         self._home = HomeLoop(
             lambda: OtherLoop(f"the log of group {members.group}"), lambda: LogClosed(members.group)
         )
@@ -317,7 +323,7 @@ class ReadingConnection:
                 await pauses.pause()
 
     async def _dial(self, known: KnownMember) -> NodeConnection:
-        connection = await dial(self._members.group, *known, self._tls, self._network)
+        connection = await dial(self._members.group, *known, self._tls, self._network, self._shows)
         if self._home.is_over:
             connection.close("the log was closed")
             await connection.run()  # closes its socket
@@ -342,8 +348,10 @@ class ReadingConnection:
                 self._problems[known] = error.problem
                 if isinstance(error, ClientRefused):
                     refusals.append(error)
-        if len(refusals) == len(members) and not self._heard:
-            raise refused_by_all(refusals)
+        if len(refusals) == len(members):
+            refused = refused_by_all(refusals)
+            if not self._heard or isinstance(refused, CredentialsRefused):
+                raise refused
         return None
 
 

@@ -48,6 +48,7 @@ from dledger.errors import (
     NotLeader,
     OutcomeUnknown,
     OutsideLog,
+    ProofNeeded,
     ReadUnavailable,
 )
 from dledger.network.network import TCP, Network
@@ -72,6 +73,7 @@ from dledger.wire.client_protocol import (
     Operation,
     decode_appended,
 )
+from dledger.wire.proof import Credentials, Shows, shows_nothing, shows_of
 from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
 from dledger.wire.watch_protocol import Watch, encode_watch
 
@@ -84,6 +86,7 @@ _PASSING = (
     LogFull,
     DiskFull,
     NodeClosing,
+    ProofNeeded,
     Discarded,
 )
 # A year: a larger limit, or an infinite one, counts as no limit.
@@ -106,7 +109,9 @@ class RemoteLog:
         leader: LeaderConnection,
         reading: ReadingConnection,
         timeout_s: float,
+        shows: Shows = shows_nothing,
     ) -> None:
+        self._shows = shows
         self._members = members
         self._tls = tls
         self._leader = leader
@@ -282,7 +287,7 @@ class RemoteLog:
     async def status(self, node_id: str | None = None) -> dict[str, object]:
         """Return the status of a member, or of the leader, as in `Node.status`. Raises Rejected."""
         if node_id is not None:
-            return await member_status(self._members, node_id, self._tls)
+            return await member_status(self._members, node_id, self._tls, self._shows)
         value, _ = await self.ask_leader(Operation.STATUS, (), b"", None)
         return _learned(self._members, value)
 
@@ -361,6 +366,7 @@ async def connect(
     *,
     group: str,
     tls: GroupTls | TlsConfig | None = None,
+    credentials: Credentials | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> AsyncIterator[RemoteLog]:
     """Open a group's log over the network, during a block. See docs/client-of-the-log.md.
@@ -370,27 +376,32 @@ async def connect(
             alone, in a text or a sequence. The members that answer name the others.
         group: the name of the group.
         tls: certificates, for a group that speaks TLS; members need their names then.
+        credentials: the user to be, for a group that asks for users; see docs/security.md.
         timeout_s: how long each call tries by default.
 
     Nothing is connected before the first call. Raises ConfigInvalid, NotInTrio.
     """
     require_trio("connect")
-    members = KnownMembers(group, peers)
-    async with open_log(members, checked_tls(members, tls), timeout_s) as log:
+    members, shows = KnownMembers(group, peers), shows_of(credentials)
+    async with open_log(members, checked_tls(members, tls), timeout_s, shows=shows) as log:
         yield log
 
 
 @asynccontextmanager
 async def open_log(
-    members: KnownMembers, tls: GroupTls | None, timeout_s: float, network: Network = TCP
+    members: KnownMembers,
+    tls: GroupTls | None,
+    timeout_s: float,
+    network: Network = TCP,
+    shows: Shows = shows_nothing,
 ) -> AsyncIterator[RemoteLog]:
     """Open a log with shared `members`, and with `network` to dial."""
     async with unwrapping_nursery() as nursery:
-        leader = LeaderConnection(members, tls, nursery, network)
+        leader = LeaderConnection(members, tls, nursery, network, shows)
         nursery.start_soon(leader.run)
-        reading = ReadingConnection(members, tls, nursery, timeout_s, network)
+        reading = ReadingConnection(members, tls, nursery, timeout_s, network, shows)
         try:
-            yield RemoteLog(members, tls, leader, reading, timeout_s)
+            yield RemoteLog(members, tls, leader, reading, timeout_s, shows)
         finally:
             reading.end()
             nursery.cancel_scope.cancel()
@@ -405,13 +416,13 @@ def checked_tls(members: KnownMembers, tls: GroupTls | TlsConfig | None) -> Grou
 
 @asynccontextmanager
 async def connect_member(
-    members: KnownMembers, node_id: str, tls: GroupTls | None
+    members: KnownMembers, node_id: str, tls: GroupTls | None, shows: Shows = shows_nothing
 ) -> AsyncIterator[NodeConnection]:
     """Keep a new connection to one member during a block. Raises GroupUnreachable."""
     known = members.find(node_id)
     if known is None:
         raise GroupUnreachable(f"{node_id} is not one of the members that are known")
-    async with connect_node(members.group, *known, tls) as connection:
+    async with connect_node(members.group, *known, tls, shows) as connection:
         try:
             yield connection
         except ConnectionLost as error:
@@ -419,10 +430,10 @@ async def connect_member(
 
 
 async def member_status(
-    members: KnownMembers, node_id: str, tls: GroupTls | None
+    members: KnownMembers, node_id: str, tls: GroupTls | None, shows: Shows = shows_nothing
 ) -> dict[str, object]:
     """Ask one member for its status, over a new connection. Raises GroupUnreachable."""
-    async with connect_member(members, node_id, tls) as connection:
+    async with connect_member(members, node_id, tls, shows) as connection:
         value, _ = await connection.ask(Operation.STATUS)
     return _learned(members, value)
 

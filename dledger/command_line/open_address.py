@@ -20,6 +20,10 @@ insecure_option = flag(
     "Listen for other machines without TLS and access control: whoever reaches the port may do "
     "everything.",
 )
+insecure_log_option = flag(
+    "--insecure",
+    "Listen for other machines without TLS and users: whoever reaches the port may do everything.",
+)
 
 
 def is_only_here(host: str) -> bool:
@@ -30,7 +34,13 @@ def is_only_here(host: str) -> bool:
         return host == "localhost"
 
 
-TLS_ALONE: Final = "no TLS: give --tls-cert, --tls-key and --tls-ca"
+TLS_OR_USERS: Final = (
+    "neither TLS nor users that are asked for: give --tls-cert, --tls-key and --tls-ca, or --users"
+)
+TLS_OR_ACCESS_OF_LOG: Final = (
+    "neither TLS nor users that the port of the log asks for: give --tls-cert, --tls-key and "
+    "--tls-ca, or --access with --log-users enforcing"
+)
 TLS_OR_ACCESS: Final = (
     "neither TLS nor access control: give --tls-cert, --tls-key and --tls-ca, or --access"
 )

@@ -12,7 +12,7 @@ from functools import partial
 import click
 import trio
 
-from dledger.client.remote_log import RemoteLog, connect
+from dledger.client.remote_log import RemoteLog
 from dledger.command_line.options import json_option, option
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.entry import MAX_BODY_BYTES
@@ -49,7 +49,7 @@ def append(
 async def _append(
     group: NamedGroup, given: Sequence[bytes], timeout_s: float, as_json: bool
 ) -> None:
-    async with connect(group.members, group=group.name, tls=group.tls, timeout_s=timeout_s) as log:
+    async with group.log(timeout_s) as log:
         found = _given(given) if given else lines(_read_input)
         await append_batches(log, found, partial(_print, as_json))
 

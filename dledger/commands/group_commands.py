@@ -13,7 +13,7 @@ import trio
 
 from dledger import __version__
 from dledger.client.group_client import GroupClient
-from dledger.client.remote_log import connect
+from dledger.command_line.credentials_option import CREDENTIALS
 from dledger.command_line.ending import Commands
 from dledger.command_line.option_sources import Tables, config_option
 from dledger.command_line.options import flag, json_option, option
@@ -169,7 +169,7 @@ async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
 
 
 async def _follow(group: NamedGroup, first: int, as_json: bool) -> None:
-    async with connect(group.members, group=group.name, tls=group.tls) as log:
+    async with group.log() as log:
         while True:
             try:
                 async for entry in log.tail(first):
@@ -259,7 +259,7 @@ for _command in (
     commands.add_command(_command)
 config_option(
     commands,
-    Tables(commands.commands, ("group", "peers", "timeout", *TLS_KEYS)),
+    Tables(commands.commands, ("group", "peers", "timeout", CREDENTIALS, *TLS_KEYS)),
     "DLEDGER_CONFIG",
     "A file with options, in TOML; see `dledger serve --print-config`.",
 )

@@ -21,8 +21,13 @@ from dledger.command_line.node_options import (
     node_settings,
     option_of,
 )
-from dledger.command_line.option_sources import RememberingCommand, as_toml, located
-from dledger.command_line.options import flag, option
+from dledger.command_line.open_address import (
+    TLS_OR_USERS,
+    insecure_log_option,
+    problem_of_open_address,
+)
+from dledger.command_line.option_sources import RememberingCommand, as_toml, located, place
+from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
 from dledger.command_line.supervisor import Supervisor
@@ -34,6 +39,7 @@ from dledger.node.collector import collect_seldom
 from dledger.node.host import open_node
 from dledger.node.node import Node
 from dledger.node.node_events import NodeEvents
+from dledger.serving.users_file import UsersFile
 from dledger.start_report import StartReport
 from dledger.state_machine import LogOnly
 
@@ -44,10 +50,10 @@ Python: see `dledger.open_node`.
 
 Every option may also stand in the file of `dledger --config FILE`, in the table [serve], or in the
 environment, as DLEDGER_SERVE_NODE. Flags go before the environment, and that before the file. On
-SIGHUP the file is read again.
+SIGHUP the file is read again, and with it certificates and users.
 
 \b
-  dledger serve --node n0 --dir /var/lib/log \\
+  dledger serve --node n0 --dir /var/lib/log --users /etc/dledger-users.toml \\
     --peers n0=10.0.0.1:20911,n1=10.0.0.2:20911,n2=10.0.0.3:20911
   dledger --config /etc/dledger.toml serve --print-config
 """
@@ -82,6 +88,13 @@ progress = logging.getLogger(PROGRESS)
 @flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
 @flag("--print-config", "Print the settings in force and their origins, and end.")
 @tls_options
+@option(
+    "--users",
+    "A file of users, and of what each may do at the port of the log, with the secret of members; "
+    "see docs/security.md.",
+    type=FILE,
+)
+@insecure_log_option
 @declared(NODE_OPTIONS)
 @click.pass_context
 def serve(ctx: click.Context, /, **options: Any) -> None:
@@ -90,6 +103,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
         click.echo(as_toml(ctx))
         return
     _set_up_logging(ctx)
+    _check_protected(config, ctx)
     collect_seldom()
     trio.run(_serve, config, ctx, options["metrics"], options["exit_with_stdin"])
 
@@ -106,11 +120,27 @@ def checked_config(ctx: click.Context) -> NodeConfig:
             joining=options["joining"],
             new=options["new"],
             tls=given_tls(ctx),
+            users=options["users"],
             **node_settings(options),
         )
     except ConfigInvalid as error:
         key = option_of(error.setting).replace("_", "-")
         raise located(ctx, error, key) from error
+
+
+def _check_protected(config: NodeConfig, ctx: click.Context) -> None:
+    """Raise ConfigInvalid if other machines reach the port and nothing protects it, or if the file
+    of users cannot be used.
+    """
+    speaks_tls = config.tls is not None
+    users = None if config.users is None else UsersFile(config.users, speaks_tls=speaks_tls)
+    if speaks_tls or (users is not None and users.asks):
+        return
+    host, insecure = config.listen_address.host, ctx.params["insecure"]
+    problem = problem_of_open_address(host, TLS_OR_USERS, is_insecure=insecure)
+    if problem is not None:
+        key = "peers" if config.listen is None else "listen"
+        raise ConfigInvalid(place(ctx, key), problem)
 
 
 def _set_up_logging(ctx: click.Context) -> None:
@@ -156,7 +186,7 @@ async def _run_node(
         _CHANGEABLE,
         partial(_take_over, node),
         _set_up_logging,
-        partial(_read_certificates, node),
+        partial(_read_files, node, ctx),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(settings.run, hangups, supervisor.reloading)
@@ -170,16 +200,25 @@ def _take_over(node: Node, ctx: click.Context) -> None:
     node.reconfigure(node.config.with_changes(taken))
 
 
-def _read_certificates(node: Node) -> None:
-    """Read the certificates again, from the paths given at the start."""
-    if node.config.tls is None:
-        return
-    try:
-        node.reload_tls()
-    except ConfigInvalid as error:
-        logger.error("the old certificates stay in use: %s", error)
-    else:
-        logger.info("certificates were read again")
+def _read_files(node: Node, ctx: click.Context) -> None:
+    """Read certificates and users again, from the paths given at the start."""
+
+    def reload_users() -> None:
+        _check_protected(node.config, ctx)  # they may ask nobody from now on
+        node.reload_users()
+
+    for is_given, what, reload in (
+        (node.config.tls is not None, "certificates", node.reload_tls),
+        (node.config.users is not None, "users", reload_users),
+    ):
+        if not is_given:
+            continue
+        try:
+            reload()
+        except ConfigInvalid as error:
+            logger.error("the old %s stay in use: %s", what, error)
+        else:
+            logger.info("%s were read again", what)
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:

@@ -11,6 +11,7 @@ from dledger.network.host_connection import HostConnection
 from dledger.network.network import TCP, Network
 from dledger.network.refusals import Refusals
 from dledger.network.tls import GroupTls
+from dledger.wire.proof import Shows, shows_nothing
 
 
 class Connections:
@@ -24,6 +25,7 @@ class Connections:
         tls: the certificates that both sides of a connection show; None without TLS.
         refusals: counts the callers that were refused.
         network: dials, and listens.
+        shows: returns what this process proves to members that ask.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class Connections:
         home: Address,
         tls: GroupTls | None = None,
         network: Network = TCP,
+        shows: Shows = shows_nothing,
     ) -> None:
+        self.shows = shows
         self.collecting = False
         self.home = home
         self.tls = tls
@@ -59,7 +63,13 @@ class Connections:
         connection = self._open.get(key)
         if connection is None:
             connection = self._open[key] = HostConnection(
-                self.home, address, self._gathered.append, self.tls, peer, self.network
+                self.home,
+                address,
+                self._gathered.append,
+                self.tls,
+                peer,
+                self.network,
+                self.shows,
             )
             self._nursery.start_soon(connection.run)
         return connection

@@ -40,11 +40,14 @@ class Conversation:
             frames = self._decoder.feed(received)
         return frames
 
-    async def first_frame(self) -> Frame | None:
-        """Return the first frame, an introduction; None at the end. Raises MessageMalformed."""
+    async def next_frame(self) -> Frame | None:
+        """Return one frame of an introduction; None at the end. Raises MessageMalformed."""
         while await self.wait():
             if frames := self.cut():
-                self._decoder.max_bytes = MAX_FRAME_BYTES
                 self._frames = list(frames[1:])
                 return frames[0]
         return None
+
+    def welcomed(self) -> None:
+        """Take longer frames from now on: the caller is known."""
+        self._decoder.max_bytes = MAX_FRAME_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -12,6 +13,7 @@ import trio
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
+from dledger.network.introduction import welcome_of
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
@@ -24,7 +26,8 @@ from dledger.wire.codec import (
     encode_shared,
 )
 from dledger.wire.frame import Frame, FrameDecoder
-from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
+from dledger.wire.handshake import Caller, Hello, encode_hello
+from dledger.wire.proof import Shows, shows_nothing
 
 # A pause is a random part of its length, at least this share. So callers that lost the same peer at
 # the same moment do not dial it in step, and none pauses longer than its limit, on which members
@@ -129,6 +132,7 @@ class HostConnection:
         tls: the certificates that both sides show; None without TLS.
         peer: the name that the other process must prove, with TLS.
         network: dials.
+        shows: returns what to prove to a process that asks.
     """
 
     def __init__(
@@ -139,14 +143,16 @@ class HostConnection:
         tls: GroupTls | None = None,
         peer: str = "",
         network: Network = TCP,
+        shows: Shows = shows_nothing,
     ) -> None:
         self.address = address
+        self._shows = shows
         self._network = network
         self._tls = tls
         self._peer = peer
         self._generation = 0  # of the certificates that this connection was dialled with
         self.last_problem: str | None = None
-        self._hello = encode_hello(Hello(Caller.PEER, address=home))
+        self._hello = Hello(Caller.PEER, address=home)
         self._channels: dict[int, ChannelEnd] = {}
         self._last_number = -1
         self._connected = False
@@ -264,13 +270,14 @@ class HostConnection:
 
     async def _converse(self, dialled: Stream) -> None:
         stream = await self._proven(dialled)
-        sent = {number: channel.opening for number, channel in self._channels.items()}
-        await stream.send_all(b"".join((self._hello, *sent.values())))
+        shown = self._shows()
+        sent: dict[int, bytes] = {}
+        if shown is None:  # nothing comes between the introduction and the channels
+            sent = {number: channel.opening for number, channel in self._channels.items()}
+        await stream.send_all(b"".join((encode_hello(self._hello), *sent.values())))
         decoder = FrameDecoder()
         with trio.fail_after(CONNECT_TIMEOUT_S):
-            while not (frames := decoder.feed(await _received(stream))):
-                pass
-        check_welcome(frames[0])
+            frames = await welcome_of(stream, self._hello, shown, partial(_frames, stream, decoder))
         self._begin(stream)
         try:
             for number, channel in self._channels.items():
@@ -402,6 +409,12 @@ class HostConnection:
             return
         self._said.add(problem)
         logger.warning("peers at %s: %s", self.address, problem)
+
+
+async def _frames(stream: Stream, decoder: FrameDecoder) -> list[Frame]:
+    while not (frames := decoder.feed(await _received(stream))):
+        pass
+    return frames
 
 
 async def _received(stream: Stream) -> bytes:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import trio
@@ -25,12 +26,15 @@ from dledger.serving.host_parts import HostParts
 from dledger.serving.host_timer import HostTimer
 from dledger.serving.listener import Listener
 from dledger.serving.platform import SYSTEM, Platform
+from dledger.serving.users_file import UsersFile
 from dledger.snapshots.restoring import Opened, open_and_restore
 from dledger.state_machine import StateMachine
 from dledger.store.disk_room import PART_OF_DISK, DiskRoom, Reserve
 from dledger.store.folder import node_folder
 from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.wire.proof import MEMBER, Shown
+from dledger.wire.rights import Authority
 
 # Groups of one process at most. The heartbeats of so many idle groups take about half a core, and
 # still fit into one frame.
@@ -80,13 +84,15 @@ class HostConfig:
 
     `address`: host:port where peers reach all members; the `peers` of each of its nodes give this
     address for the node's name. `listen`: where it listens, if not there (see `NodeConfig`).
-    `tls`: for all members; its certificate names each node that runs here. Raises ConfigInvalid.
+    `tls`: for all members; its certificate names each node that runs here. `users`: a file of the
+    users of all members' port, see `NodeConfig`. Raises ConfigInvalid.
     """
 
     address: str
     listen: str | None = None
     max_groups: int = MAX_GROUPS
     tls: TlsConfig | None = None
+    users: Path | None = None
 
     def __post_init__(self) -> None:
         parse_address("address", self.address)
@@ -115,21 +121,33 @@ class Host:
         nursery: trio.Nursery,
         platform: Platform = SYSTEM,
         loop_watch: LoopWatch | None = None,
+        authority: Authority | None = None,
     ) -> None:
         self.config = config
         self._home = HomeLoop(lambda: OtherLoop(f"the host at {config.address}"), NodeClosing)
         self._tls = group_tls(config.tls)
-        connections = Connections(nursery, config.home, self._tls, platform.network)
+        self._users: UsersFile | None = None
+        if config.users is not None:
+            if authority is not None:
+                raise ConfigInvalid("users", "there is an authority as well: leave one out")
+            self._users = UsersFile(config.users, speaks_tls=self._tls is not None)
+        self._authority = authority or self._users
+        connections = Connections(
+            nursery, config.home, self._tls, platform.network, self._shows_as_member
+        )
         self._parts = HostParts(
             connections,
             HostTimer(connections),
             platform.sync_threads(),
             {},
             self.reload_tls,
+            self.reload_users,
             platform,
             loop_watch,
         )
-        self._listener = Listener(self._parts.ports, connections, config.max_groups)
+        self._listener = Listener(
+            self._parts.ports, connections, config.max_groups, self._authority
+        )
         self._nursery = nursery
         self._nodes: dict[str, Node | None] = {}  # by group; None while one is being opened
 
@@ -153,6 +171,20 @@ class Host:
         self._home.check()
         if self._tls is not None:
             self._tls.reload(node.config.node_id for node in self.nodes.values())
+
+    def reload_users(self) -> None:
+        """Read the file of users again. It counts at once, also on connections that are open.
+
+        Raises ConfigInvalid if it cannot be used; the old users then stay. Does nothing without a
+        file.
+        """
+        self._home.check()
+        if self._users is not None:
+            self._users.reload()
+
+    def _shows_as_member(self) -> Shown | None:
+        secrets = () if self._authority is None else self._authority.member_secrets
+        return Shown(MEMBER, secrets[0]) if secrets else None
 
     @asynccontextmanager
     async def open_node(self, config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
@@ -186,6 +218,8 @@ class Host:
             )
         if config.tls not in (None, self.config.tls):
             raise ConfigInvalid("tls", "set it in HostConfig: all nodes share the host's address")
+        if config.users not in (None, self.config.users):
+            raise ConfigInvalid("users", "set it in HostConfig: all nodes share the host's address")
         if config.group in self._nodes:
             raise ConfigInvalid("group", f"a member of {config.group} runs on this host already")
         if len(self._nodes) >= self.config.max_groups:
@@ -238,11 +272,14 @@ class Host:
 
 
 @asynccontextmanager
-async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIterator[Host]:
+async def open_host(
+    config: HostConfig, platform: Platform = SYSTEM, authority: Authority | None = None
+) -> AsyncIterator[Host]:
     """Listen for any number of groups; `host.open_node` opens their members.
 
     They share one listener, one connection to each other process, one timer and the threads that
-    run syncs. `platform`: the operating system, or a simulated one.
+    run syncs. `platform`: the operating system, or a simulated one. `authority`: says who may do
+    what at the port, in place of a file (`HostConfig.users`).
 
     Raises AddressInUse, ConfigInvalid.
     """
@@ -250,7 +287,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
     async with AsyncExitStack() as stack:
         watch = stack.enter_context(watched_loop()) if platform.watches_loop else None
         nursery = await stack.enter_async_context(unwrapping_nursery())
-        host = Host(config, nursery, platform, watch)
+        host = Host(config, nursery, platform, watch, authority)
         try:
             await host.start()
             yield host
@@ -261,7 +298,10 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
 
 @asynccontextmanager
 async def open_node(
-    config: NodeConfig, machine: StateMachine, platform: Platform = SYSTEM
+    config: NodeConfig,
+    machine: StateMachine,
+    platform: Platform = SYSTEM,
+    authority: Authority | None = None,
 ) -> AsyncIterator[Node]:
     """Open a member of a group: recover its log, listen, take part; stop at the block's end.
 
@@ -274,16 +314,20 @@ async def open_node(
     DiskUnresponsive); the block is cancelled then. Raises NotInTrio outside of trio.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
-    `platform`: as in `open_host`.
+    `platform`, `authority`: as in `open_host`.
     """
     require_trio("open_node")
     opened = await recover(config, machine, platform)
     handed_over = False
     try:
         host_config = HostConfig(
-            address=str(config.address), listen=config.listen, max_groups=1, tls=config.tls
+            address=str(config.address),
+            listen=config.listen,
+            max_groups=1,
+            tls=config.tls,
+            users=config.users,
         )
-        async with open_host(host_config, platform) as host:
+        async with open_host(host_config, platform, authority) as host:
             handed_over = True  # run_node closes the folder
             async with host.run_node(config, opened, machine) as node:
                 yield node

@@ -19,6 +19,7 @@ from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.session_gate import SessionGate
 from dledger.sessions.with_sessions import SessionAnswer
 from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.wire.proof import Shows, shows_nothing
 
 
 class Member(Protocol):
@@ -72,11 +73,15 @@ class LocalWay:
 
 @asynccontextmanager
 async def local_way(
-    node: Member, gate: SessionGate, tls: GroupTls | None = None, network: Network = TCP
+    node: Member,
+    gate: SessionGate,
+    tls: GroupTls | None = None,
+    network: Network = TCP,
+    shows: Shows = shows_nothing,
 ) -> AsyncIterator[LocalWay]:
     members = KnownMembers(node.config.group, node.config.peers)
     async with unwrapping_nursery() as nursery:
-        leader = LeaderConnection(members, tls, nursery, network)
+        leader = LeaderConnection(members, tls, nursery, network, shows)
         nursery.start_soon(leader.run)
         yield LocalWay(node, gate, members, leader)
         nursery.cancel_scope.cancel()
@@ -90,10 +95,11 @@ async def local_session(
     timeout_s: float,
     tls: GroupTls | None = None,
     network: Network = TCP,
+    shows: Shows = shows_nothing,
 ) -> AsyncIterator[Session]:
     """Open a session that begins at a member. Raises NotAppendedInTime."""
     async with (
-        local_way(node, gate, tls, network) as way,
+        local_way(node, gate, tls, network, shows) as way,
         open_session(way, ttl_s, timeout_s) as session,
     ):
         yield session

@@ -17,6 +17,7 @@ from dledger.core.orphans import Orphans, orphans_text
 from dledger.core.replica import Outcomes
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
+    BodyInvalid,
     Fatal,
     MachineStopped,
     MachineTooOld,
@@ -170,6 +171,8 @@ class Node:
         self._home.check()
         if (stopped := self._member.applier.stopped) is not None:
             raise MachineStopped(stopped.index, stopped.problem)
+        if not bodies:  # nothing would ever be applied, and `done` never called
+            raise BodyInvalid("nothing to append: give at least one body")
         self._appends.submit(bodies, done, at_once)
 
     async def append(self, body: Body) -> Appended:
@@ -201,9 +204,9 @@ class Node:
         self._home.check()
         if self.sessions is None:
             raise SessionsOff
-        connections = self._host.connections
+        shared = self._host.connections
         return local_session(
-            self, self.sessions, ttl_s, timeout_s, connections.tls, connections.network
+            self, self.sessions, ttl_s, timeout_s, shared.tls, shared.network, shared.shows
         )
 
     def _check_open(self) -> None:
@@ -481,6 +484,12 @@ class Node:
         self._check_open()
         self._home.check()
         self._host.reload_tls()
+
+    def reload_users(self) -> None:
+        """Read the file of users again, as `Host.reload_users` does. Raises ConfigInvalid."""
+        self._check_open()
+        self._home.check()
+        self._host.reload_users()
 
     def status(self) -> Status:
         """Return the status of this node, and of its peers as it sees them."""

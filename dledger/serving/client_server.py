@@ -22,6 +22,7 @@ from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_
 from dledger.network.tls import Stream
 from dledger.query_errors import OperationUnknown, TooManyWaiting
 from dledger.serving.client_turns import client_turns
+from dledger.serving.permit import Permit
 from dledger.serving.served_queries import QueryLine, ReadableNode, ServedQueries
 from dledger.serving.served_watches import ServedWatches
 from dledger.sessions.session_errors import SessionsOff
@@ -40,6 +41,7 @@ from dledger.wire.client_protocol import (
     MAX_OPEN_REQUESTS,
     MAX_WAIT_MS,
     OPERATIONS_FIELD,
+    READING,
     Leadership,
     Operation,
     Request,
@@ -188,13 +190,14 @@ class ClientServer:
     def __init__(self, node: ServedNode) -> None:
         self._node = node
 
-    async def serve(self, conversation: Conversation) -> None:
+    async def serve(self, conversation: Conversation, permit: Permit) -> None:
         """Answer one client until it leaves. Raises MessageMalformed."""
         answers = ClientAnswers(conversation.stream)
         try:
             async with unwrapping_nursery() as nursery:
                 nursery.start_soon(answers.write, nursery.cancel_scope)
-                client, turns = _Client(self._node, answers, nursery), client_turns()
+                client = _Client(self._node, answers, permit, nursery)
+                turns = client_turns()
                 while await conversation.wait():
                     for frame in await turns.take(conversation.cut):
                         await answers.wait_room(len(frame.payload))
@@ -205,7 +208,10 @@ class ClientServer:
 
 
 class _Client:
-    def __init__(self, node: ServedNode, answers: ClientAnswers, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, node: ServedNode, answers: ClientAnswers, permit: Permit, nursery: trio.Nursery
+    ) -> None:
+        self._permit = permit
         self._node = node
         self._answers = answers
         self._nursery = nursery
@@ -227,6 +233,7 @@ class _Client:
             config = self._node.config
             if request.operation in APPENDING and not config.client_appends:
                 raise ClientAppendsOff(config.group, self._node.machine_name)
+            self._permit.check(request.operation)
             match request.operation:
                 case Operation.APPEND:
                     done = partial(self._done, request, encode_appended)
@@ -282,6 +289,7 @@ class _Client:
     async def _watch(self, request: Request) -> None:
         try:
             frame = await self._node.watches.answer(request)
+            self._permit.check(request.operation)  # it has waited
         except DLedgerError as error:
             frame = encode_error(request.request_id, error)
         self._watching -= 1
@@ -296,6 +304,8 @@ class _Client:
     async def _work_on(self, request: Request, work: Work) -> None:
         try:
             frame = await work(self._node, request)
+            if request.operation in READING:  # it has waited; others have done something
+                self._permit.check(request.operation)
         except DLedgerError as error:
             frame = encode_error(request.request_id, error)
         self._waiting -= 1

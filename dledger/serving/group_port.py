@@ -11,10 +11,11 @@ from dledger.network.channel import Identity
 from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
 from dledger.serving.lasting_refusals import LastingRefusals
+from dledger.serving.permit import Permit
 from dledger.store.push_check import PushCheck
 from dledger.wire.group_identity import SECOND_PROCESS, UNKNOWN_GROUP, GroupIdentity
 
-ServeClient = Callable[[Conversation], Awaitable[None]]
+ServeClient = Callable[[Conversation, Permit], Awaitable[None]]
 # Returns why a sender with this group identity is refused, or None.
 IdentityRefusal = Callable[[str, GroupIdentity], str | None]
 
@@ -135,6 +136,10 @@ class GroupPort:
         """Drop late messages on open channels, and refuse new channels."""
         self.closed = True
         self.driver = _ClosedDriver()
+
+    def names_member(self, names: frozenset[str]) -> bool:
+        """Return whether one of these names of a certificate is that of a member, as known here."""
+        return self.identity.node_id in names or not names.isdisjoint(self.links.members)
 
     @property
     def hears_another_group(self) -> bool:

@@ -21,7 +21,7 @@ class HostParts(NamedTuple):
         timer: the alarm clock of all groups.
         threads: run syncs of all groups.
         ports: the port of each group's member, by group.
-        reload_tls: as in Host.
+        reload_tls, reload_users: as in Host.
         platform: what the process runs on.
         loop_watch: counts when the loop is held; None without a watch.
     """
@@ -31,5 +31,6 @@ class HostParts(NamedTuple):
     threads: SyncThreads
     ports: dict[str, GroupPort]
     reload_tls: Callable[[], None]
+    reload_users: Callable[[], None]
     platform: Platform
     loop_watch: LoopWatch | None

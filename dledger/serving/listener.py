@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -20,6 +21,7 @@ from dledger.network.network import Listeners
 from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, names_shown
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
+from dledger.serving.permit import EVERYTHING, Permit, prove
 from dledger.wire.frame import HTTP_ANSWER, Frame, HttpSpoken, is_http_request
 from dledger.wire.handshake import (
     MOST_GROUPS_NAMED,
@@ -30,6 +32,7 @@ from dledger.wire.handshake import (
     encode_refused,
     encode_welcome,
 )
+from dledger.wire.rights import Authority
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,8 @@ MAX_CONNECTIONS = 256
 
 # TLS handshakes at a time, among these connections. A handshake holds up the event loop for about
 # one millisecond: all of them together take an eighth of the shortest election timeout, and three
-# quarters of the connections stay free for callers that have shown a certificate.
+# quarters of the connections stay free for callers that have shown a certificate. Where users are
+# asked for without TLS, as many callers may have proven nothing yet.
 MAX_HANDSHAKES = 64
 
 # A process opens the members of its groups one after another. Until this time after its start, a
@@ -61,6 +65,7 @@ class _Caller(NamedTuple):
     port: GroupPort | None  # of the member that a client asks for; None for a peer
     conversation: Conversation
     names: frozenset[str] | None  # in its certificate; None without TLS
+    permit: Permit
 
 
 class Listener:
@@ -70,11 +75,17 @@ class Listener:
         ports: the members in this process, by group.
         connections: the outgoing connections of this process.
         max_groups: how many groups may have members here.
+        authority: says who the users are, and what they may do; None: everybody may do everything.
     """
 
     def __init__(
-        self, ports: Mapping[str, GroupPort], connections: Connections, max_groups: int = 1
+        self,
+        ports: Mapping[str, GroupPort],
+        connections: Connections,
+        max_groups: int = 1,
+        authority: Authority | None = None,
     ) -> None:
+        self._authority = authority
         self._ports = ports
         self._max_groups = max_groups
         self._opened_at = math.inf
@@ -107,17 +118,20 @@ class Listener:
                 introduced = await self._introduction(stream)
                 if introduced is None:
                     return
-                hello, port, conversation, names = introduced
+                hello, port, conversation, names, permit = introduced
                 if port is not None:
                     caller = "a client"
-                    await port.serve_client(conversation)
+                    await port.serve_client(conversation, permit)
                 elif hello.address is not None:
                     caller = f"the peer at {hello.address}"
-                    await self._serve_peer(hello.address, conversation, names)
+                    await self._serve_peer(hello.address, conversation, names, permit)
         except TlsRefused as error:
             self._refusals.add("tls", f"{caller}: {error.problem}")
         except MessageMalformed as error:
-            logger.warning("closed the connection of %s: %s", caller, error.problem)
+            if isinstance(error, Refused) and error.challenge is not None:
+                self._refusals.add("users", f"{caller}: {error.problem}")
+            else:
+                logger.warning("closed the connection of %s: %s", caller, error.problem)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("the connection of %s broke: %s", caller, error)
         except Exception as error:
@@ -132,7 +146,8 @@ class Listener:
     async def _introduction(self, accepted: Stream) -> _Caller | None:
         with trio.move_on_after(HELLO_TIMEOUT_S):
             names = None
-            stream = accepted
+            stream, place = accepted, _address(accepted)
+            host = "" if place is None else place.host
             if (tls := self._dialled.tls) is not None:
                 assert isinstance(accepted, trio.SocketStream), "TLS is spoken over sockets"
                 secure = await self._proven(accepted, tls)
@@ -141,18 +156,21 @@ class Listener:
                 stream, names = secure, names_shown(secure)
             conversation = Conversation(stream)
             try:
-                frame = await conversation.first_frame()
-                if frame is None:
-                    return None
-                hello, port, name = self._admitted(frame)
+                with self._place_among_unproven(names):
+                    frame = await conversation.next_frame()
+                    if frame is None:
+                        return None
+                    hello, port, name = self._admitted(frame)
+                    permit = await self._permit(hello, port, conversation, names, host)
             except MessageMalformed as error:
                 # Another version or protocol is a lasting problem. The bytes of a TLS caller look
                 # like a frame over any limit; any plain answer tells it that TLS is not spoken.
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await conversation.stream.send_all(_refusal(error))
                 raise
+            conversation.welcomed()
             await conversation.stream.send_all(encode_welcome(name))
-            return _Caller(hello, port, conversation, names)
+            return _Caller(hello, port, conversation, names, permit)
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
     async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
@@ -176,6 +194,43 @@ class Listener:
             return await tls.accepted(socket)
         finally:
             self._handshakes -= 1
+
+    @contextmanager
+    def _place_among_unproven(self, names: frozenset[str] | None) -> Iterator[None]:
+        """Count a caller that has proven nothing yet, if something is asked for. Raises Refused."""
+        if names is not None or self._authority is None or not self._authority.asks:
+            yield
+            return
+        if self._handshakes >= MAX_HANDSHAKES:
+            problem = f"{self._handshakes} other callers have not proven who they are yet"
+            raise Refused(problem, challenge=b"")
+        self._handshakes += 1
+        try:
+            yield
+        finally:
+            self._handshakes -= 1
+
+    async def _permit(
+        self,
+        hello: Hello,
+        port: GroupPort | None,
+        conversation: Conversation,
+        names: frozenset[str] | None,
+        host: str,
+    ) -> Permit:
+        """Return what a caller may do, after it has proven who it is. Raises Refused.
+
+        A certificate that counts is proof enough; all others are asked for a secret.
+        """
+        if (authority := self._authority) is None:
+            return EVERYTHING
+        make = partial(Permit, authority, names=names, host=host)
+        if port is not None:
+            make = partial(make, node_id=port.identity.node_id, names_member=port.names_member)
+        permit = make()
+        if permit.is_member if port is None else permit.is_proven:
+            return permit
+        return make(shown=await prove(hello, conversation, authority))
 
     def _admitted(self, frame: Frame) -> tuple[Hello, GroupPort | None, str]:
         """Return the caller, the port of the member that a client asks for, and the name to answer
@@ -203,11 +258,17 @@ class Listener:
         return opened or len(self._ports) >= self._max_groups
 
     async def _serve_peer(
-        self, address: Address, conversation: Conversation, names: frozenset[str] | None
+        self,
+        address: Address,
+        conversation: Conversation,
+        names: frozenset[str] | None,
+        permit: Permit,
     ) -> None:
-        peers = PeerConversation(self._ports, self._dialled, address, names)
+        peers = PeerConversation(self._ports, self._dialled, address, permit, names)
         try:
             while await conversation.wait():
+                if not permit.is_member:  # it proves itself anew on its next connection
+                    raise Refused("what it has proven counts no more", challenge=b"")
                 if answers := peers.take(conversation.cut()):
                     await conversation.stream.send_all(b"".join(answers))
         finally:
@@ -219,15 +280,20 @@ def _refusal(error: MessageMalformed) -> bytes:
     if isinstance(error, HttpSpoken):
         return HTTP_ANSWER
     said = error if isinstance(error, Refused) else Refused(error.problem, lasting=True)
-    return encode_refused(said.problem, said.lasting, said.groups)
+    return encode_refused(said.problem, said.lasting, said.groups, said.challenge)
 
 
 def _place(stream: Stream) -> str:
     """Return the address of a caller, if the socket still has it."""
+    address = _address(stream)
+    return "somewhere" if address is None else str(address)
+
+
+def _address(stream: Stream) -> Address | None:
     if not isinstance(stream, trio.SocketStream):
-        return "somewhere"
+        return None
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
-        return "somewhere"
-    return str(Address(host, port))
+        return None
+    return Address(host, port)

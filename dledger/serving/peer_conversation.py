@@ -12,6 +12,7 @@ from dledger.errors import BatchInvalid, LogsDiverge, MessageMalformed
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
+from dledger.serving.permit import Permit
 from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import (
     ABOUT_ITSELF,
@@ -63,6 +64,7 @@ class PeerConversation:
         ports: the members of this process, by group.
         connections: the outgoing connections of this process, which carry the answers.
         address: where the caller listens.
+        permit: of the caller.
         names: the members that the caller has proven to be; None without TLS, where any name is
             accepted.
     """
@@ -72,8 +74,10 @@ class PeerConversation:
         ports: Mapping[str, GroupPort],
         connections: Connections,
         address: Address,
+        permit: Permit,
         names: frozenset[str] | None = None,
     ) -> None:
+        self._permit = permit
         self._names = names
         self._ports = ports
         self._connections = connections
@@ -236,6 +240,10 @@ class PeerConversation:
             shown = ", ".join(sorted(self._names)[:3]) or "no member"
             refusal = f"the certificate is that of {shown}, not of {call.sender}"
             self._connections.refusals.add("name", f"the peer at {self._address}: {refusal}")
+            return refusal
+        if call.sender not in port.links.members and self._permit.names_a_user:
+            refusal = f"the certificate of {call.sender} is that of a user, and not of a member"
+            self._connections.refusals.add("users", f"the peer at {self._address}: {refusal}")
             return refusal
         if len(self._channels) >= MAX_CHANNELS:
             return f"{MAX_CHANNELS} channels are open on this connection"

@@ -143,6 +143,8 @@ def decode_request(frame: Frame) -> Request:
 def split_bodies(request: Request) -> list[bytes]:
     """Split the payload of an append into its bodies. Raises MessageMalformed."""
     _, _, sizes, payload = request
+    if not sizes:
+        raise MessageMalformed("an append without bodies")
     if sum(sizes) != len(payload):
         raise MessageMalformed("bodies that do not fill the payload")
     if len(sizes) == 1:

@@ -21,6 +21,9 @@ _MAX_REASON_CHARACTERS = 500
 # most this much for a caller that is not welcomed yet.
 MAX_INTRODUCTION_BYTES = 16 * 1024
 
+# The random bytes that a caller has to prove its name with.
+CHALLENGE_BYTES = 32
+
 _HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
 
 # A refusal names at most this many groups of the process: enough to see which one was meant.
@@ -94,14 +97,23 @@ class Refused(MessageMalformed):
     Attributes:
         lasting: whether the same caller is refused until somebody changes a setting.
         groups: the groups of the called process, if the caller asked for another one.
+        challenge: the caller may prove who it is (`dledger.wire.proof`); b"": it has not; None: it
+            is refused for another reason.
     """
 
     lasting: bool = False
     groups: tuple[str, ...] = ()
+    challenge: bytes | None = None
 
 
-def encode_refused(reason: str, lasting: bool = False, groups: Sequence[str] = ()) -> bytes:
-    return encode_frame([_REFUSED, reason, lasting, list(groups)])
+def encode_refused(
+    reason: str,
+    lasting: bool = False,
+    groups: Sequence[str] = (),
+    challenge: bytes | None = None,
+) -> bytes:
+    more: list[object] = [] if challenge is None else [challenge]
+    return encode_frame([_REFUSED, reason, lasting, list(groups), *more])
 
 
 def check_welcome(frame: Frame) -> None:
@@ -114,10 +126,18 @@ def check_welcome(frame: Frame) -> None:
             return
         case [_]:
             raise Refused("refused: no reason given")
-        case [_, str(reason), bool(lasting), list(groups), *_]:
+        case [_, str(reason), bool(lasting), list(groups), *more]:
             named = tuple(str(group)[:MAX_ID_CHARACTERS] for group in groups[:MOST_GROUPS_NAMED])
-            raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}", lasting, named)
+            said = f"refused: {reason[:_MAX_REASON_CHARACTERS]}"
+            raise Refused(said, lasting, named, _challenge(more))
         case [_, str(reason), *_]:  # of an earlier version
             raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}")
         case _:
             raise MessageMalformed("the first answer is not of this protocol")
+
+
+def _challenge(more: Sequence[object]) -> bytes | None:
+    """Return the challenge in a refusal; None if there is none, or another thing in its place."""
+    if not more or not isinstance(more[0], bytes) or len(more[0]) not in (0, CHALLENGE_BYTES):
+        return None
+    return more[0]

@@ -40,10 +40,20 @@ class Users:
         user = UserInfo(name, secret, SUPER if is_super else NORMAL, ENABLED)
         await self._ask(RequestCode.AUTH_CREATE_USER, "make a user", user.to_json(), username=name)
 
-    async def change(self, name: str, *, secret: str = "", is_enabled: bool | None = None) -> None:
-        """Give a user another secret, or switch it on or off; what is not given stays."""
+    async def change(
+        self,
+        name: str,
+        *,
+        secret: str = "",
+        is_enabled: bool | None = None,
+        is_super: bool | None = None,
+    ) -> None:
+        """Give a user another secret, switch it on or off, or make it a super user or none; what is
+        not given stays.
+        """
         status = "" if is_enabled is None else (ENABLED if is_enabled else DISABLED)
-        user = UserInfo(name, secret, user_status=status)
+        kind = "" if is_super is None else (SUPER if is_super else NORMAL)
+        user = UserInfo(name, secret, kind, status)
         what = "change a user"
         await self._ask(RequestCode.AUTH_UPDATE_USER, what, user.to_json(), username=name)
 
@@ -59,18 +69,22 @@ class Users:
 
     async def put_rule(self, name: str, rule: AclEntry) -> None:
         """Give a user a rule, which replaces the one for the same resource."""
+        await self.put_rules(name, AclPolicy(_CUSTOM, (rule,)))
+
+    async def put_rules(self, name: str, policy: AclPolicy) -> None:
+        """Give a user rules of a policy, up to 200. Each replaces the one for the same resource."""
         subject = SUBJECT_PREFIX + name
-        acl = AclInfo(subject, (AclPolicy(_CUSTOM, (rule,)),))
+        acl = AclInfo(subject, (policy,))
         what = "change the rules of a user"
         await self._ask(RequestCode.AUTH_UPDATE_ACL, what, acl.to_json(), subject=subject)
 
-    async def delete_rule(self, name: str, resource: str) -> None:
+    async def delete_rule(self, name: str, resource: str, *, policy_type: str = _CUSTOM) -> None:
         """Take the rule for a resource from a user."""
         await self._ask(
             RequestCode.AUTH_DELETE_ACL,
             "remove a rule",
             subject=SUBJECT_PREFIX + name,
-            policyType=_CUSTOM,
+            policyType=policy_type,
             resource=resource,
         )
 

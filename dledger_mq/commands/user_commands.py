@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import click
 
 from dledger.command_line.options import FILE, flag, option
+from dledger_mq.admin.plain_acl import REFUSED, import_accounts, read_plain_acl
 from dledger_mq.admin.users import Users
 from dledger_mq.commands.command_line import (
     lines_option,
@@ -14,6 +15,7 @@ from dledger_mq.commands.command_line import (
     print_rows,
     with_client,
 )
+from dledger_mq.errors import RequestRefused
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -59,6 +61,24 @@ def create(name: str, path: Path, is_super: bool) -> None:
         path.unlink()  # it would open nothing
         raise
     click.echo(f"{path} has the access_key and the secret_key of {name}")
+
+
+@user_commands.command("renew")
+@click.argument("name")
+@click.argument("path", metavar="FILE", type=FILE)
+@nameserver_option
+def renew(name: str, path: Path) -> None:
+    """Give user NAME a new secret, and write both to FILE for its programs.
+
+    The earlier secret no longer counts; connections stay.
+    """
+    credentials = new_credentials_file(path, name)
+    try:
+        ask(lambda users: users.change(name, secret=credentials.secret_key))
+    except RequestRefused:
+        path.unlink()  # it would open nothing
+        raise
+    click.echo(f"{path} has the access_key and the new secret_key of {name}")
 
 
 @user_commands.command("list")
@@ -153,3 +173,45 @@ def rules(name: str | None, as_json: bool) -> None:
         for entry in policy.entries
     ]
     print_rows(("user", "policy", "resource", "actions", "from", "decision"), rows, as_json)
+
+
+@user_commands.command("import")
+@click.argument("path", metavar="FILE", type=FILE)
+@flag("--dry-run", "Say what would be made, and change nothing.")
+@flag("--overwrite", "Give users that are there the secrets and the rules of the file instead.")
+@lines_option
+@nameserver_option
+def import_plain_acl(path: Path, dry_run: bool, overwrite: bool, as_json: bool) -> None:
+    """Make users of the accounts in FILE, the plain_acl.yml of RocketMQ 4.
+
+    Each gets rules that grant the same. What has no like here is named on standard error; secrets
+    are never printed.
+    """
+    found = read_plain_acl(path)
+    outcomes = ask(
+        lambda users: import_accounts(users, found.accounts, overwrites=overwrite, is_dry=dry_run)
+    )
+    rows = []
+    for account in found.accounts:
+        user = {
+            "user": account.access_key,
+            "type": "Super" if account.is_admin else "Normal",
+            "outcome": outcomes[account.access_key],
+        }
+        rules = [
+            {
+                "policy": policy.policy_type,
+                "resource": entry.resource,
+                "actions": ",".join(entry.actions),
+                "decision": entry.decision,
+            }
+            for policy in account.policies(is_whole=True)
+            for entry in policy.entries
+        ]
+        rows += [{**user, **rule} for rule in rules or [{}]]
+    columns = ("user", "type", "policy", "resource", "actions", "decision", "outcome")
+    print_rows(columns, rows, as_json)
+    for line in found.untranslated:
+        click.echo(f"not translated: {line}", err=True)
+    if any(one.startswith(REFUSED) for one in outcomes.values()):
+        raise SystemExit(1)

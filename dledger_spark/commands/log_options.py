@@ -14,10 +14,16 @@ from dledger.command_line.options import Decorated, given, kept_option, options
 if TYPE_CHECKING:
     from dledger_spark.log.readable_log import ReadableLog
 
-_TLS: Final = (
+_OF_NETWORK: Final = (
     ("--tls-cert", "tlsCert", "With --bootstrap: certificate to show; see docs/security.md."),
     ("--tls-key", "tlsKey", "Its key."),
     ("--tls-ca", "tlsCa", "Certificates of the authorities that are believed."),
+    (
+        "--credentials",
+        "credentials",
+        "With --bootstrap: a file with access_key and secret_key of a user, for a group that asks "
+        "for users.",
+    ),
 )
 _HOW: Final = "give --path, or --bootstrap and --group"
 
@@ -126,7 +132,7 @@ def log_options(
                 envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
                 show_envvar=True,
             )
-            for name, _, text in _TLS
+            for name, _, text in _OF_NETWORK
         ),
         kept_option(
             "--max-bytes-per-second",
@@ -164,7 +170,8 @@ def given_logs() -> NamedLogs:
     bootstrap, groups = given("--bootstrap"), given("--group")
     if bool(paths) == bool(bootstrap) or bool(bootstrap) != bool(groups):
         raise click.UsageError(_HOW)
-    network = {source: str(given(name)) for name, source, _ in _TLS if given(name) is not None}
+    values = {source: given(name) for name, source, _ in _OF_NETWORK}
+    network = {source: str(value) for source, value in values.items() if value is not None}
     if (limit := given("--max-bytes-per-second")) is not None:
         network["maxBytesPerSecond"] = str(limit)
     loses = given("--fail-on-data-loss") is not False

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from dledger import (
     RemoteLog,
     TlsConfig,
     connect,
+    read_credentials,
 )
 from dledger_spark.entries.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
@@ -62,6 +64,7 @@ class NetworkOrigin:
     addresses: tuple[str, ...]
     readers: tuple[str, ...] = ()
     tls: TlsConfig | None = None
+    credentials: Path | None = None
     max_bytes_per_second: int | None = None
 
     def open(self) -> NetworkLog:
@@ -92,6 +95,7 @@ def open_group(
     group: str,
     *,
     tls: TlsConfig | None = None,
+    credentials: Path | None = None,
     max_bytes_per_second: int | None = None,
 ) -> NetworkLog:
     """Ask a group which entries it has, and who leads.
@@ -104,7 +108,11 @@ def open_group(
         OptionInvalid: an address is malformed, or a file of TLS cannot be used.
     """
     given = NetworkOrigin(
-        group, tuple(addresses), tls=tls, max_bytes_per_second=max_bytes_per_second
+        group,
+        tuple(addresses),
+        tls=tls,
+        credentials=credentials,
+        max_bytes_per_second=max_bytes_per_second,
     )
     status = _run(partial(_status, given), given)
     leader = status["leader"]
@@ -271,7 +279,14 @@ def _batch(entries: Sequence[Entry], group: str) -> pa.RecordBatch:
 
 def _connect(origin: NetworkOrigin, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:
     addresses = ",".join(origin.addresses)
-    return connect(addresses, group=origin.group, tls=origin.tls, timeout_s=timeout_s)
+    file = origin.credentials
+    return connect(
+        addresses,
+        group=origin.group,
+        tls=origin.tls,
+        credentials=None if file is None else read_credentials(file),
+        timeout_s=timeout_s,
+    )
 
 
 async def _status(origin: NetworkOrigin) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
                 one.addresses,
                 one.group,
                 tls=options.tls,
+                credentials=options.credentials,
                 max_bytes_per_second=options.max_bytes_per_second,
             )
             for one in options.members

@@ -21,7 +21,8 @@ EARLIEST: Final = -2
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 OPTIONS: Final = (
-    *("path", "bootstrap", "group", "tlsCert", "tlsKey", "tlsCa", "maxBytesPerSecond"),
+    *("path", "bootstrap", "group", "tlsCert", "tlsKey", "tlsCa"),
+    *("credentials", "maxBytesPerSecond"),
     *("table", "subscribe", "from", "to"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
@@ -41,9 +42,10 @@ MAX_TOPICS: Final = 10_000
 MAX_ADDRESSES: Final = 64
 # No cluster has more groups; each is asked for its state before a query begins.
 MAX_GROUPS: Final = 256
+_CREDENTIALS: Final = ("tlsCert", "tlsKey", "tlsCa", "credentials")
 # Spaces at the ends of a path belong to it.
-_PATHS: Final = ("path", "tlsCert", "tlsKey", "tlsCa")
-_OF_NETWORK: Final = ("group", "tlsCert", "tlsKey", "tlsCa", "maxBytesPerSecond")
+_PATHS: Final = ("path", *_CREDENTIALS)
+_OF_NETWORK: Final = ("group", *_CREDENTIALS, "maxBytesPerSecond")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class SourceOptions:
         path: see `log_set.open_logs`; "" if the log is read over the network.
         members: the groups that are read over the network; none if logs are read from a folder.
         tls: certificates for these groups; None if they do not use TLS.
+        credentials: the file of the user to be there; None if they do not ask for users.
         max_bytes_per_second: the network limit of each task, or None.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
@@ -100,6 +103,7 @@ class SourceOptions:
     path: str
     members: tuple[GroupMembers, ...]
     tls: TlsConfig | None
+    credentials: Path | None
     max_bytes_per_second: int | None
     table: str
     topics: frozenset[str] | None
@@ -149,6 +153,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         path=texts.get("path", ""),
         members=members,
         tls=_tls(texts),
+        credentials=Path(texts["credentials"]) if "credentials" in texts else None,
         max_bytes_per_second=_limit(texts, "maxBytesPerSecond"),
         table=table,
         topics=_topics(texts, table),

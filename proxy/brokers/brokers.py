@@ -21,8 +21,9 @@ from remoting.wire.errors import RemotingError
 # How long a request follows elections. An election takes a second; clients wait for three.
 REQUEST_S: Final = 5.0
 
-# What is left of a client's time for the way of the answer.
-_WAY_BACK_S: Final = 0.1
+# What is left of a client's time for the last pause after a failure, and for the way of the answer;
+# no more than a quarter of it.
+_WAY_BACK_S: Final = 0.4
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
@@ -107,10 +108,8 @@ class Brokers:
         """
         self.speak_for(caller, command)
         if caller is not None and caller.deadline_s is not None:
-            left = caller.deadline_s - trio.current_time() - _WAY_BACK_S
-            if left <= 0:
-                raise Refused(Code.PROXY_TIMEOUT, "the deadline of the call has passed")
-            timeout_s = min(timeout_s, left)
+            left = caller.deadline_s - trio.current_time()
+            timeout_s = min(timeout_s, left - min(_WAY_BACK_S, left / 4))
         try:
             return await call_master(
                 self.client,

@@ -93,17 +93,6 @@ class Connection:
         self._pings = Allowance(limits.ping_burst, limits.pings_per_s, now)
         self._settings = Allowance(limits.settings_burst, limits.settings_per_s, now)
         self._idle_frames = Allowance(limits.idle_frame_burst, limits.idle_frames_per_s, now)
-        self.outbox.add(
-            settings_frame(
-                {
-                    Setting.MAX_CONCURRENT_STREAMS: limits.max_streams,
-                    Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
-                    Setting.MAX_FRAME_SIZE: limits.max_frame_bytes,
-                    Setting.MAX_HEADER_LIST_SIZE: limits.max_header_list_bytes,
-                }
-            )
-            + window_update_frame(0, limits.connection_window_bytes - FIRST_WINDOW_BYTES)
-        )
 
     # What the peer sends.
 
@@ -149,9 +138,24 @@ class Connection:
             self.first_bytes = buffer[:64]
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "it does not speak HTTP/2")
         self._has_preface = len(buffer) >= len(PREFACE)
-        if not self._has_preface:
+        if self._has_preface:
+            self._greet()
+        else:
             self._buffer = buffer
         return self._has_preface
+
+    def _greet(self) -> None:
+        """Send our own preface: a program that speaks something else would not understand it."""
+        limits = self._limits
+        settings: dict[int, int] = {
+            Setting.MAX_CONCURRENT_STREAMS: limits.max_streams,
+            Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
+            Setting.MAX_FRAME_SIZE: limits.max_frame_bytes,
+            Setting.MAX_HEADER_LIST_SIZE: limits.max_header_list_bytes,
+        }
+        self.outbox.add(settings_frame(settings))
+        opened = limits.connection_window_bytes - FIRST_WINDOW_BYTES
+        self.outbox.add(window_update_frame(0, opened))
 
     def _take_frames(self, buffer: bytes, at: int) -> int:
         """Take all whole frames from `at`; return where the first incomplete one begins."""

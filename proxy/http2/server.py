@@ -81,6 +81,7 @@ class ServedConnection:
         self._limits = limits
         self._calls: dict[int, Call] = {}
         self._running = 0
+        self._is_deaf = False  # the peer takes nothing of what is sent
         self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
         self._written = WakeUp()
@@ -104,7 +105,8 @@ class ServedConnection:
             self._nursery = nursery
             nursery.start_soon(self._write)
             await self._read(first_bytes)
-        await self._linger()
+        if not self._is_deaf:
+            await self._linger()
 
     async def _read(self, data: bytes) -> None:
         connection = self.connection
@@ -116,6 +118,8 @@ class ServedConnection:
                         self._apply(connection.receive(data, trio.current_time()))
                         if connection.outbox.unsent_bytes:
                             self.flush()
+                        if connection.is_over:
+                            break
                         self._hasten()
                     while connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes:
                         await self._written.wait()
@@ -191,6 +195,7 @@ class ServedConnection:
                 extra=about_client(self.peer.rpartition(":")[0]),
             )
             self._apply(connection.peer_ended())
+            self._is_deaf = True
         nursery.cancel_scope.cancel()
 
     def _apply(self, events: list[Event]) -> None:

@@ -70,7 +70,7 @@ def delivered(record: MessageRecord, *, is_given: bool = True) -> Message:
     if tag := pairs.get(TAGS):
         system.tag = shown_value(tag)
     if keys := pairs.get(KEYS):
-        system.keys.extend(shown_value(keys).split())
+        system.keys.extend(key for key in shown_value(keys).split(" ") if key)
     system.message_id = shown_value(pairs.get(UNIQUE_KEY, "")) or message_id(
         record.store_host, record.store_port, record.physical_offset
     )

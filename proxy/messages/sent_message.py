@@ -7,6 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from proxy.names import lite_topic_name
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code, Encoding, Message, MessageType
@@ -54,6 +56,9 @@ _MAX_ID_CHARACTERS: Final = 255
 _MOST_AHEAD_S: Final = 86_400
 
 _MOST_RECOVERY_S: Final = 3600
+
+# The last time that brokers store.
+_LAST_MS: Final = (1 << 63) - 1
 
 # Names of properties that brokers and clients use themselves: RocketMQ's MessageConst.
 RESERVED: Final = frozenset(
@@ -127,7 +132,7 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     kind, place = _kind(message, pairs, now_ms)
     pairs[PRODUCER_GROUP] = topic  # a transaction's check finds its producers by the topic
     pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
-    born_ms = max(system.born_timestamp.ToMilliseconds(), 0) or now_ms
+    born_ms = _milliseconds(system.born_timestamp) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
     flag = COMPRESSED_FLAG if encoding == _GZIP else 0
     if kind == _TRANSACTION:
@@ -209,7 +214,7 @@ def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[Message
             pairs[CHECK_IMMUNITY_S] = str(recovery_s)
     if system.HasField("delivery_timestamp"):
         kinds.append(MessageType.DELAY)
-        due_ms = system.delivery_timestamp.ToMilliseconds()
+        due_ms = _milliseconds(system.delivery_timestamp)
         pairs[TIMER_DELIVER_MS] = str(_delivery_ms(due_ms, now_ms))
     if system.HasField("message_group"):
         kinds.append(MessageType.FIFO)
@@ -241,7 +246,12 @@ def _delivery_ms(due_ms: int, now_ms: int) -> int:
             f"delivery_timestamp is {(due_ms - most_ms) // 1000 + _MOST_AHEAD_S} s ahead: at most "
             f"{_MOST_AHEAD_S} s",
         )
-    return max(due_ms, 0)
+    return due_ms
+
+
+def _milliseconds(time: Timestamp) -> int:
+    """Return a time since 1970, at least 0. It may be one that protobuf calls invalid."""
+    return min(max(time.seconds * 1000 + time.nanos // 1_000_000, 0), _LAST_MS)
 
 
 def _has_control(text: str) -> bool:

@@ -82,7 +82,8 @@ def read_handle(text: str) -> ReceiptHandle:
     if len(words) == _WORDS:
         numbers = [read_natural(word) for word in (*words[:4], *words[6:])]
         kind, broker_name = words[4], words[5]
-        if None not in numbers and kind in (_ITSELF, *_RETRY_FORMS) and is_name(broker_name):
+        is_kind = kind in (_ITSELF, *_RETRY_FORMS)
+        if None not in numbers and is_kind and broker_name and is_name(broker_name):
             first, popped, invisible, revive, queue_id, offset, position = (
                 number or 0 for number in numbers
             )

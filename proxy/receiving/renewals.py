@@ -7,6 +7,8 @@ Source: RocketMQ's proxy, DefaultReceiptHandleManager.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import floor
 from typing import Final
@@ -36,7 +38,7 @@ _MOST_S: Final = 3 * 3600.0
 
 # Renewals that fail, one after another, before a message is left to its invisible time.
 _MOST_FAILURES: Final = 3
-_PAUSE_S: Final = 3.0
+_PAUSE_S: Final = 1.0
 
 # After which time others get what a client had that is gone, as at RocketMQ's proxy.
 _LEFT_S: Final = 1
@@ -50,7 +52,7 @@ _MOST_AT_ONCE: Final = 64
 # Each has some 500 bytes. Messages beyond that are given again after their invisible time.
 MAX_RENEWED: Final = 500_000
 
-_Key = tuple[str, str, str, int, int]
+_Key = tuple[str, str, str, str, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,22 +109,37 @@ class Renewals:
         key = _key(group, topic, handle)
         self._forget(key)
         one = _Renewed(client_id, group, topic, handle, handle.popped_ms, trio.current_time())
-        self._renewed[key] = one
-        self._of_client.setdefault(client_id, set()).add(key)
-        self._plan(key, one, handle.invisible_ms / 1000)
+        self._add(key, one, _pause_s(handle.invisible_ms / 1000))
 
     def end(self, group: str, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
-        """Renew a message no more: its client is done with it, or has set a time itself.
+        """Renew a message no more: nobody has it.
 
         Returns the newest handle of the delivery: RocketMQ's brokers, and ours until all members
         have the newest format, take no earlier one.
         """
-        key = _key(group, topic, handle)
-        one = self._renewed.get(key)
-        self._forget(key)
-        if one is None or handle.popped_ms != one.given_ms:
+        one = self._find(group, topic, handle)
+        if one is None:
             return handle
+        self._forget(_key(group, topic, handle))
         return one.handle
+
+    @contextmanager
+    def settling(self, group: str, topic: str, handle: ReceiptHandle) -> Iterator[ReceiptHandle]:
+        """Renew a message no more while its client settles it, nor later if that succeeds.
+
+        Its client repeats what fails for want of a leader, and has the first handle alone. So the
+        newest one, which this gives, is kept until then.
+        """
+        one = self._find(group, topic, handle)
+        try:
+            yield self.end(group, topic, handle)
+        except Refused as refused:
+            if refused.code != Code.INVALID_RECEIPT_HANDLE:
+                self._go_on(one)
+            raise
+        except trio.Cancelled:
+            self._go_on(one)
+            raise
 
     async def run(self) -> None:
         """Renew what is due, until cancelled."""
@@ -184,18 +201,44 @@ class Renewals:
                 _log.info("a message is renewed no more: %s", quoted(refused))
                 self._forget(key)
             elif self._renewed.get(key) is one:
-                self._plan(key, one, _AHEAD_S + _PAUSE_S)
+                self._plan(key, one, _PAUSE_S)
         else:
             one.failures = 0
             one.steps += 1
             if one.is_left:
                 self._forget(key)
             elif self._renewed.get(key) is one:
-                self._plan(key, one, step_s)
+                self._plan(key, one, _pause_s(step_s))
 
-    def _plan(self, key: _Key, one: _Renewed, invisible_s: float) -> None:
-        one.second = floor(trio.current_time() + max(invisible_s - _AHEAD_S, invisible_s / 2))
+    def _find(self, group: str, topic: str, handle: ReceiptHandle) -> _Renewed | None:
+        """Return the delivery that a client's handle is of; None for an earlier delivery."""
+        one = self._renewed.get(_key(group, topic, handle))
+        return one if one is not None and handle.popped_ms == one.given_ms else None
+
+    def _add(self, key: _Key, one: _Renewed, pause_s: float) -> None:
+        self._renewed[key] = one
+        self._of_client.setdefault(one.client_id, set()).add(key)
+        self._plan(key, one, pause_s)
+
+    def _go_on(self, one: _Renewed | None) -> None:
+        """Renew a message again, as it was planned."""
+        if one is None:
+            return
+        key = _key(one.group, one.topic, one.handle)
+        if key not in self._renewed:  # by a later delivery
+            self._add(key, one, max(one.second - trio.current_time(), 0.0))
+
+    def _plan(self, key: _Key, one: _Renewed, pause_s: float) -> None:
+        self._unplan(key, one)
+        one.second = floor(trio.current_time() + pause_s)
         self._due.setdefault(one.second, {})[key] = one
+
+    def _unplan(self, key: _Key, one: _Renewed) -> None:
+        due = self._due.get(one.second)
+        if due is not None and due.get(key) is one:
+            del due[key]
+            if not due:
+                del self._due[one.second]
 
     def _forget(self, key: _Key) -> None:
         one = self._renewed.pop(key, None)
@@ -207,21 +250,17 @@ class Renewals:
                 if not keys:
                     del self._of_client[one.client_id]
 
-    def _unplan(self, key: _Key, one: _Renewed) -> None:
-        due = self._due.get(one.second)
-        if due is not None and due.get(key) is one:
-            del due[key]
-            if not due:
-                del self._due[one.second]
-
     def _client_gone(self, session: Session) -> None:
         """Give the messages of a client to others: their invisible times may be an hour by now."""
         for key in self._of_client.get(session.client_id, ()):
             one = self._renewed[key]
             one.is_left = True
-            self._unplan(key, one)
             self._plan(key, one, 0.0)
 
 
 def _key(group: str, topic: str, handle: ReceiptHandle) -> _Key:
-    return group, topic, handle.broker_name, handle.queue_id, handle.offset
+    return group, topic, handle.broker_name, handle.kind, handle.queue_id, handle.offset
+
+
+def _pause_s(invisible_s: float) -> float:
+    return max(invisible_s - _AHEAD_S, invisible_s / 2)

@@ -95,15 +95,15 @@ class Settlements:
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible_duration {invisible_ms} ms: at most {_MOST_INVISIBLE_MS} ms",
             )
-        handle = self._renewals.end(group, topic, handle)
-        changed = await self._hide(
-            caller,
-            group,
-            topic,
-            handle,
-            max(invisible_ms, _LEAST_INVISIBLE_MS),
-            is_suspended=request.suspend,
-        )
+        with self._renewals.settling(group, topic, handle) as newest:
+            changed = await self._hide(
+                caller,
+                group,
+                topic,
+                newest,
+                max(invisible_ms, _LEAST_INVISIBLE_MS),
+                is_suspended=request.suspend,
+            )
         return ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(changed))
 
     async def forward(
@@ -157,16 +157,15 @@ class Settlements:
     ) -> None:
         """Raises Refused (40013)."""
         await self._check_broker(topic, handle)
-        handle = self._renewals.end(group, topic, handle)
-        command = _about(RequestCode.ACK_MESSAGE, group, topic, handle)
-        reply = await self._brokers.ask(
-            caller,
-            _queue(topic, handle),
-            command,
-            "acknowledge a message",
-            accepted=_ACCEPTED,
-        )
-        _check_held(reply)
+        with self._renewals.settling(group, topic, handle) as newest:
+            reply = await self._brokers.ask(
+                caller,
+                _queue(topic, handle),
+                _about(RequestCode.ACK_MESSAGE, group, topic, newest),
+                "acknowledge a message",
+                accepted=_ACCEPTED,
+            )
+            _check_held(reply)
 
     async def _hide(
         self,

@@ -102,9 +102,11 @@ class ProducerGroups:
 
     async def _leave_unused(self) -> None:
         """Leave the groups without a client, so that others have room."""
-        for topic in [one for one in self._joined if self._sessions.producer_of(one) is None]:
-            self._joined.discard(topic)
-            await self._client.remove_producer(topic, self._asked)
+        for topic in list(self._joined):
+            # Other calls leave groups meanwhile.
+            if topic in self._joined and self._sessions.producer_of(topic) is None:
+                self._joined.discard(topic)
+                await self._client.remove_producer(topic, self._asked)
 
     def _asked(self, _connection: Connection, command: Command) -> None:
         """Pass a broker's question (39) to a client. Without one, the broker asks again later."""

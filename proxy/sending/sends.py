@@ -150,6 +150,10 @@ class Sends:
         if len(handle) > _MAX_HANDLE_CHARACTERS:
             raise Refused(Code.BAD_REQUEST, f"a recall handle of {len(handle)} characters")
         broker_name = _broker_of_recall(handle)
+        if not await self._brokers.has_broker(topic, broker_name):
+            raise Refused(
+                Code.BAD_REQUEST, f"broker {broker_name!r:.80} has no queue of topic {topic}"
+            )
         queue = MessageQueue(topic, broker_name, 0)
         command = requests.recall(topic, handle)
         reply = await self._brokers.ask(caller, queue, command, "recall a message")
@@ -167,6 +171,11 @@ class Sends:
         if how is None:
             raise Refused(
                 Code.BAD_REQUEST, f"resolution {request.resolution}: send COMMIT or ROLLBACK"
+            )
+        if not await self._brokers.has_broker(topic, found.broker_name):
+            raise Refused(
+                Code.INVALID_TRANSACTION_ID,
+                f"broker {found.broker_name!r:.80} has no queue of topic {topic}",
             )
         command = requests.end_transaction(
             topic,

@@ -10,17 +10,22 @@ all users:
 All members of a group have the same file, and only their user can read it.
 """
 
+import json
+import logging
 import os
 import secrets
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
 from remoting.wire.signature import Credentials
 from remoting.wire.users import SEAL_KEY_BYTES, AccessFile, secret_problem, user_problem
+
+_log = logging.getLogger(__name__)
 
 # Three short lines; a longer file is another one.
 _MAX_FILE_BYTES: Final = 16 * 1024
@@ -94,6 +99,45 @@ def _read(path: Path, needed: Sequence[str]) -> Mapping[str, str]:
     return values
 
 
+class AccessFileInForce:
+    """The file of a running server, which is read again at a signal.
+
+    Args:
+        path: where it is.
+        file: what it says now.
+        take: takes over what it says later.
+
+    Attributes:
+        file: what was read last.
+    """
+
+    def __init__(
+        self, path: Path, file: AccessFile, take: Callable[[AccessFile], None] = lambda _file: None
+    ) -> None:
+        self._path = path
+        self.file = file
+        self._take = take
+
+    def read_again(self) -> None:
+        """Take over another administrator, or log why the earlier one stays in force."""
+        try:
+            again = read_access_file(self._path)
+            if again.seal_key != self.file.seal_key:
+                problem = (
+                    "seal_key is another one, which would open no secret of a user: put the "
+                    "earlier one back"
+                )
+                raise AccessFileUnusable(str(self._path), problem)
+        except AccessFileUnusable as error:
+            _log.error("the earlier file of access control stays in force: %s", quoted(error, 400))
+            return
+        if again != self.file:
+            self._take(again)
+            self.file = again
+        # A warning, so that it is told at the level of brokers.
+        _log.warning("the file of access control was read again: %s", quoted(self._path))
+
+
 def new_access_file(path: Path, admin: str) -> AccessFile:
     """Make the file of servers, with a new secret and a new key.
 
@@ -103,7 +147,7 @@ def new_access_file(path: Path, admin: str) -> AccessFile:
     text = (
         "# Access control: all brokers of a group, and the name servers, have this same file.\n"
         "# The user that may do everything, and creates the others.\n"
-        f'access_key = "{admin}"\n'
+        f"access_key = {_toml_text(admin)}\n"
         f'secret_key = "{made.admin.secret_key}"\n'
         "# Seals the secrets of users in the log. Without it they are lost.\n"
         f'seal_key = "{made.seal_key.hex()}"\n'
@@ -115,17 +159,19 @@ def new_access_file(path: Path, admin: str) -> AccessFile:
 def new_credentials_file(path: Path, user: str) -> Credentials:
     """Make the file of a client, with a new secret. Raises as `new_access_file`."""
     made = _new_credentials(path, user)
-    _write_new(path, f'access_key = "{user}"\nsecret_key = "{made.secret_key}"\n')
+    _write_new(path, f'access_key = {_toml_text(user)}\nsecret_key = "{made.secret_key}"\n')
     return made
 
 
 def _new_credentials(path: Path, user: str) -> Credentials:
     problem = user_problem(user)
-    if problem is None and set(user) & set('"\\'):
-        problem = "give a name without quotes and backslashes"
     if problem is not None:
         raise AccessFileUnusable(str(path), f"user {user!r:.80}: {problem}")
     return Credentials(user, secrets.token_urlsafe(24))
+
+
+def _toml_text(name: str) -> str:
+    return json.dumps(name)  # printable ASCII has the same escapes in both
 
 
 def _write_new(path: Path, text: str) -> None:

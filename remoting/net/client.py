@@ -192,6 +192,10 @@ class RemotingClient:
         self.sign(command)
         self._connection(address).send_oneway(replace(command))
 
+    def sign_by(self, credentials: Credentials) -> None:
+        """Sign later requests by other credentials; connections stay."""
+        self._credentials = credentials
+
     def sign(self, command: Command) -> None:
         """Sign a request that is sent by a `Connection` itself."""
         if self._credentials is not None:

@@ -6,11 +6,14 @@ signed, and nothing tells one request from its repetition: an attacker who can r
 packets can send a request again, or move text from one field to the next. Only TLS prevents that.
 """
 
+import hashlib
 import hmac
 from binascii import b2a_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from remoting.wire.command import Command
 
@@ -20,6 +23,17 @@ SIGNATURE: Final = "Signature"
 # RocketMQ 4's clients up to this version add this field after they have signed.
 _LATE_FIELD: Final = "_UNIQUE_KEY_QUERY"
 _LATE_UP_TO_VERSION: Final = 399
+
+_Values: TypeAlias = Callable[[Mapping[str, str]], tuple[str, ...]]
+
+# Requests of one kind have the same fields, so the order of their names is remembered, by all names
+# of requests whose signature was right: 1 024 orders of 4 KiB at most.
+_orders: Final[dict[tuple[str, ...], _Values]] = {}
+_MAX_ORDERS: Final = 1024
+_MAX_NAMES: Final = 64
+_MAX_NAME_CHARACTERS: Final = 1024
+
+_BLOCK_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +52,64 @@ class Credentials:
         """Add both fields to a request."""
         fields = command.fields
         fields[ACCESS_KEY] = self.access_key
-        fields[SIGNATURE] = signature(self.secret_key.encode(), fields, command.body)
+        fields[SIGNATURE] = _signer_of(self.secret_key).signature(fields, command.body)
 
 
-def signature(secret: bytes, fields: Mapping[str, str], body: bytes) -> str:
-    signed = "".join([text for name, text in sorted(fields.items()) if name != SIGNATURE]).encode()
-    digest = hmac.digest(secret, signed + body, "sha1")
-    return b2a_base64(digest, newline=False).decode()
+class Signer:
+    """Makes and checks the signatures of one secret.
 
-
-def is_signed_by(command: Command, secret: bytes) -> bool:
-    """Return whether the request has the signature of this secret; takes the same time for all
-    wrong ones.
+    The states of HMAC's two hashes after its key (RFC 2104) are kept: a signature goes on from
+    copies of them, which takes half the time.
     """
-    fields: Mapping[str, str] = command.fields
-    if command.version <= _LATE_UP_TO_VERSION and _LATE_FIELD in fields:
-        fields = {name: value for name, value in fields.items() if name != _LATE_FIELD}
-    expected = signature(secret, fields, command.body)
-    return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode())
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret: bytes) -> None:
+        key = secret if len(secret) <= _BLOCK_BYTES else hashlib.sha1(secret).digest()
+        key = key.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha1(bytes(byte ^ 0x36 for byte in key))
+        self._outer = hashlib.sha1(bytes(byte ^ 0x5C for byte in key))
+
+    def signature(self, fields: Mapping[str, str], body: bytes) -> str:
+        return self._signature(_sorted_values(fields), body).decode()
+
+    def has_signed(self, command: Command) -> bool:
+        """Return whether a request has the signature of this secret; takes the same time for all
+        wrong ones.
+        """
+        fields: Mapping[str, str] = command.fields
+        if _LATE_FIELD in fields and command.version <= _LATE_UP_TO_VERSION:
+            fields = {name: value for name, value in fields.items() if name != _LATE_FIELD}
+        names = tuple(fields)
+        values = _orders.get(names)
+        expected = self._signature((values or _sorted_values)(fields), command.body)
+        if not hmac.compare_digest(expected, fields.get(SIGNATURE, "").encode()):
+            return False
+        if values is None:
+            _remember_order(names)
+        return True
+
+    def _signature(self, texts: Iterable[str], body: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update("".join(texts).encode())
+        inner.update(body)
+        outer.update(inner.digest())
+        return b2a_base64(outer.digest(), newline=False)
+
+
+def _sorted_values(fields: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple([fields[name] for name in sorted(fields) if name != SIGNATURE])
+
+
+def _remember_order(names: tuple[str, ...]) -> None:
+    signed = sorted([name for name in names if name != SIGNATURE])
+    if not 2 <= len(signed) <= _MAX_NAMES or sum(map(len, names)) > _MAX_NAME_CHARACTERS:
+        return  # a getter of one name returns no tuple
+    if len(_orders) >= _MAX_ORDERS:
+        _orders.clear()
+    _orders[names] = itemgetter(*signed)
+
+
+@lru_cache(maxsize=64)  # a process signs by one user, or by a few
+def _signer_of(secret: str) -> Signer:
+    return Signer(secret.encode())

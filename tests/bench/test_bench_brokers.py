@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import click
 import pytest
@@ -30,7 +31,7 @@ from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
-from bench.brokers.rows import Bench, Figure, Row, Scale
+from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
 from bench.brokers.send_costs import calls_of_a_send, regular
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
@@ -130,6 +131,17 @@ def test_a_group_is_started_loses_its_leader_and_ends(tmp_path: Path) -> None:
         assert group.leader() != first
         running = list(group._running.values())
     assert all(process.poll() is not None for process in running)
+
+
+@pytest.mark.slow
+@pytest.mark.forked_programs
+def test_sends_are_measured_with_access_control_and_tls(tmp_path: Path) -> None:
+    (row,) = [row for row in ROWS if row.key == "protected"]
+    group = cast(BrokerGroup, SimpleNamespace())
+    figures = row.measure(Bench(group, None, Scale(measured_s=0.4), tmp_path, True))
+    assert len(figures) == 16
+    assert all(figure.value > 0 for figure in figures)
+    assert "64 light senders of 1 KB, access control and TLS" in [one.name for one in figures]
 
 
 def test_a_row_that_fails_is_noted_and_the_others_are_measured(

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from broker.access.processor import RANDOM_BYTES
+from broker.access.user_changes import RANDOM_BYTES
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
 from broker.features import REGISTRY

@@ -95,7 +95,7 @@ def _topics_and_groups(rich: RichLog) -> None:
         PutTopic(TopicConfig("B", 3, 2, 4, "MULTI_TAG", 1, True, {"a": "b"}), 4),
         PutTopic(TopicConfig("C"), 5, max_topics=100),
         RaiseFormat(FORMAT_VERSION),
-        PutGroup(ConsumerGroup("g")),
+        PutGroup(ConsumerGroup("g", attributes={"priority.factor": "70"}), max_groups=100),
         PutGroup(
             ConsumerGroup(
                 *("h", False, False, False, True, 3, 5, False, 20, 7, 8, 9),
@@ -190,6 +190,7 @@ def _pops(rich: RichLog) -> None:
         AckPopped([PoppedMessage(*key, 1, at)]),
         HidePopped(PoppedMessage(*key, 2, at), at + 1, at + 70),
         Pop(*key, again, again + 10, 5, 5, (0, 3), None, False, end),
+        HidePopped(PoppedMessage(*key, 3, again), again + 1, again + 80, True, True),
     )
     rich.send("C", 5, BuryPopped(PoppedMessage(*key, 0, again)))
     other = ("h", "B", 1)

@@ -67,6 +67,15 @@ ACL = {
         }
     ],
 }
+ACCOUNT = {
+    "accessKey": NEW_NAME,
+    "secretKey": "a-secret-of-it",
+    "admin": "false",
+    "defaultTopicPerm": "DENY",
+    "defaultGroupPerm": "SUB",
+    "topicPerms": "T=PUB|SUB,U=DENY",
+    "groupPerms": "G=SUB",
+}
 HEARTBEAT = {
     "clientID": "c",
     "consumerDataSet": [
@@ -240,6 +249,10 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     ),
     CODE.AUTH_GET_ACL: ({"subject": "User:attacker"}, b""),
     CODE.AUTH_LIST_ACL: ({"subjectFilter": "a", "resourceFilter": "*"}, b""),
+    CODE.UPDATE_AND_CREATE_ACL_CONFIG: (ACCOUNT, b""),
+    CODE.DELETE_ACL_CONFIG: ({"accessKey": "u"}, b""),
+    CODE.GET_BROKER_CLUSTER_ACL_INFO: ({}, b""),
+    CODE.GET_BROKER_CLUSTER_ACL_CONFIG: ({}, b""),
     CODE.GET_CONSUMER_CONNECTION_LIST: (ASKED_GROUP, b""),
     CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T", "topicList": "T;U"}, b""),
     CODE.GET_BROKER_CONSUME_STATS: ({"isOrder": "false"}, b""),

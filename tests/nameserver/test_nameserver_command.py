@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from dledger.free_ports import free_ports
-from nameserver.nameserver_command import _is_of, _networks, main
+from nameserver.nameserver_command import _may_change, main
+from remoting.net.networks import parse_networks
 from tests.remoting.net.certificates import Authority
 
 
@@ -76,11 +77,13 @@ def test_certificates_that_cannot_be_used_are_one_line(tmp_path: Path) -> None:
 
 
 def test_networks_of_brokers_and_operators_are_read_or_refused() -> None:
-    networks = _networks("10.0.0.0/8, 127.0.0.1,fe80::/10")
-    told = {host: _is_of(networks, host) for host in ("10.1.2.3", "127.0.0.1", "11.0.0.1", "::1")}
+    networks = parse_networks("10.0.0.0/8, 127.0.0.1,fe80::/10")
+    told = {
+        host: _may_change(networks, host) for host in ("10.1.2.3", "127.0.0.1", "11.0.0.1", "::1")
+    }
     assert told == {"10.1.2.3": True, "127.0.0.1": True, "11.0.0.1": False, "::1": False}
-    assert _is_of(networks, "fe80::1%eth0")
-    assert _is_of(None, "11.0.0.1")
+    assert _may_change(networks, "fe80::1%eth0")
+    assert _may_change(None, "11.0.0.1")
     for wrong in ("", "10.0.0.0/33", "brokers.example.org", "10.0.0.1/8"):
         result = CliRunner().invoke(main, ["--changes-from", wrong])
         assert result.exit_code == 2

@@ -81,7 +81,7 @@ class Direct:
         self.credentials: Credentials | None = None
         self.routes = RouteTable()
         self.settings = SettingTable()
-        self.processors = Processors(self.routes, self.settings, may_change, admin)
+        self.processors = Processors(self.routes, self.settings, may_change, lambda: admin)
         self.now = 0.0
         self.host = ""
 

@@ -26,6 +26,7 @@ RECORD_MAGIC = 0xDAA320A7
 COMMAND_MARK = b"DLB"
 GUARDED = 3  # the first version with limits, positions of offsets, and deletions of locks
 WITH_RUNS = 5  # the first format with several records in an entry
+RENEWALS = 8  # the first version that renews a delivery without a new handle
 INCARNATIONS = 6  # the first version of deletions that keep where queues ended
 LOCK_MS = 60_000
 # Entries that a leader may have proposed before it knew that the format is raised.
@@ -127,13 +128,13 @@ class Popped:
         next: the first offset that was never given.
         attempt: of the last pop.
         out: by offset of an in-flight message: since when, until when (0: acknowledged in order,
-            behind one that is not), how often given, whether in order, and how often
-                behind another.
+            behind one that is not), how often given, whether in order, how often
+                behind another, and whether it was suspended.
     """
 
     next: int
     attempt: str = ""
-    out: dict[int, tuple[int, int, int, bool, int]] = field(default_factory=dict)
+    out: dict[int, tuple[int, int, int, bool, int, bool]] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -542,8 +543,11 @@ class LogModel:
             case (24, [messages]):
                 for *key, offset, popped_ms in messages:
                     self._end_popped(tuple(key), offset, popped_ms, is_buried=False)
-            case (25, [[*key, offset, popped_ms], hidden_ms, visible_ms]):
-                self._hide_popped(tuple(key), offset, popped_ms, (hidden_ms, visible_ms))
+            case (25, [[*key, offset, popped_ms], hidden_ms, visible_ms, *suspended]):
+                if version >= RENEWALS:  # the delivery stays the same one
+                    hidden_ms = popped_ms
+                hidden = hidden_ms, visible_ms, suspended == [True]
+                self._hide_popped(tuple(key), offset, popped_ms, hidden)
             case (30, [pairs, _]):
                 self._change_settings(pairs)
             case (35, [user, sealed, _, _, only_if]):
@@ -611,17 +615,23 @@ class LogModel:
         is_ordered = attempt is not None
         for offset in offsets:
             if offset >= first:
-                times, behind = 1, 0
+                times, behind, since_ms = 1, 0, -1
             elif offset not in queue.out:
                 continue
             else:
-                _, until_ms, times, _, behind = queue.out[offset]
+                since_ms, until_ms, times, _, behind, is_suspended = queue.out[offset]
                 if until_ms <= popped_ms:
-                    times += 1
-                    behind += is_ordered and offset != offsets[0]
+                    if not is_suspended:
+                        times += 1
+                        behind += is_ordered and offset != offsets[0]
                 elif not repeats:
                     continue
-            queue.out[offset] = (popped_ms, visible_ms, times, is_ordered, behind)
+            if since_ms >= popped_ms:
+                raise InvariantViolated(
+                    "each delivery has handles of its own",
+                    f"message {offset} of {key}, given at {since_ms}, is given at {popped_ms}",
+                )
+            queue.out[offset] = (popped_ms, visible_ms, times, is_ordered, behind, False)
         queue.next, queue.attempt = following, attempt or ""
         self.offsets[key] = queue.done
 
@@ -632,9 +642,9 @@ class LogModel:
         queue = self.pops.get((group, topic, queue_id))
         if queue is None or queue.out.get(offset, (-1,))[0] != popped_ms:
             return False
-        _, _, times, is_ordered, behind = queue.out[offset]
+        _, _, times, is_ordered, behind, is_suspended = queue.out[offset]
         if is_ordered and offset > queue.done and not is_buried:
-            queue.out[offset] = (popped_ms, 0, times, True, behind)
+            queue.out[offset] = (popped_ms, 0, times, True, behind, is_suspended)
         else:
             del queue.out[offset]
             while queue.out and queue.out[queue.done][1] == 0:
@@ -643,13 +653,13 @@ class LogModel:
         return True
 
     def _hide_popped(
-        self, key: tuple[Any, ...], offset: int, popped_ms: int, hidden: tuple[int, int]
+        self, key: tuple[Any, ...], offset: int, popped_ms: int, hidden: tuple[int, int, bool]
     ) -> None:
         group, topic, queue_id = key
         queue = self.pops.get((group, topic, queue_id))
         found = None if queue is None else queue.out.get(offset)
         if queue is not None and found is not None and found[0] == popped_ms and found[1]:
-            queue.out[offset] = (*hidden, *found[2:])
+            queue.out[offset] = (*hidden[:2], *found[2:5], hidden[2])
 
     # --- topics, groups, offsets and locks ------------------------------------------------------
 

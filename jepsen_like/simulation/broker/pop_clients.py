@@ -108,5 +108,9 @@ class PopClients:
         """Have a message given again sooner, or later."""
         if self._given:
             given = self._chance.choice(self._given)
-            fields = {**given.fields, "invisibleTime": self._chance.choice(INVISIBLE_MS)}
+            fields = {
+                **given.fields,
+                "invisibleTime": self._chance.choice(INVISIBLE_MS),
+                "suspend": str(self._chance.happens(0.2)).lower(),
+            }
             self._run.ask(broker, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.processor import RANDOM_BYTES
+from broker.access.user_changes import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES

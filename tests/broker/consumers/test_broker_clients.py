@@ -16,10 +16,11 @@ from remoting.bodies.consumer_group import (
     decode_locked_queues,
     encode_queue_lock,
 )
+from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.table import decode_table
 from remoting.wire.codes import RequestCode, ResponseCode
-from tests.broker.one_broker import Client, running_broker, served
+from tests.broker.one_broker import Client, running_broker, served, until
 
 
 async def members(client: Client, group: str = "g") -> list[str]:
@@ -83,6 +84,37 @@ async def test_a_member_that_unregisters_is_gone_and_the_others_are_told(tmp_pat
         assert await members(first) == ["c1"]
         reply = await second.ask(35, clientID="p", consumerGroup="", producerGroup="p")
         assert reply.code == 0
+
+
+async def test_one_connection_has_many_clients(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        proxy, other = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        for client_id in ("c1", "c2"):
+            producing = Heartbeat(client_id, [f"P-{client_id}", "P"], [])
+            assert (await proxy.ask(34, encode_heartbeat(producing))).code == 0
+            assert (await proxy.heartbeat(client_id, "g", "T")).code == 0
+        await other.heartbeat("c3", "g", "T")
+        assert await members(proxy) == ["c1", "c2", "c3"]
+        told = json.loads((await proxy.ask(203, consumerGroup="g")).body)
+        assert sorted(one["clientId"] for one in told["connectionSet"]) == ["c1", "c2", "c3"]
+        told = json.loads((await proxy.ask(204, producerGroup="P")).body)
+        assert sorted(one["clientId"] for one in told["connectionSet"]) == ["c1", "c2"]
+        before = len(proxy.notices)
+        left = await proxy.ask(35, clientID="c1", consumerGroup="g", producerGroup="P")
+        assert left.code == 0
+        await until_noticed(proxy, before + 1)  # once, not for each of its clients
+        assert await members(proxy) == ["c2", "c3"]
+        told = json.loads((await proxy.ask(204, producerGroup="P")).body)
+        assert [one["clientId"] for one in told["connectionSet"]] == ["c2"]
+        assert (await proxy.ask(204, producerGroup="P-c1")).code == 0
+        proxy.close()
+        await until(lambda: _lists(other, ["c3"]))
+        for group in ("P", "P-c1", "P-c2"):
+            assert (await other.ask(204, producerGroup=group)).code == ResponseCode.SYSTEM_ERROR
+
+
+async def _lists(client: Client, client_ids: list[str]) -> bool:
+    return await members(client) == client_ids
 
 
 async def test_one_client_with_two_connections_is_listed_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker.consumers.members import Consumers, Member
 from broker.consumers.namesakes import TELL_S, Namesakes
+from broker.serving.memberships import Client
 from remoting.bodies.heartbeat import ConsumerData, MessageModel
 
 WARNING = (
@@ -55,27 +57,29 @@ def test_two_connections_in_use_with_one_id_are_told_of_now_and_then(
     for origin in (one, two):
         heartbeat(origin, 400, MessageModel.BROADCASTING)
     assert lines(caplog, namesakes, 1000) == [], "each of them reads all queues anyway"
-    consumers.unregister(one, "g")  # type: ignore[arg-type]
+    consumers.unregister(Client(cast(Any, one), "10.0.0.1@1\n#7"), "g")
     assert not consumers.namesakes
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 4), st.sampled_from("gh"), st.sampled_from(["", "a", "b"])))
+    st.lists(
+        st.tuples(*(st.integers(0, 4), st.sampled_from("gh"), st.sampled_from("ab"), st.booleans()))
+    )
 )
-def test_namesakes_are_the_connections_with_one_id(steps: list[tuple[int, str, str]]) -> None:
-    """An empty id stands for leaving."""
+def test_namesakes_are_the_connections_with_one_id(
+    steps: list[tuple[int, str, str, bool]],
+) -> None:
     consumers = Consumers()
-    origins = [Origin(str(number)) for number in range(5)]
-    model: dict[tuple[int, str], str] = {}
-    for now, (number, group, client_id) in enumerate(steps):
-        if client_id:
-            member = Member(client_id, now, ConsumerData(group))
-            consumers.register(origins[number], member)  # type: ignore[arg-type]
-            model[number, group] = client_id
+    origins: list[Any] = [Origin(str(number)) for number in range(5)]
+    model: set[tuple[int, str, str]] = set()
+    for now, (number, group, client_id, comes) in enumerate(steps):
+        if comes:
+            consumers.register(origins[number], Member(client_id, now, ConsumerData(group)))
+            model.add((number, group, client_id))
         else:
-            consumers.unregister(origins[number], group)  # type: ignore[arg-type]
-            model.pop((number, group), None)
-        pairs = [(group, named) for (_, group), named in model.items()]
+            consumers.unregister(Client(origins[number], client_id), group)
+            model.discard((number, group, client_id))
+        pairs = [(group, named) for _, group, named in model]
         assert {pair: len(found) for pair, found in consumers.namesakes.items()} == {
             pair: pairs.count(pair) for pair in pairs if pairs.count(pair) > 1
         }

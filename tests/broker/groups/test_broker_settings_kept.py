@@ -12,9 +12,10 @@ from broker.features import REGISTRY, empty_state
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
-from broker.log.entry import encode_log_command, read_log_command
+from broker.log.entry import GROUP_ATTRIBUTES_VERSION, encode_log_command, read_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
+from broker.machine import BrokerMachine
 from remoting.message.properties import encode_properties
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -97,11 +98,51 @@ async def test_all_settings_of_a_group_are_told_as_they_were_given_also_after_a_
         assert table["subscriptionGroupTable"]["g"] == GROUP
 
 
+async def test_attributes_of_a_group_are_changed_one_by_one(tmp_path: Path) -> None:
+    async def attributes(client: Client) -> dict[str, str]:
+        told = await client.ask(CODE.GET_SUBSCRIPTIONGROUP_CONFIG, group="g")
+        found: dict[str, str] = json.loads(told.body)["attributes"]
+        return found
+
+    lite = {
+        "lite.bind.topic": "x" * 127,
+        "lite.sub.model": "Exclusive",
+        "lite.sub.client.quota": "-1",
+        "lite.sub.client.max.event.cnt": "400",
+        "lite.sub.reset.offset.exclusive": "true",
+        "lite.sub.reset.offset.unsubscribe": "false",
+        "lite.sub.wildcard": "true",
+    }
+    async with served(tmp_path) as client:
+        asked = {"+priority.factor": "50", **{f"+{name}": value for name, value in lite.items()}}
+        assert (await put_group(client, attributes=asked)).code == 0
+        assert await attributes(client) == {"priority.factor": "50", **lite}
+        assert (await put_group(client, attributes={"-priority.factor": ""})).code == 0
+        assert await attributes(client) == lite
+    async with served(tmp_path) as client:
+        assert await attributes(client) == lite
+        assert (await put_group(client, attributes=lite)).code == 0  # as they were read
+        assert (await put_group(client, attributes=None)).code == 0
+        assert await attributes(client) == lite
+
+
+async def test_groups_have_no_attributes_until_all_members_know_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BrokerMachine, "machine_version", GROUP_ATTRIBUTES_VERSION - 1)
+    async with served(tmp_path) as client:
+        refused = await put_group(client, attributes={"+priority.factor": "50"})
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "upgrade" in str(refused.remark)
+        assert (await put_group(client)).code == 0
+
+
 @pytest.mark.parametrize(
     "attribute",
     [
         *("max.bytes=5", "queue.type=RocksDBConsumeQueue", "cleanup.policy=COMPACTION"),
-        *("reserve.time=1000", "message.type=EVENT", "a=b"),
+        *("reserve.time=1000", "message.type=EVENT", "a=b", "lite.topic.expiration=43201"),
+        *("lite.topic.expiration=-2", "lite.topic.expiration=x", "lite.topic.expiration="),
     ],
 )
 async def test_a_topic_attribute_that_would_not_be_obeyed_is_refused_by_name(
@@ -117,7 +158,14 @@ async def test_a_topic_attribute_that_would_not_be_obeyed_is_refused_by_name(
 @pytest.mark.parametrize(
     "member",
     [
-        {"attributes": {"+priority.factor": "50"}},
+        {"attributes": {"+priority.factor": "101"}},
+        {"attributes": {"+priority.factor": "1e1"}},
+        {"attributes": {"+priority.level": "1"}},
+        {"attributes": {"+lite.bind.topic": "a b"}},
+        {"attributes": {"+lite.bind.topic": "x" * 128}},
+        {"attributes": {"+lite.sub.model": "shared"}},
+        {"attributes": {"+lite.sub.client.max.event.cnt": "9"}},
+        {"attributes": {"+lite.sub.client.quota": str(1 << 63)}},
         {"groupRetryPolicy": {"type": "x" * 5000}},
         {"groupSysFlag": 1 << 40},
         {"subscriptionDataSet": ["x" * 5000]},
@@ -141,18 +189,19 @@ async def test_a_setting_of_a_group_that_cannot_be_kept_is_refused(
 
 def test_groups_are_written_in_the_first_format_that_can_hold_them() -> None:
     plain, full = ConsumerGroup("p"), ConsumerGroup("g", slow_broker_id=3, retry_policy="{}")
+    newest = ConsumerGroup("n", attributes={"priority.factor": "1"})
     versions = [
         read_log_command(encode_log_command(PutGroup(one, max_groups=9))).version
-        for one in (plain, full)
+        for one in (plain, full, newest)
     ]
-    assert versions == [3, 4]
+    assert versions == [3, 4, 8]
     log, state = Log(), empty_state()
-    for one in (plain, full):
+    for one in (plain, full, newest):
         log.append(encode_log_command(PutGroup(one, max_groups=9)))
     log.append(encode_log_command(PutGroup(ConsumerGroup("h", retry_policy="{"), max_groups=9)))
     folded = fold(state, log.entries)
-    assert [one is None for one in folded.results] == [True, True, False]
-    assert state[GROUPS].configs == {"p": plain, "g": full}
+    assert [one is None for one in folded.results] == [True, True, True, False]
+    assert state[GROUPS].configs == {"p": plain, "g": full, "n": newest}
     assert restored(captured(state), REGISTRY) == state
 
 
@@ -165,7 +214,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("message_type", ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"])
+@pytest.mark.parametrize(
+    "message_type", ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY"]
+)
 async def test_a_topic_of_any_type_takes_messages_of_every_type(
     tmp_path: Path, message_type: str
 ) -> None:

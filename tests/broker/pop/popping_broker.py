@@ -78,8 +78,8 @@ class PopClient:
         body = encode_batch_ack("broker-a", pops)
         return await self.client.ask(RequestCode.BATCH_ACK_MESSAGE, body)
 
-    async def hide(self, message: Popped, invisible_ms: int) -> Command:
-        fields = {**shown(message), "invisibleTime": invisible_ms}
+    async def hide(self, message: Popped, invisible_ms: int, **more: Any) -> Command:
+        fields = {**shown(message), "invisibleTime": invisible_ms, **more}
         return await self.client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **fields)
 
     async def committed(self, queue_id: int = 0) -> int:

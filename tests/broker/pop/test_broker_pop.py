@@ -10,6 +10,8 @@ import pytest
 import trio
 
 from broker.groups.state import GROUPS
+from broker.log.entry import RENEWALS_VERSION
+from broker.machine import BrokerMachine
 from broker.pop import choice
 from broker.pop import popping as popping_module
 from broker.pop.state import POPS
@@ -20,7 +22,7 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.one_broker import START_MS, Client, Clock, send_fields, until
-from tests.broker.pop.popping_broker import PopClient, popping, shown
+from tests.broker.pop.popping_broker import PopClient, Popped, popping, shown
 
 
 async def test_each_message_is_given_once(tmp_path: Path) -> None:
@@ -86,21 +88,83 @@ async def test_a_message_can_be_hidden_longer_and_shown_at_once(tmp_path: Path) 
     async with popping(tmp_path) as pop:
         await pop.send(b"0", b"1")
         zero, one = await pop.pop(invisibleTime=10_000)
-        longer = await pop.hide(zero, 100_000)
-        sooner = await pop.hide(one, 1)
-        assert (longer.code, sooner.code) == (0, 0)
-        assert (await pop.ack(zero)).code == ResponseCode.NO_MESSAGE  # its handle is a new one
-        assert (await pop.hide(one, 5)).code == ResponseCode.NO_MESSAGE
+        assert (await pop.hide(zero, 100_000)).code == 0
+        assert (await pop.hide(one, 500)).code == 0
+        assert (await pop.hide(one, 1)).code == 0
         pop.at(1)
         assert await pop.bodies() == [b"1"]
+        assert (await pop.ack(one)).code == ResponseCode.NO_MESSAGE  # another consumer has it
+        assert (await pop.hide(one, 5)).code == ResponseCode.NO_MESSAGE
         pop.at(99)
         assert await pop.bodies() == [b"1"]
-        moved = zero._replace(
-            handle=zero.handle.replace(zero.handle.split()[1], longer.text("popTime"), 1)
-        )
-        assert (await pop.ack(moved)).code == 0
+        assert (await pop.ack(zero)).code == 0
         pop.at(1000)
         assert await pop.bodies() == [b"1"]
+
+
+async def test_each_handle_of_a_delivery_is_good_until_it_is_given_again(tmp_path: Path) -> None:
+    async with popping(tmp_path) as pop:
+        await pop.send(b"0", b"1", b"2")
+        out = await pop.pop(invisibleTime=10_000)
+        renewed: list[Popped] = []
+        for number, message in enumerate(out, 1):
+            pop.at(5 * number)
+            reply = await pop.hide(message, 60_000)
+            times = [reply.integer(name) for name in ("popTime", "invisibleTime")]
+            assert sum(times) == pop.clock.now_ms + 60_000  # the end, as clients reckon it
+            words = message.handle.split(" ")
+            words[1:3] = map(str, times)
+            renewed.append(message._replace(handle=" ".join(words)))
+            pop.at(9)
+        zero, _one, two = out
+        assert (await pop.ack(zero)).code == 0  # by the first handle, long after its time
+        assert (await pop.ack(renewed[1])).code == 0
+        assert (await pop.hide(renewed[2], 60_000)).code == 0  # renewed twice
+        pop.at(1000)
+        (again,) = await pop.pop(invisibleTime=10_000)
+        assert (again.body, again.record.reconsume_times) == (b"2", 1)
+        for old in (two, renewed[2]):
+            assert (await pop.ack(old)).code == ResponseCode.NO_MESSAGE
+            assert (await pop.hide(old, 5)).code == ResponseCode.NO_MESSAGE
+            assert (await pop.ack_batch([old])).code == 0  # and it is skipped
+        pop.at(1011)
+        assert await pop.bodies() == [b"2"]
+
+
+async def test_a_suspended_delivery_counts_as_no_attempt(tmp_path: Path) -> None:
+    async with popping(tmp_path) as pop:
+        await pop.send(b"0")
+        times: list[int] = []
+        for number, suspend in enumerate(("true", "true", "false", "TRUE", "")):
+            pop.at(number)
+            (message,) = await pop.pop(invisibleTime=10_000)
+            times.append(message.record.reconsume_times)
+            for _ in range(2):  # the second one takes nothing more away
+                assert (await pop.hide(message, 1, suspend=suspend)).code == 0
+        pop.at(9)
+        assert times == [0, 0, 0, 1, 1]
+        (message,) = await pop.pop()
+        assert message.record.reconsume_times == 2
+        assert (await pop.hide(message, 1, suspend="true")).code == 0
+        assert (await pop.hide(message, 1, suspend="false")).code == 0  # the last word counts
+        pop.at(10)
+        assert [one.record.reconsume_times for one in await pop.pop()] == [3]
+
+
+async def test_a_group_with_members_of_an_earlier_version_moves_handles_as_those_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BrokerMachine, "machine_version", RENEWALS_VERSION - 1)
+    async with popping(tmp_path) as pop:
+        await pop.send(b"0")
+        (message,) = await pop.pop(invisibleTime=10_000)
+        reply = await pop.hide(message, 20_000, suspend="true")
+        assert reply.integer("popTime") > int(message.handle.split(" ")[1])
+        assert reply.integer("invisibleTime") == 20_000
+        assert (await pop.ack(message)).code == ResponseCode.NO_MESSAGE
+        pop.at(30)
+        (again,) = await pop.pop()
+        assert again.record.reconsume_times == 1
 
 
 async def test_a_pop_waits_for_a_message(tmp_path: Path) -> None:

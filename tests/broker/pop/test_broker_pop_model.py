@@ -74,6 +74,7 @@ class Message:
     visible_ms: int = 0
     times: int = 0
     behind: int = 0  # given again in order, but not as the first
+    is_suspended: bool = False  # the next time is not counted
 
 
 class Member:
@@ -141,14 +142,17 @@ steps = st.lists(
         st.tuples(st.just("wait"), st.integers(1, 12)),
         st.tuples(st.just("ack"), st.integers(0, 30)),
         st.tuples(st.just("hide"), st.integers(0, 30)),
+        st.tuples(st.just("suspend"), st.integers(0, 30)),
         st.tuples(st.just("restart"), st.just(0)),
     ),
     max_size=60,
 )
 
 
-@given(script=steps, is_ordered=st.booleans())
-def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered: bool) -> None:
+@given(script=steps, is_ordered=st.booleans(), keeps_handles=st.booleans())
+def test_messages_are_new_out_or_done(
+    script: list[tuple[str, int]], is_ordered: bool, keeps_handles: bool
+) -> None:
     member, model, now_ms = Member(), list[Message](), 1000
     for number, (what, count) in enumerate(script):
         if what == "send":
@@ -173,10 +177,14 @@ def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered:
                 settle(model, is_ordered)
             else:
                 hidden_ms = max(now_ms, popped_ms + 1)
-                member.carry_out(HidePopped(named, hidden_ms, hidden_ms + count))
+                is_suspended = keeps_handles and what == "suspend"
+                hide = HidePopped(named, hidden_ms, hidden_ms + count, keeps_handles, is_suspended)
+                member.carry_out(hide)
                 if is_its_own and not message.is_settled:
-                    message.popped_ms, message.visible_ms = hidden_ms, hidden_ms + count
-                    member.handles.append((offset, hidden_ms))
+                    message.visible_ms, message.is_suspended = hidden_ms + count, is_suspended
+                    if not keeps_handles:
+                        message.popped_ms = hidden_ms
+                        member.handles.append((offset, hidden_ms))
                     member.chooser.shown(KEY, hidden_ms + count)
         check(member.state, model)
 
@@ -205,9 +213,10 @@ def take(model: list[Message], offsets: list[int], now_ms: int, is_ordered: bool
     for at in offsets:
         message = model[at]
         message.popped_ms, message.visible_ms = now_ms, now_ms + INVISIBLE_MS
-        message.behind += is_ordered and message.times > 0 and at != offsets[0]
-        message.times += 1
-        message.is_settled = False
+        if not message.is_suspended:
+            message.behind += is_ordered and message.times > 0 and at != offsets[0]
+            message.times += 1
+        message.is_settled = message.is_suspended = False
         for before in model[:at]:
             before.is_done |= not before.times
 
@@ -222,7 +231,7 @@ def check(state: BrokerState, model: list[Message]) -> None:
     for at, flight in queue.in_flight.items():
         assert flight.is_settled is out[at].is_settled
         visible_ms = 0 if flight.is_settled else out[at].visible_ms
-        assert flight.behind == out[at].behind
+        assert (flight.behind, flight.is_suspended) == (out[at].behind, out[at].is_suspended)
         assert flight[:3] == (out[at].popped_ms, visible_ms, out[at].times)
     assert state[POPS].in_flight_count == len(out)
     assert state[OFFSETS].committed(*KEY) == queue.done_offset

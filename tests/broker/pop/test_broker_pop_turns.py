@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -33,6 +34,32 @@ async def test_groups_that_pop_in_turn_all_get_every_queue(tmp_path: Path) -> No
             for group, bodies in seen.items():
                 bodies.update(await pop.bodies(consumerGroup=group, maxMsgNums=1))
         assert [len(bodies) for bodies in seen.values()] == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "more", "first"),
+    [
+        ({}, {}, [3, 3, 2, 1, 0]),
+        ({"+priority.factor": "0"}, {}, [0, 1, 2, 3, 3]),
+        ({"+priority.factor": "50"}, {}, [0, 3, 2, 3, 1]),
+        ({}, {"order": "true"}, [0, 1, 2, 3]),
+        ({}, {"queueId": 1}, [1]),
+    ],
+)
+async def test_pops_begin_with_the_highest_priority_as_often_as_the_group_says(
+    tmp_path: Path, attributes: dict[str, str], more: dict[str, Any], first: list[int]
+) -> None:
+    async with popping(tmp_path) as pop:
+        fields: dict[str, Any] = {"topic": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+        made = await pop.client.ask(17, **fields, attributes="+message.type=PRIORITY")
+        assert made.code == 0
+        group = json.dumps({"groupName": "g", "attributes": attributes}).encode()
+        assert (await pop.client.ask(200, group)).code == 0
+        for queue_id in (0, 1, 2, 3, 3):
+            await pop.send(b"", queue_id=queue_id)
+        fields = {"maxMsgNums": 1, **more}
+        seen = [await pop.pop(**fields) for _ in first]
+        assert [one.record.queue_id for (one,) in seen] == first
 
 
 async def test_a_group_pops_from_where_it_has_pulled_meanwhile(tmp_path: Path) -> None:

@@ -26,7 +26,12 @@ from dledger.command_line.option_sources import options_of
 from dledger.free_ports import free_ports
 from dledger_mq.__main__ import main as dledger_mq
 from nameserver.nameserver_command import main as nameserver
+from remoting.net.access_file import new_access_file
 from remoting.net.address import Address
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+from remoting.wire.frame import decode_frame, encode_command
+from remoting.wire.signature import Credentials
 
 GOOD = """
 [all]
@@ -338,3 +343,68 @@ def test_a_running_name_server_reads_its_file_again(tmp_path: Path) -> None:
         written(tmp_path, text + "listen = 7")
         process.hang_up()
         assert "nothing was changed: " in process.until_has("log", "\n")
+
+
+def answer(connection: socket.socket, code: int, credentials: Credentials | None) -> Command:
+    request = Command(code)
+    if credentials is not None:
+        credentials.sign(request)
+    connection.sendall(encode_command(request))
+    prefix = connection.recv(4, socket.MSG_WAITALL)
+    size = int.from_bytes(prefix, "big")
+    return decode_frame(prefix + connection.recv(size, socket.MSG_WAITALL))
+
+
+def until_registered(nameserver: Address) -> None:
+    ends_at = time.monotonic() + 30
+    while time.monotonic() < ends_at:
+        with socket.create_connection(nameserver) as connection:
+            reply = answer(connection, RequestCode.GET_BROKER_CLUSTER_INFO, None)
+        if b"brokers-of-a" in reply.body:
+            return
+        time.sleep(0.05)
+    raise AssertionError(reply)
+
+
+def test_servers_read_the_file_of_access_control_again(tmp_path: Path) -> None:
+    """The administrator gets another secret, which counts on connections that are open. Brokers
+    register by it.
+    """
+    access = tmp_path / "access.toml"
+    first = new_access_file(access, "admin")
+    second = Credentials("admin", "another-secret")
+    whole = access.read_text(encoding="ascii")
+    names, port, log_port = free_ports(3)
+    options = ("--log-level", "warning", "--access", str(access))
+    broker = (
+        *("broker", "--group", "brokers-of-a", "--node", "n0", "--dir", str(tmp_path / "data")),
+        *("--peers", f"n0=127.0.0.1:{log_port}", "--listen", f"127.0.0.1:{port}"),
+        *("--nameservers", f"127.0.0.1:{names}", *options),
+    )
+    nameserver = ("nameserver", "--listen", f"127.0.0.1:{names}", *options)
+    at = Address("127.0.0.1", names)
+    with running(*broker) as other:
+        with running(*nameserver) as one:
+            one.until_has("out", "listening")
+            until_registered(at)
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+
+                def codes() -> list[int]:
+                    code = RequestCode.AUTH_LIST_USER
+                    return [answer(connection, code, by).code for by in (first.admin, second)]
+
+                assert codes() == [0, 16]
+                seal, secret = first.seal_key.hex(), first.admin.secret_key
+                for text, told, expected in (
+                    (whole.replace(seal, 64 * "a"), "stays in force", [0, 16]),
+                    ("half a file", "stays in force", [0, 16]),
+                    (whole.replace(secret, second.secret_key), "was read again", [16, 0]),
+                ):
+                    access.write_text(text, encoding="ascii")
+                    for process in (one, other):
+                        process.hang_up()
+                        process.until_has("log", told)
+                    assert codes() == expected
+        with running(*nameserver) as one:  # it knows no broker, and the new secret alone
+            one.until_has("out", "listening")
+            until_registered(at)

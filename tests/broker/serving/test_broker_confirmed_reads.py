@@ -50,9 +50,17 @@ CONFIRMED = (
     RequestCode.AUTH_LIST_USER,
     RequestCode.AUTH_GET_ACL,
     RequestCode.AUTH_LIST_ACL,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
 )
 
 Answers = list[RequestRefused | None]
+
+
+class Connected(SimpleNamespace):
+    """A connection, which is counted by its identity."""
+
+    __hash__ = object.__hash__
 
 
 class Group:
@@ -171,9 +179,7 @@ async def test_a_client_that_takes_refusals_of_offsets_for_none_is_not_told_of_a
     sent: list[Command] = []
     connection = cast(
         "Connection",
-        SimpleNamespace(
-            is_turn_over=False, send=sent.append, go_on=Untimed().go_on, peer="the client"
-        ),
+        Connected(is_turn_over=False, send=sent.append, go_on=Untimed().go_on, peer="the client"),
     )
     asked = Command(RequestCode.QUERY_CONSUMER_OFFSET, fields, language=language, version=version)
 

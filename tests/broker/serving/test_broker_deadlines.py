@@ -1,5 +1,6 @@
 """Deadlines of what waits: who is told when, and how many are kept."""
 
+from broker.access.shares import Counts
 from broker.pop.request import PopRequest
 from broker.pop.waiting_pops import WaitingPop, WaitingPops
 from broker.serving.deadlines import Deadlines
@@ -42,7 +43,7 @@ def test_what_waits_again_until_the_same_time_is_told_once() -> None:
 
 
 def test_a_pop_that_waits_again_is_answered_once_when_its_time_is_over() -> None:
-    pops = WaitingPops(limit=10)
+    pops = WaitingPops(10, Counts())
     request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
     origin, command = Origin(), Command(RequestCode.POP_MESSAGE)
     first, second = (WaitingPop(origin, command, request, 1.0) for _ in range(2))

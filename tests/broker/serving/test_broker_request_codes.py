@@ -33,9 +33,9 @@ async def test_each_code_has_an_answer_or_a_reason_and_none_has_both(tmp_path: P
 
 async def test_a_code_that_is_not_answered_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
-        told = await client.ask(RequestCode.DELETE_ACL_CONFIG)
+        told = await client.ask(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC)
         assert told.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        why = "users and rules are those of version 5: 3001 to 3010"
-        assert told.remark == f" request type 51 not supported: {why}"
+        why = "a static topic spreads one queue over brokers, and moves it by hand"
+        assert told.remark == f" request type 513 not supported: {why}"
         told = await client.ask(4711)
         assert told.remark == " request type 4711 not supported"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.access.shares import Counts
 from broker.consumers.members import Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
@@ -151,7 +152,7 @@ def arrived(pulls: HeldPulls, codes: set[int], queue_id: int = 0) -> list[HeldPu
     )
 )
 def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, int]]) -> None:
-    pulls = HeldPulls(1000)
+    pulls = HeldPulls(1000, Counts())
     origins = [Origin() for _ in range(3)]
     model: list[tuple[Origin, int, int]] = []
     for what, which, queue_id, time in script:
@@ -180,7 +181,7 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
 
 
 def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
-    pulls = HeldPulls(10)
+    pulls = HeldPulls(10, Counts())
     origin = Origin()
     hold(pulls, origin, 0, 1, "A||B")
     assert arrived(pulls, {tags_code("C")}) == []
@@ -188,7 +189,7 @@ def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
 
 
 def test_a_pull_with_many_tags_counts_as_several() -> None:
-    pulls = HeldPulls(20)
+    pulls = HeldPulls(20, Counts())
     origin = Origin()
     hold(pulls, origin, 0, 1, "||".join(map(str, range(MAX_TAGS))))
     many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, False, 0)
@@ -238,7 +239,7 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
     assert consumers.expire(MEMBER_EXPIRY_S) == ["g"]
     assert consumers.client_ids("g") == ["c50.0"]
     assert len(consumers) == 1
-    assert consumers.drop(alive) == ["g"]
+    assert consumers.drop_some(alive) == ["g"]
     assert consumers.group("g") is None
     assert len(consumers) == 0
 

@@ -89,7 +89,8 @@ class FakeMember:
     async def _converse(self, stream: Stream, nursery: trio.Nursery) -> None:
         conversation = Conversation(stream)
         sending = trio.Lock()  # a large answer may take several pieces
-        hello = await conversation.first_frame()
+        hello = await conversation.next_frame()
+        conversation.welcomed()
         if self.frozen:
             await trio.sleep_forever()
         if hello is None:

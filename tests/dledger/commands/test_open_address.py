@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker.broker_command import _check_protected, broker, checked_config
 from broker.broker_command import main as broker_main
 from dledger.command_line.open_address import is_only_here, problem_of_open_address
+from dledger.commands import serve_command
+from dledger.commands.serve_command import serve
 from nameserver.nameserver_command import main as nameserver_main
 from remoting.net.access_file import new_access_file
+from tests.dledger.commands.typed_command import typed
+from tests.dledger.serving.log_users import write_users
 
 
 @pytest.mark.parametrize(
@@ -48,13 +53,15 @@ def test_a_broker_and_a_name_server_do_not_start_unprotected(
 ) -> None:
     access = tmp_path / "access.toml"
     new_access_file(access, "admin")
+    permissive = {"--access": str(access), "--log-users": "permissive"}
     here = {"--listen": "127.0.0.1:10911", "--peers": "n0=127.0.0.1:20911"}
     for more, others in (
         (("--listen", "10.1.2.3:10911"), {}),
         (("--listen-group", "10.1.2.3:10912"), {}),
-        # Users count at the ports of clients alone.
-        (("--peers", "n0=10.1.2.3:20911"), {"--access": str(access)}),
-        (("--listen-peers", "10.1.2.3:20911"), {"--access": str(access)}),
+        (("--peers", "n0=10.1.2.3:20911"), {}),
+        # Users protect the port of the log if they are asked for there.
+        (("--peers", "n0=10.1.2.3:20911"), permissive),
+        (("--listen-peers", "10.1.2.3:20911"), permissive),
     ):
         options = {**here, **others, **dict([more])}
         words = [word for pair in options.items() for word in pair]
@@ -67,3 +74,54 @@ def test_a_broker_and_a_name_server_do_not_start_unprotected(
     ended = CliRunner().invoke(nameserver_main, ["--listen", "10.1.2.3:9876"])
     assert (ended.exit_code, ended.output.count("\n")) == (1, 1)
     assert "--listen: other machines reach 10.1.2.3" in ended.output
+
+
+def test_access_control_protects_all_ports_of_a_broker(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    new_access_file(access, "admin")
+    words = ["--group", "g", "--node", "n0", "--peers", "n0=10.1.2.3:20911", "--listen"]
+    words += ["10.1.2.3:10911", "--access", str(access), "--dir", str(tmp_path / "data")]
+    with broker.make_context("broker", words) as ctx:
+        _check_protected(checked_config(ctx), ctx)
+
+
+def test_dledger_serve_does_not_start_unprotected(tmp_path: Path) -> None:
+    permissive = write_users(tmp_path / "permissive.toml", {"ann": []}, mode="permissive")
+    member = ("serve", "--node", "n0", "--dir", str(tmp_path / "data"))
+    for place, users in (
+        ("--peers", ()),
+        ("--listen", ()),
+        ("--peers", ("--users", permissive)),
+    ):
+        places = ["--peers", "n0=10.1.2.3:20911"]
+        if place == "--listen":
+            places = ["--peers", "n0=127.0.0.1:20911", "--listen", "0.0.0.0:20911"]
+        ended = typed(*member, *places, *users)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith(f"dledger: {place}: other machines reach ")
+        assert "neither TLS nor users that are asked for" in ended.stderr
+        assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_users_or_a_word_are_enough_to_listen_for_other_machines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = write_users(tmp_path / "users.toml", {"ann": []})
+    words = ["--node", "n0", "--dir", str(tmp_path), "--peers", "n0=10.1.2.3:20911"]
+    for more in (["--users", str(users)], ["--insecure"]):
+        caplog.clear()
+        with serve.make_context("serve", [*words, *more]) as ctx:
+            serve_command._check_protected(serve_command.checked_config(ctx), ctx)
+        warned = [record for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warned) == (more == ["--insecure"])
+
+
+def test_a_file_of_users_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text("")
+    member = ("serve", "--node", "n0", "--dir", str(tmp_path / "data"))
+    ended = typed(*member, "--peers", "n0=127.0.0.1:1", "--users", users)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"dledger: users: {users}: others can read")
+    assert ended.stderr.count("\n") == 1

@@ -61,6 +61,7 @@ class Machines:
 
     def write(self, path: str, content: str) -> None:
         Path(self.here(path)).write_text(self.here(content))
+        Path(self.here(path)).chmod(0o600)
         if path.endswith("/n0.toml"):  # the page says how those of the other two differ
             for name in ("n1", "n2"):
                 other = content.replace('node = "n0"', f'node = "{name}"')

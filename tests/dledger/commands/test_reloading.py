@@ -16,7 +16,7 @@ from dledger.commands.serve_command import _CHANGEABLE
 
 GIVEN = {"node": "n0", "peers": "n0=127.0.0.1:1", "dir": "data", "metrics": "127.0.0.1:9"}
 # What a command does instead of serving, or once at its start.
-ONCE = {"print-config", "exit-with-stdin", "help", "new", "join"}
+ONCE = {"print-config", "exit-with-stdin", "help", "new", "join", "insecure"}
 
 
 def options() -> dict[str, click.Option]:

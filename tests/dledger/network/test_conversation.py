@@ -23,7 +23,8 @@ async def test_frames_that_come_in_one_read_are_cut_some_at_a_time() -> None:
     sent.insert(len(sent) // 2, encode_frame(["long"], bytes(1 << 20)))
     conversation = Conversation(Bytes(b"".join([encode_frame([-1]), *sent])))  # type: ignore[arg-type]
     parts = list[list[Frame]]()
-    assert await conversation.first_frame() == Frame([-1], b"")
+    assert await conversation.next_frame() == Frame([-1], b"")
+    conversation.welcomed()
     while await conversation.wait():
         parts.append(list(conversation.cut()))
     assert max(map(len, parts)) == CUT_FRAMES

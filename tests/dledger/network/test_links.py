@@ -19,6 +19,7 @@ from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
 from dledger.serving.group_port import GroupPort
 from dledger.serving.listener import Listener
+from dledger.serving.permit import Permit
 from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import Opening, encode_opened, encode_opening
 from dledger.wire.codec import PROTOCOL_VERSION, encode_message
@@ -36,7 +37,7 @@ class NoPushes(PushCheck):
         """Nothing is remembered: no push comes."""
 
 
-async def no_client(_: Conversation) -> None:
+async def no_client(_: Conversation, _permit: Permit) -> None:
     raise AssertionError("no client calls here")
 
 
@@ -472,7 +473,7 @@ async def test_a_member_that_stops_while_a_client_is_greeted_ends_nothing_else()
     async with members(n0), trio.open_nursery() as nursery:
         served = trio.Event()
 
-        async def serve(_: Conversation) -> None:
+        async def serve(_: Conversation, _permit: Permit) -> None:
             served.set()
 
         n0.ports["g"].serve_client = serve

@@ -14,6 +14,7 @@ from dledger.errors import LogFull
 from dledger.network.plain_socket import NO_DESCRIPTOR
 from dledger.serving import client_server
 from dledger.serving.client_server import ClientAnswers
+from dledger.serving.permit import EVERYTHING
 
 
 @pytest.mark.parametrize("is_direct", [False, True])
@@ -79,7 +80,7 @@ async def test_requests_that_fail_leave_room_for_others(autojump_clock: MockCloc
         raise LogFull(1, 1)
 
     async with trio.open_nursery() as nursery:
-        client = client_server._Client(cast(Any, None), answers, nursery)
+        client = client_server._Client(cast(Any, None), answers, EVERYTHING, nursery)
         for _ in range(3 * client_server.MAX_WAITING):
             client._begin(request, fail)
             await trio.testing.wait_all_tasks_blocked()

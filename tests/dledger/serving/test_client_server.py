@@ -23,6 +23,7 @@ from dledger.network.conversation import Conversation
 from dledger.serving import client_server, client_turns
 from dledger.serving.client_server import ClientServer, ServedNode
 from dledger.serving.client_turns import TURN_S
+from dledger.serving.permit import EVERYTHING
 from dledger.waits.pending_appends import Appended, Done
 from dledger.wire.client_protocol import (
     MAX_BODIES,
@@ -92,7 +93,7 @@ async def served(node: HoldingNode) -> AsyncIterator[Client]:
     stream = trio.SocketStream(there)
     server: ServedNode = node  # type: ignore[assignment]  # it has what appends need
     async with trio.open_nursery() as nursery, client.stream:
-        nursery.start_soon(ClientServer(server).serve, Conversation(stream))
+        nursery.start_soon(ClientServer(server).serve, Conversation(stream), EVERYTHING)
         yield client
         await client.stream.aclose()
         with trio.fail_after(10):
@@ -413,3 +414,11 @@ async def test_nonsense_ends_the_connection_of_its_sender_alone(tmp_path: Path) 
                 while await hostile.receive_some(1 << 16):
                     pass
         await connection.ask(Operation.APPEND, [1], b"x")
+
+
+async def test_an_append_without_bodies_is_refused_and_the_member_goes_on() -> None:
+    node = HoldingNode()
+    async with served(node) as client:
+        await client.ask(Request(1, Operation.APPEND, [], b""))
+        (answer,) = await client.answers(1)
+        assert answer.header[1:3] == ["error", "MessageMalformed"]

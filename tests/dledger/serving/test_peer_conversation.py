@@ -19,6 +19,7 @@ from dledger.network.conversation import Conversation
 from dledger.network.links import Links
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
+from dledger.serving.permit import EVERYTHING, Permit
 from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import Opening, decode_channel_answer, encode_opening
 from dledger.wire.codec import (
@@ -65,7 +66,7 @@ class Member:
         self._note("check made")
         return Checks(self._note)
 
-    async def _client(self, conversation: Conversation) -> None:
+    async def _client(self, conversation: Conversation, permit: Permit) -> None:
         self._note("client")
 
     def _refusal(self, sender: str, of_group: GroupIdentity) -> str | None:
@@ -94,7 +95,7 @@ class Called:
         self.connections = Connections(nursery, HERE)
         self.members = {group: Member(group, self.connections) for group in ("a", "b")}
         ports = {group: member.port for group, member in self.members.items()}
-        self.conversation = PeerConversation(ports, self.connections, THERE)
+        self.conversation = PeerConversation(ports, self.connections, THERE, EVERYTHING)
 
     def open(self) -> list[tuple[int, str | None]]:
         openings = [Opening(number, group, "n1", "n0") for number, group in enumerate("ab")]

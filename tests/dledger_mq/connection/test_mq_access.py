@@ -35,7 +35,7 @@ from dledger_mq.__main__ import main
 from dledger_mq.admin.users import Users
 from nameserver.server import serve_nameserver
 from remoting.bodies.access import AclEntry
-from remoting.net.access_file import new_access_file, read_access_file
+from remoting.net.access_file import new_access_file, read_access_file, read_credentials
 from tests.broker.one_broker import running_broker
 from tests.dledger_mq.real_group import wall_clock_ms
 
@@ -76,7 +76,7 @@ async def guarded(directory: Path) -> AsyncIterator[Guarded]:
     path = directory / "access.toml"
     file = new_access_file(path, "admin")
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_nameserver, "127.0.0.1", 0, admin=file.admin)
+        serve = partial(serve_nameserver, "127.0.0.1", 0, admin=lambda: file.admin)
         names = str(await nursery.start(serve))
         async with running_broker(
             directory / "n0",
@@ -225,6 +225,99 @@ async def test_users_are_made_and_changed_by_commands(tmp_path: Path) -> None:
         assert await rows("user", "rules", "--json") == []
         unsigned = await here.command("user", "list")
         assert (unsigned.exit_code, "not signed" in unsigned.output) == (1, True)
+
+
+async def test_a_user_gets_another_secret_while_its_connections_stay(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        old = await here.user("writer", Topic__Orders="Pub")
+        path = tmp_path / "new.toml"
+        admin = ("--credentials", str(here.file))
+        async with Producer("writers", nameservers=here.names, credentials=old) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            connections = set(here.broker.requests.connections)
+            ended = await here.command("user", "renew", "writer", str(path), *admin)
+            assert ended.exit_code == 0, ended.output
+            new = read_credentials(path)
+            assert new.secret_key not in ended.output
+            with pytest.raises(SendFailed, match="not permitted"):
+                await producer.send(Message(TOPIC, b"x"))
+            assert connections & set(here.broker.requests.connections)
+        async with Producer("writers", nameservers=here.names, credentials=new) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+        other = tmp_path / "other.toml"
+        ended = await here.command("user", "renew", "nobody", str(other), *admin)
+        assert (ended.exit_code, "there is no user" in ended.output) == (1, True)
+        assert not other.exists()
+
+
+async def test_a_user_is_limited_to_networks(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        writer = await here.user("writer")
+        allow = ("user", "allow", "writer", "Topic:Orders", "Pub", "--from")
+        admin = ("--credentials", str(here.file))
+        async with Producer("writers", nameservers=here.names, credentials=writer) as producer:
+            for network, permits in (("10.9.0.0/16", False), ("127.0.0.0/8", True)):
+                assert (await here.command(*allow, network, *admin)).exit_code == 0
+                if permits:
+                    await producer.send(Message(TOPIC, b"x"))
+                else:
+                    with pytest.raises(SendFailed, match="not permitted"):
+                        await producer.send(Message(TOPIC, b"x"))
+
+
+PLAIN = """
+globalWhiteRemoteAddresses: [10.0.0.*]
+accounts:
+  - accessKey: shop
+    secretKey: shop-secret
+    defaultTopicPerm: SUB
+    topicPerms: [Orders=PUB]
+    groupPerms: [readers=SUB]
+  - accessKey: root
+    secretKey: root-secret
+    admin: true
+  - accessKey: admin
+    secretKey: other-secret
+"""
+
+
+async def test_accounts_of_version_4_are_imported_with_the_same_rights(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(PLAIN, encoding="ascii")
+    async with guarded(tmp_path) as here:
+
+        async def brought(*options: str) -> tuple[Result, dict[str, str]]:
+            words = ("user", "import", str(path), "--json", *options)
+            ended = await here.command(*words, "--credentials", str(here.file))
+            assert "-secret" not in ended.output
+            rows = [json.loads(line) for line in ended.stdout.splitlines()]
+            return ended, {row["user"]: row["outcome"].partition(":")[0] for row in rows}
+
+        async with Client(here.names, credentials=here.admin) as client:
+            users = Users(client)
+            dry, outcomes = await brought("--dry-run")
+            assert outcomes == {"shop": "made", "root": "made", "admin": "made"}
+            assert (dry.exit_code, "not translated: globalWhite" in dry.stderr) == (0, True)
+            assert await users.all() == {}
+            ended, outcomes = await brought()
+            assert outcomes == {"shop": "made", "root": "made", "admin": "refused"}
+            assert ended.exit_code == 1
+            assert [user.user_type for user in (await users.all()).values()] == ["Super", "Normal"]
+            shop = Credentials("shop", "shop-secret")
+            async with Producer("p", nameservers=here.names, credentials=shop) as producer:
+                await producer.send(Message(TOPIC, b"x"))
+                with pytest.raises(SendFailed, match="not permitted"):
+                    await producer.send(Message("Other", b"x"))
+            await users.put_rule("shop", AclEntry("Topic:Other", ("Pub",)))
+            await users.change("shop", secret="changed-secret")
+            _, outcomes = await brought()
+            assert outcomes["shop"] == "kept"
+            assert len(await users.rules()) == 1
+            _, outcomes = await brought("--overwrite")
+            assert outcomes["shop"] == "replaced"
+            (acl,) = await users.rules()
+            resources = {entry.resource for policy in acl.policies for entry in policy.entries}
+            assert resources == {"Topic:Orders", "Group:readers", "Topic:*"}
 
 
 def test_the_command_makes_the_file_of_the_servers(tmp_path: Path) -> None:

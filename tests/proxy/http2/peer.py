@@ -96,10 +96,9 @@ class Pair:
     ) -> None:
         self.now = 1000.0
         self.connection = Connection(limits or Limits(), self.now)
-        self.first = list(frames_of(self.connection.outbox.take()))
         self.events: list[Event] = []
         self.send(PREFACE + settings_frame(settings or {}))
-        self.taken()
+        self.first = self.taken()
         self.decoder = Decoder()
 
     def send(self, *parts: bytes) -> list[Event]:

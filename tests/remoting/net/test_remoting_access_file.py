@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from remoting.net.access_file import (
+    AccessFileInForce,
     AccessFileUnusable,
     new_access_file,
     new_credentials_file,
     read_access_file,
     read_credentials,
 )
+from remoting.wire.signature import Credentials
+from remoting.wire.users import AccessFile, user_problem
 
 SEAL = b'seal_key = "' + 32 * b"ab" + b'"\n'
 
@@ -43,13 +46,58 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert path.read_text(encoding="ascii") == "mine"
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a b", "a:b", "a*", "a,b", 'a"b', "a\\b", "é", 65 * "a", "a\n"]
-)
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a*", "a,b", "é", 65 * "a", "a\n"])
 def test_a_name_that_no_user_may_have_makes_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(AccessFileUnusable):
         new_access_file(tmp_path / "access.toml", name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_each_name_that_a_user_may_have_makes_a_file(tmp_path: Path) -> None:
+    names = [f"a{chr(code)}b" for code in range(128)]
+    for number, name in enumerate(names):
+        if user_problem(name) is None:
+            path = tmp_path / str(number)
+            assert new_credentials_file(path, name) == read_credentials(path)
+    assert {'a"b', "a\\b", "a'b", "a#b"} <= {name for name in names if user_problem(name) is None}
+
+
+def test_a_file_that_is_read_again_changes_the_administrator_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "access.toml"
+    first = new_access_file(path, "admin")
+    seal = f'seal_key = "{first.seal_key.hex()}"\n'
+    taken: list[AccessFile] = []
+    in_force = AccessFileInForce(path, first, taken.append)
+    in_force.read_again()
+    assert taken == []  # the same
+    root = 'access_key = "root"\nsecret_key = "another-secret"\n'
+    path.write_text(root + seal, encoding="ascii")
+    in_force.read_again()
+    assert taken == [AccessFile(Credentials("root", "another-secret"), first.seal_key)]
+    assert in_force.file == taken[0]
+    caplog.clear()
+    for content, words in (
+        (root + f'seal_key = "{64 * "a"}"\n', "seal_key is another one"),
+        ("half a file", "not TOML"),
+        (root, "seal_key is missing"),
+        (root.replace("another-", "") + seal, "secret_key: give 7"),
+    ):
+        path.write_text(content, encoding="ascii")
+        in_force.read_again()
+        assert words in caplog.text
+        assert "stays in force" in caplog.text
+        caplog.clear()
+    path.unlink()
+    in_force.read_again()
+    assert "No such file" in caplog.text
+    path.write_text(root + seal, encoding="ascii")
+    path.chmod(0o644)
+    in_force.read_again()
+    assert "chmod 600" in caplog.text
+    assert len(taken) == 1
+    assert "-secret" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""How much of a broker each user may take, so that one user cannot use up what all others need.
+
+A connection counts for the user that first signed a request on it. Super users, and all clients
+without access control, are not counted.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.log.submissions import Then
+from broker.serving.origin import Origin
+from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
+
+_HOUR_S: Final = 3600.0
+
+
+class Counts:
+    """Counts something by user. None stands for clients that are not counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def of(self, user: str | None) -> int:
+        return 0 if user is None else self._counts.get(user, 0)
+
+    def add(self, user: str | None) -> None:
+        if user is not None:
+            self._counts[user] = self._counts.get(user, 0) + 1
+
+    def remove(self, user: str | None) -> None:
+        if user is not None:
+            left = self._counts[user] - 1
+            if left:
+                self._counts[user] = left
+            else:
+                del self._counts[user]
+
+
+class UserShares:
+    """What users have taken of this member.
+
+    Attributes:
+        held: pulls, pops and notifications that wait for a message.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts[SETTINGS]
+        self._clock = parts.clock
+        self._users: dict[Origin, str] = {}
+        self._connections = Counts()
+        self.held = Counts()
+        self._waiting = Counts()
+        self._new = Counts()  # topics and groups that users made in this hour
+        self._hour_ends = 0.0
+
+    def user_of(self, origin: Origin) -> str | None:
+        return self._users.get(origin)
+
+    def connect(self, origin: Origin, user: str) -> None:
+        """Count a connection for the user that signed a request on it. Raises RequestRefused (2):
+        the user has too many.
+        """
+        if origin in self._users or origin.is_closed:
+            return
+        most = self._settings.now.limits.max_connections_of_user
+        if self._connections.of(user) >= most:
+            raise _busy(user, f"has {most} connections: close some", "MaxConnections")
+        self._users[origin] = user
+        self._connections.add(user)
+
+    def drop(self, origin: Origin) -> None:
+        """Count a connection no longer. It has ended."""
+        self._connections.remove(self._users.pop(origin, None))
+
+    def may_hold(self, user: str | None) -> bool:
+        """Return whether one more request of a user may wait for messages."""
+        return self.held.of(user) < self._settings.now.limits.max_held_of_user
+
+    def check_hold(self, user: str | None) -> None:
+        """Raise RequestRefused (2) if too many requests of a user wait for messages."""
+        if not self.may_hold(user):
+            count = self.held.of(user)
+            raise _busy(user, f"has {count} pulls that wait: pull again later", "MaxHeldPulls")
+
+    def make(self, user: str | None, count: int = 1) -> None:
+        """Count topics or groups that a user makes. Raises RequestRefused (2): too many."""
+        if user is None or not count:
+            return
+        now = self._clock()
+        if now >= self._hour_ends:
+            self._hour_ends, self._new = now + _HOUR_S, Counts()
+        most = self._settings.now.limits.max_new_of_user
+        if self._new.of(user) + count > most:
+            text = f"has made {self._new.of(user)} topics and groups within an hour"
+            raise _busy(user, f"{text}: make them more slowly", "MaxNewTopics")
+        for _ in range(count):
+            self._new.add(user)
+
+    def begin_waiting(self, origin: Origin) -> Callable[[], None] | None:
+        """Count a request that waits for the log; return what to call once when it is answered, or
+        None. Raises RequestRefused (2): too many wait.
+        """
+        user = self._users.get(origin)
+        if user is None:
+            return None
+        if self._waiting.of(user) >= self._settings.now.limits.max_waiting_of_user:
+            text = f"[OVERLOAD]user {user} has {self._waiting.of(user)} requests that wait"
+            raise RequestRefused.busy(f"{text}: ask more slowly, or raise {_name('MaxWaiting')}")
+        self._waiting.add(user)
+        return lambda: self._waiting.remove(user)
+
+    def counted(self, origin: Origin, then: Then) -> Then:
+        """Return a callback that counts as a waiting request until it is called. Raises as
+        `begin_waiting`.
+        """
+        end = self.begin_waiting(origin)
+        if end is None:
+            return then
+
+        def ended(refusal: RequestRefused | None) -> None:
+            end()
+            then(refusal)
+
+        return ended
+
+
+def _name(setting: str) -> str:
+    return f"dledger{setting}OfUser"
+
+
+def _busy(user: str | None, what: str, setting: str) -> RequestRefused:
+    return RequestRefused.busy(f"user {user} {what}, or raise {_name(setting)}")
+
+
+USER_SHARES: Final = Shared("user shares", UserShares)

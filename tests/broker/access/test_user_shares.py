@@ -1,0 +1,175 @@
+"""One user with few rights cannot use up a broker: it is refused, and others are served."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from broker.access.shares import USER_SHARES, Counts, UserShares
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
+from remoting.net.errors import ConnectionClosed
+from remoting.wire.codes import ResponseCode
+from remoting.wire.signature import Credentials
+from tests.broker.access.guarded_broker import ADMIN, CODE, Guarded, allow, guarded
+from tests.broker.one_broker import Client, until
+
+BUSY = ResponseCode.SYSTEM_BUSY
+FEW = replace(
+    BrokerLimits(),
+    max_connections_of_user=3,
+    max_held_of_user=4,
+    max_new_of_user=5,
+    max_waiting_of_user=20,
+)
+EVERYTHING = (allow("Topic:*", "Pub", "Sub", "Create"), allow("Group:*", "Sub", "Create"))
+
+
+async def two_users(here: Guarded) -> tuple[Client, Client]:
+    greedy, other = [await here.user(name, *EVERYTHING) for name in ("greedy", "other")]
+    assert (await here.admin.send("orders", b"1")).code == 0
+    return greedy, other
+
+
+async def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here:
+        greedy, other = await two_users(here)
+        more = [here.client(Credentials("greedy", "greedy-secret")) for _ in range(3)]
+        codes = [(await one.send("orders", b"1")).code for one in (greedy, *more)]
+        assert codes == [0, 0, 0, BUSY]
+        refused = await more[-1].send("orders", b"1")
+        assert "user greedy has 3 connections" in (refused.remark or "")
+        assert "dledgerMaxConnectionsOfUser" in (refused.remark or "")
+        assert (await other.send("orders", b"1")).code == 0
+        greedy.close()
+        await until(lambda: _connections(here, 2))
+        assert (await more[-1].send("orders", b"1")).code == 0
+        admins = [here.client(ADMIN) for _ in range(5)]
+        assert [(await one.send("orders", b"1")).code for one in admins] == [0] * 5
+
+
+async def _connections(here: Guarded, count: int) -> bool:
+    return here.broker.parts[USER_SHARES]._connections.of("greedy") == count
+
+
+async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, other = await two_users(here)
+        waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
+        shares = here.broker.parts[USER_SHARES]
+
+        async def held(user: str, count: int) -> bool:
+            return shares.held.of(user) == count
+
+        async def pull(client: Client) -> None:
+            with suppress(ConnectionClosed):
+                await client.pull("orders", 1, **waits)
+
+        for _ in range(4):
+            nursery.start_soon(pull, greedy)
+        await until(lambda: held("greedy", 4))
+        refused = await greedy.pull("orders", 1, **waits)
+        assert (refused.code, "4 pulls that wait" in (refused.remark or "")) == (BUSY, True)
+        pop: dict[str, Any] = {"consumerGroup": "g", "topic": "orders", "queueId": -1}
+        pop |= {"maxMsgNums": 1, "invisibleTime": 60000, "pollTime": 15000, "initMode": 1}
+        pop |= {"bornTime": 10**15}
+        codes = [(await greedy.ask(CODE.POP_MESSAGE, **pop)).code for _ in range(2)]
+        assert codes == [0, ResponseCode.POLLING_FULL]  # what is there is given
+        nursery.start_soon(pull, other)
+        await until(lambda: held("other", 1))
+        greedy.close()
+        await until(lambda: held("greedy", 0))
+        assert (await here.admin.send("orders", b"2")).code == 0
+        await until(lambda: held("other", 0))
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_user_makes_so_many_topics_and_groups_within_an_hour(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here:
+        greedy, other = await two_users(here)
+        for number in range(3):
+            assert (await greedy.send(f"new{number}", b"1")).code == 0
+        assert (await greedy.send("new0", b"1")).code == 0  # it is there
+        body = b'{"groupName":"g0","retryQueueNums":1}'
+        assert (await greedy.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
+        assert (await greedy.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
+        beat = encode_heartbeat(Heartbeat("c@1", [], [ConsumerData("g1")]))
+        assert (await greedy.ask(CODE.HEART_BEAT, beat)).code == 0
+        put: dict[str, Any] = {"topic": "new9", "defaultTopic": "TBW102", "perm": 6}
+        put |= {"readQueueNums": 1, "writeQueueNums": 1, "topicFilterType": "SINGLE_TAG"}
+        beat = encode_heartbeat(Heartbeat("c@1", [], [ConsumerData("g2")]))
+        for reply in (
+            await greedy.send("new9", b"1"),
+            await greedy.ask(CODE.UPDATE_AND_CREATE_TOPIC, **put),
+            await greedy.ask(CODE.HEART_BEAT, beat),
+            await greedy.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g2"}'),
+        ):
+            assert reply.code == BUSY
+            assert "has made 5 topics and groups within an hour" in (reply.remark or "")
+        assert (await greedy.send("orders", b"1")).code == 0
+        assert (await other.send("new9", b"1")).code == 0
+
+
+class Shares(UserShares):
+    """Without a broker, by a clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        settings = SimpleNamespace(now=SimpleNamespace(limits=FEW))
+        parts = SimpleNamespace(clock=lambda: self.now)
+        super().__init__(cast(Any, _Parts(parts, settings)))
+
+
+class _Parts:
+    def __init__(self, parts: SimpleNamespace, settings: SimpleNamespace) -> None:
+        self.clock, self._settings = parts.clock, settings
+
+    def __getitem__(self, _key: object) -> object:
+        return self._settings
+
+
+def test_an_hour_later_a_user_may_make_topics_again() -> None:
+    shares = Shares()
+    shares.make("a", 5)
+    with pytest.raises(RequestRefused, match="dledgerMaxNewTopicsOfUser"):
+        shares.make("a")
+    shares.make("b", 5)
+    shares.make(None, 1000)
+    shares.now = 3601.0
+    shares.make("a", 5)
+
+
+def test_so_many_requests_of_a_user_wait_and_each_counts_until_it_is_answered() -> None:
+    shares = Shares()
+    origins = [cast(Any, type("Origin", (), {"is_closed": False})()) for _ in range(2)]
+    for origin, user in zip(origins, ("a", "b"), strict=True):
+        shares.connect(origin, user)
+    answered: list[object] = []
+    thens = [shares.counted(origins[0], answered.append) for _ in range(20)]
+    with pytest.raises(RequestRefused, match="user a has 20 requests that wait") as refused:
+        shares.counted(origins[0], answered.append)
+    assert refused.value.code == BUSY
+    shares.counted(origins[1], answered.append)(None)
+    shares.drop(origins[0])
+    thens[0](None)  # an answer to a connection that has ended
+    for then in thens[1:]:
+        then(None)
+    assert len(answered) == 21
+    assert shares._waiting._counts == {}
+    assert shares._connections.of("a") == 0
+
+
+def test_counts_keep_no_user_without_anything() -> None:
+    counts = Counts()
+    for user in ("a", "b", None):
+        counts.add(user)
+        counts.remove(user)
+    assert counts._counts == {}
+    assert counts.of(None) == 0
