@@ -76,11 +76,12 @@ class Load:
             time.sleep(0.1)
 
     def end(self, within_s: float) -> str:
-        """Stop to send, and wait for what was acknowledged; how long a gap was.
+        """Stop to send, and wait for what was acknowledged; how long gaps and waits were.
 
         Raises:
             Failed: something that was acknowledged did not come.
         """
+        stopped_s = time.time()
         self._stopping.set()
         self._threads[0].join(SOON_S)
         deadline = time.monotonic() + within_s
@@ -96,10 +97,13 @@ class Load:
         came = self._all_came()
         again = len(came) - len({one.id for one in came})
         sends = gap(list(self._acknowledged.values()))
-        deliveries = gap([one.at_s for one in came])
+        deliveries = gap([one.at_s for one in came if one.at_s < stopped_s])
+        first = {one.id: one.at_s for one in reversed(came)}
+        longest = max(first[key] - at_s for key, at_s in self._acknowledged.items())
         return (
             f"{len(self._acknowledged)} acknowledged, {self._failures} failed, {again} twice; "
-            f"gaps {sends:.1f} s of sends, {deliveries:.1f} s of deliveries"
+            f"gaps {sends:.1f} s of sends, {deliveries:.1f} s of deliveries, one came after "
+            f"{longest:.0f} s"
         )
 
     def _missing(self) -> set[str]:
