@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from tests.clients.client_script import Failed
@@ -131,12 +131,27 @@ def filters_by_sql(stage: Stage) -> None:
         check_rest(stage, driver, wanted)
 
 
-def in_order(stage: Stage) -> str:
-    """The messages of a message group come in order; a failed one again before those after it."""
+def in_order(stage: Stage) -> None:
+    """The messages of a message group come in order, while they are sent."""
+    flows_in_order(stage, failing=())
+
+
+def in_order_after_failures(stage: Stage) -> str:
+    """A message that failed comes again before those after it."""
+    came = flows_in_order(stage, failing=FAILING)
+    attempts = {number_of(one): one.attempt for one in came if number_of(one) in FAILING}
+    return f"repeats say attempt {sorted(set(attempts.values()))}"
+
+
+FAILING = (11, 42, 43)
+
+
+def flows_in_order(stage: Stage, failing: Collection[int]) -> list[Came]:
+    """Send and consume messages of five groups, some of which fail once; all deliveries."""
     stage.make_topic("fifo")
     stage.make_group(in_order=True)
     sent = [stage.message(number, group=f"room-{number % 5}") for number in range(100)]
-    for number in (11, 42, 43):
+    for number in failing:
         sent[number]["properties"]["fail"] = "1"
     with stage.driver() as driver:
         driver.producer(stage.topic)
@@ -149,14 +164,11 @@ def in_order(stage: Stage) -> str:
     for room in range(5):
         numbers = [number_of(one) for one in came if one.group == f"room-{room}"]
         wanted = [
-            number
-            for number in range(room, 100, 5)
-            for _ in range(2 if number in (11, 42, 43) else 1)
+            number for number in range(room, 100, 5) for _ in range(2 if number in failing else 1)
         ]
         if numbers != wanted:
             raise Failed(f"room-{room} came as {numbers}")
-    attempts = {number_of(one): one.attempt for one in came if number_of(one) in (11, 42, 43)}
-    return f"repeats say attempt {sorted(set(attempts.values()))}"
+    return came
 
 
 def in_order_simply(stage: Stage) -> None:

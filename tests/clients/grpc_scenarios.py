@@ -35,6 +35,7 @@ FEATURES: dict[str, Feature] = {
     "filters by tags": grpc_pushes.filters_by_tag,
     "filters by SQL": grpc_pushes.filters_by_sql,
     "pushes in order": grpc_pushes.in_order,
+    "pushes in order what failed": grpc_pushes.in_order_after_failures,
     "receives in order": grpc_pushes.in_order_simply,
     "gives up": grpc_times.dead_letters,
     "gives up in order": grpc_pushes.dead_letters_in_order,
@@ -55,6 +56,7 @@ ALONE: dict[str, Feature] = {
 }
 
 NO_PUSH = "has no push consumer"
+BEHIND_FAILURES = "goes on with the messages of its batch behind one that failed"
 
 # What a client cannot do, and why.
 HAS_NONE: dict[tuple[GrpcClient, str], str] = {
@@ -62,13 +64,15 @@ HAS_NONE: dict[tuple[GrpcClient, str], str] = {
         ("rust5", what): NO_PUSH
         for what in (
             *("pushes", "pushes again what failed", "pushes to two groups", "pushes in order"),
-            "gives up in order",
+            *("pushes in order what failed", "gives up in order"),
         )
     },
     ("rust5", "changes invisible times"): "has no such call",
     ("rust5", "recalls"): "has no such call",
     ("rust5", "speaks TLS"): "has an option that does nothing",
     ("go5", "recalls"): "has no such call in 5.1.3",
+    ("go5", "pushes in order what failed"): BEHIND_FAILURES,
+    ("go5", "gives up in order"): BEHIND_FAILURES,
 }
 
 

@@ -97,7 +97,8 @@ def _install_go(folder: Path) -> Installed:
     program = str(folder / "go-5" / "driver")
     build = ["go", "build", "-trimpath", "-o", program, "."]
     do(build, cwd=DRIVERS / "go", environment={"CGO_ENABLED": "0"}, within_s=BUILD_S)
-    return Installed({"drive": (program,)})
+    # Its log would be in a folder at the root.
+    return Installed({"drive": (program,)}, {"rocketmq.client.logRoot": "logs"})
 
 
 def _install_rust(folder: Path) -> Installed:
