@@ -70,7 +70,6 @@ HAS_NONE: dict[tuple[GrpcClient, str], str] = {
     ("rust5", "changes invisible times"): "has no such call",
     ("rust5", "recalls"): "has no such call",
     ("rust5", "speaks TLS"): "has an option that does nothing",
-    ("go5", "recalls"): "has no such call in 5.1.3",
     ("go5", "pushes in order what failed"): BEHIND_FAILURES,
     ("go5", "gives up in order"): BEHIND_FAILURES,
 }
