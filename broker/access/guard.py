@@ -156,7 +156,7 @@ class AccessGuard:
         represented = represented_in(command.fields)
         if represented is not None:
             caller = self._represented(origin, command, caller, represented)
-        elif not caller.is_super and self._shares.user_of(origin) is None:
+        elif not caller.is_super and self._shares.user_of(origin, command) is None:
             self._shares.connect(origin, caller.name)
         self._last = (command.fields, caller)
         return caller
@@ -210,7 +210,7 @@ class AccessGuard:
                 and need.kind is Kind.TOPIC
                 and need.name not in self._topics.configs
             ):
-                self._shares.make(self._shares.user_of(origin))
+                self._shares.make(self._shares.user_of(origin, command))
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
         if caller.is_super:

@@ -50,7 +50,7 @@ class Requests:
         announce: Callable[[], None],
         queues_are_whole: Callable[[], bool],
         check_access: Callable[[Connection, Command, Handler], None] | None = None,
-        counted: Callable[[Connection, Then], Then] = lambda _connection, then: then,
+        counted: Callable[[Connection, Command, Then], Then] = lambda _who, _what, then: then,
     ) -> None:
         self._broker_name = broker_name
         self._log = log
@@ -176,7 +176,7 @@ class Requests:
             elif (reply := _unserved(command, handler, refusal)) is not None:
                 connection.send(reply)
 
-        counted = self._counted(connection, then)
+        counted = self._counted(connection, command, then)
         try:
             self._confirm(counted)
         except RequestRefused as refusal:
