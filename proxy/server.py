@@ -22,6 +22,7 @@ from proxy.http2.draining import Draining
 from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
+from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
@@ -75,12 +76,14 @@ class Proxy:
         producers = ProducerGroups(client, topics, self.sessions, access, beside)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
-        receives = Receives(brokers, groups, self.renewals, settlements, beside)
+        lite = LiteSubscriptions(brokers, self.sessions, beside)
+        receives = Receives(brokers, groups, topics, lite, self.renewals, settlements, beside)
         self._service = Service(
             RouteAnswers(brokers, topics, groups, access),
             Sends(brokers, topics, producers),
             receives,
             settlements,
+            lite,
             Telemetry(self.sessions, groups, access, producers.expect),
         )
         nursery.start_soon(self.sessions.expire)
