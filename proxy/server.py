@@ -19,8 +19,10 @@ from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
+from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
+from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
@@ -74,12 +76,14 @@ class Proxy:
         producers = ProducerGroups(client, topics, self.sessions, access, beside)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
-        receives = Receives(brokers, groups, self.renewals, settlements, beside)
+        lite = LiteSubscriptions(brokers, self.sessions, beside)
+        receives = Receives(brokers, groups, topics, lite, self.renewals, settlements, beside)
         self._service = Service(
             RouteAnswers(brokers, topics, groups, access),
             Sends(brokers, topics, producers),
             receives,
             settlements,
+            lite,
             Telemetry(self.sessions, groups, access, producers.expect),
         )
         nursery.start_soon(self.sessions.expire)
@@ -142,7 +146,7 @@ async def serve_proxy(
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
         connection_limits = limits or Limits()
-        draining = proxy.draining
+        draining, held = proxy.draining, HeldRequests()
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -155,6 +159,7 @@ async def serve_proxy(
                         connection_limits,
                         str(peer),
                         draining=draining,
+                        held=held,
                     )
                 finally:
                     proxy.figures.connections -= 1

@@ -16,6 +16,8 @@ from bench.costs.full_broker import (
     KEY,
     KEYED,
     LARGE,
+    LITE,
+    LITES,
     TEXTS,
     TOPIC,
     WIDE,
@@ -52,6 +54,7 @@ def dearest_requests(full: FullBroker) -> dict[int, dict[str, Command]]:
             *_offsets(full),
             *_messages(full),
             *_pops(full),
+            *_lites(full),
             *_clients(full),
             *_changes(),
             *_deletions(),
@@ -292,6 +295,41 @@ def _pops(full: FullBroker) -> list[Dear]:
             CODE.BATCH_ACK_MESSAGE,
             compact_json({"brokerName": "broker-a", "acks": acks}).encode(),
         ),
+    ]
+
+
+def _lites(full: FullBroker) -> list[Dear]:
+    pop = {
+        **{"clientId": "c0", "consumerGroup": LITES, "topic": LITE, "maxMsgNum": "32"},
+        **{"invisibleTime": "60000", "pollTime": "0", "bornTime": "1", "attemptId": "a"},
+    }
+    one = {"consumerGroup": LITES, "topic": LITE, "queueId": "0", "offset": "0", "liteTopic": "s1"}
+    one["extraInfo"] = "0 1 3600000 999 0 broker-a 0 0"
+    subscription = {"clientId": "new", "group": LITES, "topic": LITE}
+    names = [f"s{number}" for number in range(2000)]
+    return [
+        dear("lite topics of a client", CODE.POP_LITE_MESSAGE, **pop),
+        *(
+            dear(
+                action,
+                CODE.LITE_SUBSCRIPTION_CTL,
+                compact_json(
+                    {"subscriptionSet": [{**subscription, "action": action, "liteTopicSet": names}]}
+                ).encode(),
+            )
+            for action in ("COMPLETE_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE")
+        ),
+        dear("any", CODE.ACK_LITE_MESSAGE, **one),
+        dear("topics and groups", CODE.GET_BROKER_LITE_INFO),
+        dear("groups", CODE.GET_PARENT_TOPIC_INFO, topic=LITE),
+        dear("groups", CODE.GET_LITE_TOPIC_INFO, parentTopic=LITE, liteTopic="s1"),
+        dear(
+            "lite topics of a client",
+            CODE.GET_LITE_CLIENT_INFO,
+            **{"parentTopic": LITE, "group": LITES, "clientId": "c0", "maxCount": "10000"},
+        ),
+        dear("any", CODE.GET_LITE_GROUP_INFO, group=LITES, liteTopic="s1", topK="1"),
+        dear("clients", CODE.TRIGGER_LITE_DISPATCH, group=LITES),
     ]
 
 

@@ -25,7 +25,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -192,7 +192,7 @@ class Driver:
         name: str = "",
         tls: bool = False,
         wait_s: int = 20,
-        **expression: str,
+        expression: Mapping[str, str] | None = None,
     ) -> None:
         """Start a consumer of a kind, "simple" or "push", called like the kind unless named."""
         self.ask(
@@ -202,7 +202,7 @@ class Driver:
             endpoints=self._endpoints,
             tls=tls,
             group=group,
-            subscriptions=[{"topic": topic, **expression}],
+            subscriptions=[{"topic": topic, **(expression or {})}],
             wait_s=wait_s,
         )
 
@@ -236,9 +236,7 @@ class Driver:
         told = self.ask("transact", name="producer", message=words, end=end)
         return str(told["id"])
 
-    def receive(
-        self, most: int = 16, invisible_s: int = 30, *, name: str = "simple"
-    ) -> list[Came]:
+    def receive(self, most: int = 16, invisible_s: int = 30, *, name: str = "simple") -> list[Came]:
         """What a simple consumer receives; nothing if nothing comes."""
         return self.received(self.begin_receive(most, invisible_s, name=name))
 

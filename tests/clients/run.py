@@ -34,7 +34,7 @@ PROCESSES_AT_ONCE = 3
 IN_JAVA_AT_ONCE = 6
 
 ALL = (*GRPC_SCENARIOS, *SCENARIOS)
-ALL_TITLES: dict[Client, str] = {**TITLES, **GRPC_TITLES}
+ALL_TITLES = TITLES | GRPC_TITLES
 
 
 class Result(NamedTuple):
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     asked = [one for one in ALL if all(word in one.name for word in arguments)]
     needed = {client for one in asked for client in one.clients}
-    installers = {**INSTALLERS, **GRPC_INSTALLERS}
+    installers = INSTALLERS | GRPC_INSTALLERS
     toolchains, missing = install(
         BUILD, {client: one for client, one in installers.items() if client in needed}
     )

@@ -87,9 +87,7 @@ def _install_ali(folder: Path) -> Installed:
     if not (modules / "ali-ons").is_dir():
         home.mkdir(exist_ok=True)
         (home / "package.json").write_text('{"private": true}\n')
-        do(
-            ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home
-        )
+        do(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home)
     return Installed(
         {
             "send": ("node", str(HERE / "ali_send.js")),

@@ -39,6 +39,7 @@ async def served(
     async with running_broker(directory, limits=limits, access=access) as (broker, nursery):
         client = Client(nursery, str(broker.config.address), FILE.admin)
         assert (await client.send("T", b"x")).code == 0
+        await make_lite(client)
         if access is None:
             async with wire_to(client.address) as wire:
                 yield client, wire
@@ -53,6 +54,18 @@ async def served(
         assert (await client.ask(RequestCode.AUTH_CREATE_ACL, json.dumps(acl).encode())).code == 0
         async with wire_to(client.address, USER) as wire:
             yield client, wire
+
+
+async def make_lite(client: Client) -> None:
+    """A topic with a lite topic, and a group that reads it."""
+    queues = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+    made = await client.ask(17, b"", topic="Lite", attributes="+message.type=LITE", **queues)
+    assert made.code == 0
+    group = json.dumps({"groupName": "lites", "attributes": {"lite.bind.topic": "Lite"}})
+    assert (await client.ask(200, group.encode())).code == 0
+    assert (await client.send("Lite", b"x", i="__LITE_TOPIC\x01a\x02")).code == 0
+    _, subscription = REQUESTS[RequestCode.LITE_SUBSCRIPTION_CTL]
+    assert (await client.ask(RequestCode.LITE_SUBSCRIPTION_CTL, subscription)).code == 0
 
 
 async def open_half(client: Client) -> int:
@@ -94,7 +107,8 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
 ) -> None:
     fields, body = REQUESTS[code]
     # A pop may ask for any time, and is held for the longest time allowed then.
-    monkeypatch.setattr("broker.pop.request.MAX_HOLD_S", 0.1)
+    for module in ("pop", "lite"):
+        monkeypatch.setattr(f"broker.{module}.request.MAX_HOLD_S", 0.1)
     async with served(tmp_path) as (client, wire):
         (message,) = await client.messages("T")
         requests = list(attacks(fields, body))[::step]
