@@ -36,6 +36,7 @@ class ScriptedBrokers:
         refreshes: how often a name server was asked for a route.
         answer_s: how long each answer takes.
         checks: what is called with a broker's question about a transaction, by group.
+        others: what is called with other questions of brokers, by request code.
         types: the types of topics; that of all others is unset.
         groups: the configurations of groups; all others are unknown.
         given: the messages of the next pops.
@@ -48,6 +49,7 @@ class ScriptedBrokers:
         self.refreshes = 0
         self.answer_s = 0.0
         self.checks: dict[str, Any] = {}
+        self.others: dict[int, Any] = {}
         self.heartbeats = 0
         self.types: dict[str, str] = {}
         self.groups: dict[str, dict[str, Any]] = {}
@@ -134,6 +136,9 @@ class ScriptedBrokers:
     async def remove_producer(self, group: str, _asked: Any) -> None:
         del self.checks[group]
         await trio.lowlevel.checkpoint()
+
+    def answer(self, code: int, asked: Any) -> None:
+        self.others[code] = asked
 
     async def send_heartbeats(self) -> None:
         self.heartbeats += 1
