@@ -98,8 +98,8 @@ class ReceiptHandle(NamedTuple):
 def read_handle(text: str) -> ReceiptHandle:
     """Raises Refused (40013): it is no handle that a proxy has given. Clients then drop it."""
     words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
-    lite_topic = words.pop() if len(words) == _WORDS + 1 else ""
-    if len(words) == _WORDS and (not lite_topic or is_lite_topic(lite_topic)):
+    lite_topic = words.pop() if len(words) == _WORDS + 1 and is_lite_topic(words[-1]) else ""
+    if len(words) == _WORDS:
         numbers = [read_natural(word) for word in (*words[:4], *words[6:])]
         kind, broker_name = words[4], words[5]
         is_kind = kind in (_ITSELF, *_RETRY_FORMS)
