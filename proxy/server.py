@@ -19,6 +19,7 @@ from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
+from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
 from proxy.receiving.receives import Receives
@@ -142,7 +143,7 @@ async def serve_proxy(
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
         connection_limits = limits or Limits()
-        draining = proxy.draining
+        draining, held = proxy.draining, HeldRequests()
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -155,6 +156,7 @@ async def serve_proxy(
                         connection_limits,
                         str(peer),
                         draining=draining,
+                        held=held,
                     )
                 finally:
                     proxy.figures.connections -= 1

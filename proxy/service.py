@@ -158,7 +158,8 @@ def _unary(
 
 
 def _caller(call: Call) -> Caller:
-    return caller_of(call.metadata, call.peer.rpartition(":")[0], call.deadline_s)
+    host = call.peer.rpartition(":")[0].strip("[]")
+    return caller_of(call.metadata, host, call.deadline_s)
 
 
 async def _read(call: Call, kind: type[_Request]) -> _Request:

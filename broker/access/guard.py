@@ -130,7 +130,7 @@ class AccessGuard:
                 quoted(caller.name),
                 quoted(_host(origin, command) if represented_in(command.fields) else origin.peer),
                 quoted(request_name(command.code)),
-                quoted(_told(command), 500),
+                quoted(told_fields(command), 500),
             )
 
     def require(self, origin: Origin, command: Command, needs: Sequence[Need]) -> None:
@@ -308,7 +308,8 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _told(command: Command) -> str:
+def told_fields(command: Command) -> str:
+    """Return the fields that say what a change is about, which are no secrets."""
     told = sorted(pair for pair in command.fields.items() if pair[0] in _TOLD)
     return " ".join([f"{name}={text:.120}" for name, text in told])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -18,7 +18,6 @@ from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import (
     Code,
-    FilterType,
     ForwardMessageToDeadLetterQueueRequest,
     ReceiveMessageRequest,
 )
@@ -26,6 +25,7 @@ from remoting.message.java_hash import java_hash
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 from tests.proxy.grpc_client import GrpcClient, GrpcFailed, Received
 from tests.proxy.real_proxy import (
     ShiftedClock,
@@ -118,20 +118,9 @@ async def test_a_message_that_is_not_wanted_is_acknowledged(autojump_clock: Mock
         assert [one.fields["offset"] for one in here.brokers.of(RequestCode.ACK_MESSAGE)] == ["1"]
 
 
-def _with(request: ReceiveMessageRequest, **more: Any) -> ReceiveMessageRequest:
-    made = ReceiveMessageRequest()
-    made.CopyFrom(request)
-    for name, value in more.items():
-        setattr(made, name, value)
-    return made
-
-
 async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -> None:
     good = receiving(TOPIC)
     least, most = 10.0, 12 * 3600.0
-    lite = _with(good)
-    lite.filter_expression.type = FilterType.Value("SQL")
-    lite.filter_expression.expression = " "
     cases: tuple[tuple[ReceiveMessageRequest, int], ...] = (
         (good, Code.MESSAGE_NOT_FOUND),
         (receiving(TOPIC, invisible_s=least), Code.MESSAGE_NOT_FOUND),
@@ -149,7 +138,7 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
         (receiving(TOPIC, tag="||"), Code.ILLEGAL_FILTER_EXPRESSION),
         (receiving(TOPIC, tag="a" * 8192), Code.MESSAGE_NOT_FOUND),
         (receiving(TOPIC, tag="a" * 8193), Code.ILLEGAL_FILTER_EXPRESSION),
-        (lite, Code.ILLEGAL_FILTER_EXPRESSION),
+        (receiving(TOPIC, sql=" "), Code.ILLEGAL_FILTER_EXPRESSION),
         (receiving("a b"), Code.ILLEGAL_TOPIC),
         (receiving("a" * 128), Code.ILLEGAL_TOPIC),
         (receiving("TBW102"), Code.ILLEGAL_TOPIC),
@@ -248,6 +237,10 @@ async def test_a_frozen_leader_holds_no_receive_longer_than_its_successor_leads(
         assert trio.current_time() - began == pytest.approx(2, abs=0.5)
 
 
+def _replies(fields: dict[str, str], body: bytes) -> Callable[[Command], Command]:
+    return lambda command: command.reply(0, fields, body)
+
+
 async def test_a_body_or_a_field_that_is_wrong_is_an_error_of_the_broker(
     autojump_clock: MockClock,
 ) -> None:
@@ -256,7 +249,7 @@ async def test_a_body_or_a_field_that_is_wrong_is_an_error_of_the_broker(
         client = await here.client()
         times = {"popTime": "1", "invisibleTime": "1"}
         for fields, body in (({}, b""), (times, b"rubbish"), ({"popTime": "x"}, b"")):
-            here.brokers.answers[POP] = lambda command, f=fields, b=body: command.reply(0, f, b)
+            here.brokers.answers[POP] = _replies(fields, body)
             answer = await client.receive(receiving(TOPIC))
             assert answer.code == Code.INTERNAL_SERVER_ERROR
         damaged = MessageRecord(
