@@ -21,7 +21,6 @@ from tests.clients.grpc_stage import (
     spread,
 )
 
-
 # A group's first pause is a second.
 LEAST_PAUSE_S = 0.5
 
