@@ -47,6 +47,8 @@ PROTOCOLS: Final = ("h2",)
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
 _DRAIN_S: Final = 2.0
+# How long the statuses of these calls may take to reach their clients.
+_ENDING_S: Final = 1.0
 
 
 class Proxy:
@@ -91,11 +93,15 @@ class Proxy:
 
     async def drain(self) -> None:
         """Ask all clients to go elsewhere, and wait a little until they have. New calls of theirs
-        come by new connections, to another proxy if this one does not listen.
+        come by new connections, to another proxy if this one does not listen. Calls that last
+        longer end with status 14 (UNAVAILABLE).
         """
         self.draining.begin()
         self.sessions.end_all()
         with trio.move_on_after(_DRAIN_S):
+            await self.draining.wait_for_all()
+        self.draining.end_calls()
+        with trio.move_on_after(_ENDING_S):
             await self.draining.wait_for_all()
 
     async def answer(self, call: Call) -> None:

@@ -21,6 +21,9 @@ from tests.clients.grpc_stage import (
     spread,
 )
 
+# A group's first pause is a second.
+LEAST_PAUSE_S = 0.5
+
 
 def pushes(stage: Stage) -> str:
     """What was there, and what comes later, is consumed once; a consumer that waits is woken."""
@@ -78,6 +81,8 @@ def push_retries(stage: Stage) -> str:
             later.at_s - one.at_s
             for one, later in pairs_of(one for one in came if number_of(one) == 5)
         ]
+        if min(pauses) < LEAST_PAUSE_S:
+            raise Failed(f"a message that failed came again after {min(pauses):.2f} s")
         return f"pauses of {' and '.join(f'{pause:.0f} s' for pause in pauses)}"
 
 

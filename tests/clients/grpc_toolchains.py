@@ -21,7 +21,7 @@ from tests.clients.toolchains import (
 DRIVERS = HERE / "drivers"
 
 # The newest that the registries give, and an older one of two.
-PYTHON_VERSIONS: dict[GrpcClient, str] = {"python5": "5.1.2", "python50": "5.0.9"}
+PYTHON_VERSIONS: dict[GrpcClient, str] = {"python5": "5.1.2", "python51": "5.1.1"}
 NODE_PACKAGE = "rocketmq-client-nodejs@1.0.8"
 GRPC_JAVA_VERSIONS: dict[GrpcClient, str] = {"java52": "5.2.0", "java51": "5.1.0"}
 

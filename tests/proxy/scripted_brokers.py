@@ -36,6 +36,7 @@ class ScriptedBrokers:
         refreshes: how often a name server was asked for a route.
         slow_s: how long answers take, by code.
         checks: what is called with a broker's question about a transaction, by group.
+        others: what is called with other questions of brokers, by request code.
         types: the types of topics; that of all others is unset.
         groups: the configurations of groups; all others are unknown.
         given: the messages of the next pops.

@@ -103,6 +103,26 @@ async def test_settings_follow_the_group(autojump_clock: MockClock) -> None:
         assert (found.lite_subscription_quota, found.max_lite_topic_size) == (2000, 64)
 
 
+async def test_pauses_of_the_client_in_javascript_are_seconds_that_it_takes_for_milliseconds(
+    autojump_clock: MockClock,
+) -> None:
+    """A later version may have mended that, and gets them as they are."""
+    async with scripted_proxy() as here:
+        here.brokers.topic("Orders")
+        here.brokers.groups["grows"] = {
+            "groupRetryPolicy": {
+                "type": "EXPONENTIAL",
+                "exponentialRetryPolicy": {"initial": 100, "max": 900, "multiplier": 3},
+            }
+        }
+        for version, seconds in (("1.0.8", 100), ("1.0.9", 0.1), ("next", 0.1), ("", 0.1)):
+            settings = consumer_settings("Orders", group="grows", language=Language.NODE_JS)
+            settings.user_agent.version = version
+            backoff = (await _settled(here, settings)).backoff_policy.exponential_backoff
+            assert backoff.initial.ToMilliseconds() == seconds * 1000
+            assert backoff.max.ToMilliseconds() == seconds * 9000
+
+
 _ODD_POLICIES: tuple[dict[str, Any], ...] = (
     {"retryMaxTimes": -5},
     {"retryMaxTimes": 2**31 - 1},
