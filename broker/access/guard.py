@@ -128,7 +128,7 @@ class AccessGuard:
             _audit.info(
                 "%s at %s asks for %s: %s",
                 quoted(caller.name),
-                quoted(_host(origin, command) if represented_in(command.fields) else origin.peer),
+                quoted(asked_from(origin, command)),
                 quoted(request_name(command.code)),
                 quoted(told_fields(command), 500),
             )
@@ -292,6 +292,14 @@ def _administrator(admin: Credentials) -> Caller:
 def _unproven(name: str) -> str:
     """The same text for all reasons, so that it does not reveal which users exist."""
     return f"its user {name:.80} is unknown or disabled, or its signature is wrong"
+
+
+def asked_from(origin: Origin, command: Command) -> str:
+    """Return where a request comes from: its peer, or the host of the client that a proxy
+    represents.
+    """
+    represented = represented_in(command.fields)
+    return str(origin.peer) if represented is None else represented.host
 
 
 def _host(origin: Origin, command: Command) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.access.guard import ACCESS_GUARD, told_fields
+from broker.access.guard import ACCESS_GUARD, asked_from, told_fields
 from broker.audit.commands import AuditRequest
 from broker.formats.state import FORMATS
 from broker.log.entry import AUDIT_VERSION
@@ -41,7 +41,7 @@ class AuditLog:
         record = AuditRequest(
             self._wall_clock_ms(),
             self._guard.caller(origin, command).name,
-            quoted(origin.peer, MAX_PEER_CHARACTERS),
+            quoted(asked_from(origin, command), MAX_PEER_CHARACTERS),
             quoted(request_name(command.code), MAX_REQUEST_CHARACTERS),
             quoted(told_fields(command), MAX_ABOUT_CHARACTERS),
         )

@@ -32,6 +32,9 @@ Router: TypeAlias = Callable[[Call], Awaitable[None]]
 _READ_BYTES: Final = 64 * 1024
 _LINGER_BYTES: Final = 1024 * 1024
 
+# Clients repeat a call that ends so, by another connection.
+_ENDING: Final = (Status.UNAVAILABLE, "the server is ending")
+
 
 async def serve_connection(
     stream: trio.abc.Stream,
@@ -58,11 +61,11 @@ async def serve_connection(
     served = ServedConnection(stream, router, limits, peer, held or HeldRequests())
     try:
         if draining is not None:
-            draining.add(served.drain)
+            draining.add(served)
         await served.run(first_bytes)
     finally:
         if draining is not None:
-            draining.remove(served.drain)
+            draining.remove(served)
         await trio.aclose_forcefully(stream)
 
 
@@ -95,6 +98,7 @@ class ServedConnection:
         self._calls: dict[int, Call] = {}
         self._running = 0
         self._has_told_end = False
+        self._ends_calls = False
         self._is_deaf = False  # the peer takes nothing of what is sent
         self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
@@ -109,6 +113,11 @@ class ServedConnection:
         self.connection.drain(trio.current_time())
         self.hasten()
         self.flush()
+
+    def end_calls(self) -> None:
+        self._ends_calls = True
+        for call in self._calls.values():
+            call.scope.cancel()
 
     def may_hold(self, count: int) -> bool:
         return self.held_bytes + count <= self.limits.max_held_bytes
@@ -254,6 +263,9 @@ class ServedConnection:
             connection.outbox.data(stream, b"", body, now)
             connection.end(stream, b"", now)
             return
+        if self._ends_calls:
+            connection.answer(stream, trailers_only(*_ENDING), trio.current_time())
+            return
         if self._running >= self.limits.max_calls:
             connection.reset(stream.stream_id, ErrorCode.REFUSED_STREAM, "too many calls")
             return
@@ -274,7 +286,9 @@ class ServedConnection:
             try:
                 with call.scope:
                     await self._router(call)
-                if call.scope.cancelled_caught:
+                if call.scope.cancelled_caught and self._ends_calls:
+                    code, message = _ENDING
+                elif call.scope.cancelled_caught:
                     code, message = Status.DEADLINE_EXCEEDED, "the deadline has passed"
             except Exception as error:
                 code, message = self._status_of(call, error)

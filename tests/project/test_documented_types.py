@@ -18,6 +18,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 FRAGMENTS = {
     "filters-1": "a listener, and dots for the rest",
     "rocketmq-5-clients-1": "a client that is not installed here",
+    "rocketmq-5-clients-2": "the same",
     "spark-2": "the session of Spark",
     "spark-cluster-2": "the session of Spark",
     "transactions-1": "a database",

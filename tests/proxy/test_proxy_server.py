@@ -11,7 +11,14 @@ import trio.testing
 
 import proxy.server
 from dledger_mq import Client
+from proxy.http2.call import Call
+from proxy.http2.frames import END_HEADERS, END_STREAM
 from proxy.server import serve_proxy
+from tests.proxy.http2.peer import headers, request
+from tests.proxy.http2.served import connected, hold
+from tests.proxy.scripted_brokers import scripted_proxy
+
+ENDED = {"grpc-status": "14", "grpc-message": "the server is ending"}
 
 
 async def test_all_connections_share_one_bound_of_what_they_hold(
@@ -33,3 +40,41 @@ async def test_all_connections_share_one_bound_of_what_they_hold(
             nursery.cancel_scope.cancel()
     first, second = given
     assert first is second
+
+
+async def test_calls_that_outlast_a_drain_end_as_unavailable(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with scripted_proxy() as here:
+        draining = here.proxy.draining
+
+        async def wait(call: Call) -> None:
+            await trio.sleep(1.5 if await call.receive() else 100)
+
+        drained = trio.Event()
+
+        async def drain() -> None:
+            await here.proxy.drain()
+            drained.set()
+
+        opened = await connected(nursery, hold, draining=draining)
+        waiting = await connected(nursery, wait, draining=draining)
+        await opened.send(headers(1))
+        await waiting.send(headers(1, flags=END_HEADERS | END_STREAM), request(3, b"ends in time"))
+        begun = trio.current_time()
+        nursery.start_soon(drain)
+        await trio.sleep(1.9)
+        assert opened.statuses() == {}
+        assert {each: got["grpc-status"] for each, got in waiting.statuses().items()} == {3: "0"}
+        await trio.sleep(0.2)
+        assert opened.statuses() == {1: ENDED}
+        assert waiting.statuses()[1].items() >= ENDED.items()
+        # One that comes meanwhile, and does not know yet.
+        late = await connected(nursery, hold, draining=draining)
+        await late.send(headers(1))
+        assert late.statuses()[1].items() >= ENDED.items()
+        await drained.wait()
+        assert trio.current_time() - begun == pytest.approx(3, abs=0.2)
+        assert opened.has_ended
+        assert waiting.has_ended
+        nursery.cancel_scope.cancel()
