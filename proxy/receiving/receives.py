@@ -73,6 +73,10 @@ _ANSWER_S: Final = 5.0
 # What is left of an answer that its client did not take is visible after this time.
 _GIVEN_BACK_MS: Final = 1000
 
+# Messages that clients have asked for and not taken yet, of all clients. An answer has 256 KiB, or
+# one message.
+MAX_HELD_BYTES: Final = 256 * 1024 * 1024
+
 _ANY_QUEUE: Final = -1
 _LITE_TOPIC: Final = LITE_TOPIC.encode()
 
@@ -126,6 +130,7 @@ class Receives:
         self._topics = topics
         self._lite = lite
         self._held = HeldPops(brokers.client)
+        self._held_bytes = 0  # of messages that are on their way to clients
         self._brokers = brokers
         self._groups = groups
         self._renewals = renewals
@@ -139,16 +144,31 @@ class Receives:
         try:
             asked = _read(caller, request)
             given = await self._messages(caller, asked)
+            self._check_room(asked, given)
             status = OK
             if not given:
                 status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
         except Refused as refused:
-            status = refused.status
+            status, given = refused.status, []
         if asked is None or not given:
             await send(ReceiveMessageResponse(status=status))
             await send(_now())
             return
-        await self._send_all(caller, asked, given, send)
+        held_bytes = _size(given)
+        self._held_bytes += held_bytes
+        try:
+            await self._send_all(caller, asked, given, send)
+        finally:
+            self._held_bytes -= held_bytes
+
+    def _check_room(self, asked: _Asked, given: list[_Given]) -> None:
+        """Give messages back if clients leave too many untaken. Raises Refused (42900)."""
+        if given and self._held_bytes + _size(given) > MAX_HELD_BYTES:
+            self._give_back(asked, given)
+            raise Refused(
+                Code.TOO_MANY_REQUESTS,
+                f"clients have not taken {self._held_bytes} bytes of messages: receive later",
+            )
 
     async def _send_all(
         self, caller: Caller, asked: _Asked, given: list[_Given], send: Sends
@@ -366,6 +386,10 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
         )
         given.append(_Given(record, handle))
     return given
+
+
+def _size(given: Iterable[_Given]) -> int:
+    return sum(len(one.record.body) + len(one.record.properties) for one in given)
 
 
 def _refusal(address: str, reply: Command) -> RequestRefused:

@@ -50,7 +50,6 @@ class ScriptedBrokers:
         self.refreshes = 0
         self.slow_s: dict[int, float] = {}
         self.checks: dict[str, Any] = {}
-        self.others: dict[int, Any] = {}
         self.heartbeats = 0
         self.types: dict[str, str] = {}
         self.groups: dict[str, dict[str, Any]] = {}
@@ -142,9 +141,6 @@ class ScriptedBrokers:
     async def remove_producer(self, group: str, _asked: Any) -> None:
         del self.checks[group]
         await trio.lowlevel.checkpoint()
-
-    def answer(self, code: int, asked: Any) -> None:
-        self.others[code] = asked
 
     async def send_heartbeats(self) -> None:
         self.heartbeats += 1

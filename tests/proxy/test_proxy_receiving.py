@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
+from proxy.receiving import receives
 from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import (
@@ -312,6 +313,28 @@ async def test_what_a_client_does_not_take_is_given_back(autojump_clock: MockClo
         assert len(here.proxy.renewals) == 2
         neighbour = await here.client()
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.MESSAGE_NOT_FOUND
+
+
+async def test_messages_that_clients_do_not_take_are_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receives, "MAX_HELD_BYTES", 500_000)
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.given = [[record(TOPIC, number, bytes(300_000))] for number in range(3)]
+        client = await here.client(limits=Limits(unread_s=30.0))
+        client.takes = False
+        call = await client.call("ReceiveMessage", timeout_s=23.0)
+        await call.send(receiving(TOPIC), is_last=True)
+        await trio.sleep(1)
+        neighbour = await here.client()
+        refused = await neighbour.receive(receiving(TOPIC))
+        assert (refused.code, refused.messages) == (Code.TOO_MANY_REQUESTS, [])
+        await trio.sleep(1)
+        assert _given_back(here) == [("1", "1000")]
+        await client.close()
+        await trio.sleep(1)
+        assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
 
 
 async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path: Path) -> None:
