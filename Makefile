@@ -131,7 +131,7 @@ docs: setup ## build the documentation into build/docs; a warning is an error
 demo: setup-spark ## start a cluster, send, break, replay: the whole project in one run
 	$(BIN)/python -m jepsen_like.demo
 
-clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, and Go are there for)
+clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, Go and Cargo are there for)
 	$(BIN)/python tests/clients/run.py
 
 client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended

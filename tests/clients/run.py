@@ -1,8 +1,8 @@
 """Drive clients written by others against a real group: `make clients`.
 
-Needs the registries of Python, npm, Maven and Go the first time. Exits 0 if every scenario ended
-well. A client that cannot be installed is left out, and the last lines say so. Each argument that
-is given must be in the name of a scenario that runs.
+Needs the registries of Python, npm, Maven, Go and Rust the first time. Exits 0 if every scenario
+ended well. A client that cannot be installed is left out, and the last lines say so. Each argument
+that is given must be in the name of a scenario that runs.
 """
 
 import shutil
