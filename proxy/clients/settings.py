@@ -18,6 +18,7 @@ from proxy.wire.messages_pb2 import (
     Settings,
     TelemetryCommand,
 )
+from remoting.wire.field_values import read_natural
 
 # What a producer does after a failed send: RocketMQ's policy.
 _PRODUCER_ATTEMPTS: Final = 3
@@ -129,7 +130,6 @@ def _policy(rules: GroupRules, settings: Settings) -> RetryPolicy:
 
 
 def _takes_seconds_for_milliseconds(version: str) -> bool:
-    numbers = version.split(".")
-    if not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        return False
-    return tuple(map(int, numbers)) <= _SECONDS_FOR_MS
+    numbers = [read_natural(number) for number in version.split(".")]
+    known = tuple(number for number in numbers if number is not None)
+    return len(known) == len(numbers) and known <= _SECONDS_FOR_MS
