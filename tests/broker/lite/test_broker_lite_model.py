@@ -245,10 +245,10 @@ def test_messages_of_lite_topics_are_given_in_order(steps: list[tuple[str, str, 
                         if at == offset or is_meant:
                             one.until_ms = since_ms + count + 1
                             one.is_suspended = step == "suspend"
-        for one in model.values():
-            while one.out and one.out[min(one.out)].until_ms == 0:
-                del one.out[min(one.out)]
-            one.done = min(one.out, default=one.next)
+        for each in model.values():
+            while each.out and each.out[min(each.out)].until_ms == 0:
+                del each.out[min(each.out)]
+            each.done = min(each.out, default=each.next)
         check(member.state, model)
 
 
