@@ -232,7 +232,7 @@ class FullBroker:
         for number in range(0, count, MAX_NAMED // 10):
             client = subscriptions.heard(LITES, f"c{number}", LITE, Asker(), 0.0)
             names = [b"s%d" % at for at in range(number, min(count, number + MAX_NAMED // 10))]
-            subscriptions.add(client, names)
+            client.ready.update(dict.fromkeys(subscriptions.add(client, names)))
             client.told_s = self.broker.parts.clock()
 
     # --- by clients that come -------------------------------------------------------------------

@@ -15,6 +15,7 @@ from broker.lite.popping import SUBSCRIPTIONS
 from broker.lite.subscribing import Subscribing
 from broker.log.entry import LITE_VERSION
 from broker.machine import BrokerMachine
+from dledger import LogFull
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.properties import encode_properties
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -22,6 +23,7 @@ from tests.broker.lite.lite_broker import GROUP, PARENT, LiteClient, lite_broker
 from tests.broker.one_broker import Client, Clock, send_fields, until
 
 
+@pytest.mark.feature("F59")
 async def test_a_client_is_given_messages_of_its_lite_topics_in_order(tmp_path: Path) -> None:
     async with lite_broker(tmp_path) as one:
         await one.make()
@@ -421,6 +423,37 @@ async def test_a_name_that_is_not_allowed_is_refused(tmp_path: Path, name: str) 
         await one.subscribe("c", "ok")
         (message,) = await one.pop()
         assert await one.ack(message, liteTopic=name) == invalid
+
+
+async def test_what_the_log_refused_once_is_done_when_it_is_asked_again(tmp_path: Path) -> None:
+    async with lite_broker(tmp_path) as one:
+        await one.make()
+        await one.send("a", b"0", b"1")
+        log = one.broker.parts.log
+        submit = log.submit
+
+        def refuse_once(_bodies: object, _done: object) -> None:
+            log.submit = submit  # type: ignore[method-assign]
+            raise LogFull(1, 1)
+
+        def refusing() -> None:
+            log.submit = refuse_once  # type: ignore[assignment,method-assign]
+
+        busy = ResponseCode.SYSTEM_BUSY
+        start = {"type": "POLICY", "value": 2}
+        await one.subscribe("c", "a")
+        refusing()
+        assert (await one.ask(maxMsgNum=1)).code == busy
+        (message,) = await one.pop(maxMsgNum=1)
+        refusing()
+        assert (await one.hide(message, 5000)).code == busy
+        assert (await one.hide(message, 5000)).code == 0
+        refusing()
+        assert await one.ack(message) == busy
+        assert await one.ack(message) == 0
+        refusing()
+        assert (await one.subscribe("d", "a", offsetOption=start)).code == busy
+        assert await one.bodies("d") == [b"1"]
 
 
 async def test_requests_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ NOT_PLAYED: Final = {
     LeadFrom: "see test_broker_group_door",
     RaiseFormat: "see test_broker_format_gate",
     **dict.fromkeys(
-        (PutLite, PopLite, AckLite, HideLite, ResetLite, EndLite), "see test_broker_lite_refusals"
+        (PutLite, PopLite, AckLite, HideLite, ResetLite, EndLite), "see test_broker_lite"
     ),
     AuditRequest: "changes nothing",
     **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
