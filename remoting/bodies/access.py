@@ -150,7 +150,7 @@ class AskedNeed:
     @classmethod
     def from_json(cls, value: JsonObject) -> "AskedNeed":
         """Raises BodyMalformed."""
-        return cls(value.text("kind"), value.text("name"), tuple(value.texts("actions")))
+        return cls(value.text("kind"), value.name("name"), tuple(value.texts("actions")))
 
     def to_json(self) -> dict[str, JsonValue]:
         return {"kind": self.kind, "name": self.name, "actions": list(self.actions)}

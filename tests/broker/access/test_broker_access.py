@@ -17,6 +17,7 @@ from broker.log.state_snapshot import captured, restored
 from broker.server import Broker
 from broker.transactions.checks import CHECKS
 from broker.transactions.state import TRANSACTIONS
+from remoting.bodies.access import AskedNeed, encode_needs
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -71,6 +72,7 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
     # Their bodies say what they are about. The last ones are answered with nothing of others.
     by_body = {CODE.HEART_BEAT, CODE.LOCK_BATCH_MQ, CODE.UNLOCK_BATCH_MQ, CODE.BATCH_ACK_MESSAGE}
     by_body |= {CODE.QUERY_ASSIGNMENT, CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP}
+    by_body |= {CODE.CHECK_ACCESS, CODE.LITE_SUBSCRIPTION_CTL}
     own = {CODE.CHECK_CLIENT_CONFIG, CODE.END_TRANSACTION, CODE.VIEW_MESSAGE_BY_ID}
     async with guarded(tmp_path) as here:
         poor = await here.user("poor")
@@ -93,6 +95,8 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             "pt": 1,
             "b": "AQ==",
         }
+        lite = {"action": "PARTIAL_ADD", "group": "g", "clientId": "c", "topic": "orders"}
+        lite |= {"liteTopicSet": ["a"]}
         for code, body in (
             (CODE.HEART_BEAT, encode_heartbeat(heartbeat)),
             (CODE.LOCK_BATCH_MQ, json.dumps(lock).encode()),
@@ -100,6 +104,8 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             (CODE.BATCH_ACK_MESSAGE, json.dumps({"brokerName": "b", "acks": [ack]}).encode()),
             (CODE.QUERY_ASSIGNMENT, json.dumps({**lock, "topic": "orders"}).encode()),
             (CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g"}'),
+            (CODE.CHECK_ACCESS, encode_needs([AskedNeed("Topic", "orders", ("Pub", "Sub"))])),
+            (CODE.LITE_SUBSCRIPTION_CTL, json.dumps({"subscriptionSet": [lite]}).encode()),
         ):
             assert (await poor.ask(code, body)).code == NO_PERMISSION, code
 
