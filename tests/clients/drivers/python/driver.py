@@ -211,7 +211,11 @@ ACTIONS = {
 
 
 def problem(error: Exception) -> Asked:
-    return {"error": f"{type(error).__name__}: {error}", "code": getattr(error, "code", None)}
+    code = getattr(error, "code", None)  # a method of gRPC's own errors
+    return {
+        "error": f"{type(error).__name__}: {error}",
+        "code": code if isinstance(code, int) else None,
+    }
 
 
 def answer(asked: Asked) -> None:
