@@ -65,7 +65,11 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
 ) -> None:
     """With every name that a request may have, it gets nothing but what is its own."""
     fields: dict[str, Any] = dict.fromkeys(
-        ("topic", "b", "consumerGroup", "group", "groupName", "producerGroup", "srcGroup"), "orders"
+        (
+            *("topic", "b", "consumerGroup", "group", "groupName", "producerGroup", "srcGroup"),
+            "parentTopic",
+        ),
+        "orders",
     )
     fields |= {"destGroup": "orders", "username": "admin", "subject": "User:admin", "offset": 0}
     fields |= {"msgId": message_id("127.0.0.1", 1, 0), "commitLogOffset": 0, "a": "p", "queueId": 0}

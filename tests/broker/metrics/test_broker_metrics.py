@@ -149,9 +149,9 @@ async def test_a_broker_answers_probes_while_its_log_is_read_and_its_queues_are_
     (port,) = free_ports(1)
 
     @asynccontextmanager
-    async def open_node(*arguments: Any) -> AsyncIterator[dledger.Node]:
+    async def open_node(*arguments: Any, **more: Any) -> AsyncIterator[dledger.Node]:
         found["log"] = await asked(port, "readyz")
-        async with dledger.open_node(*arguments) as node:
+        async with dledger.open_node(*arguments, **more) as node:
             yield node
 
     async def rebuild(node: dledger.Node, machine: BrokerMachine) -> None:

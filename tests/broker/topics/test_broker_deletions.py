@@ -13,6 +13,7 @@ from broker.features import REGISTRY, empty_state
 from broker.filters.commands import PutFilter
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
+from broker.lite.commands import LiteGiven, PopLite, PutLite, ResetLite
 from broker.locks.commands import LockQueues
 from broker.log.command_layout import LogCommand
 from broker.log.entry import encode_log_command
@@ -72,6 +73,10 @@ def everything(log: Log) -> None:
     add(SetMode(TOPIC, GROUP, "POP", 1, 9))
     add(Forbid(GROUP, TOPIC, True, 9))
     add(Pop(GROUP, TOPIC, 3, 1, 2, 1, 1, (), None, True, log.end))
+    log.append_record(TOPIC, 2, 1, attached=encode_log_command(PutLite("a", 9, 9)))
+    log.append_record(TOPIC, 2, 2, attached=encode_log_command(PutLite("a", 9, 9)))
+    add(ResetLite(GROUP, TOPIC, [("a", 0)], 1))
+    add(PopLite(GROUP, TOPIC, 1, 2, "", [LiteGiven("a", 0, 1, 0, False)], log.end))
     letter = encode_log_command(Redrive(TOPIC, 0, 1, log.end, 1))
     log.append_record(TOPIC, 1, 1, attached=letter)
 
