@@ -109,6 +109,12 @@ class SideProcess:
             await process.wait()
             await trio.lowlevel.checkpoint()
 
+    def stop(self) -> None:
+        """SIGTERM: it ends in order, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._end_expected = True
+            self._process.send_signal(signal.SIGTERM)
+
     def freeze(self) -> None:
         """SIGSTOP: it does nothing until `resume`."""
         if self._process is not None and self._process.returncode is None:

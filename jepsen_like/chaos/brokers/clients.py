@@ -24,6 +24,7 @@ from jepsen_like.chaos.brokers.begun import Begun, begun_of
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.everything import Everything
+from jepsen_like.chaos.brokers.grpc.messages import GrpcMessages
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.queue_locks import QueueLocks
 from jepsen_like.chaos.brokers.workload import (
@@ -168,6 +169,8 @@ def _workload(settings: dict[str, Any], notes: Notes) -> Messages:
     nameservers = [settings["nameserver"]]
     if settings["client"] == "cpp":
         return CppMessages(notes, nameservers, Path(settings["home"]))
+    if settings["client"] == "grpc":
+        return GrpcMessages(notes, nameservers, settings["proxies"])
     return BROKER_WORKLOADS[settings["workload"]](notes, nameservers)
 
 

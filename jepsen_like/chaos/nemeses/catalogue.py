@@ -175,6 +175,15 @@ NEMESES: dict[str, Nemesis] = {
         "kill -9 and SIGSTOP of all producers and consumers (workloads with brokers)",
         (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
     ),
+    "proxy": Nemesis(
+        "kill -9, SIGTERM and SIGSTOP of a proxy, kill -9 of all (clients of gRPC)",
+        (
+            Kind("kill-proxy", 0.5, 4.0),
+            Kind("stop-proxy", 0.5, 3.0),
+            Kind("freeze-proxy", 0.5, 7.0),
+            Kind("kill-all-proxies", 0.2, 2.0),
+        ),
+    ),
     "hostile": Nemesis(
         "a client without credentials floods ports with requests, connections and garbage",
         tuple(

@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
-from jepsen_like.chaos.plan import CPP_CLIENT, RunPlan
+from jepsen_like.chaos.plan import CPP_CLIENT, GRPC_CLIENT, RunPlan
 from jepsen_like.chaos.stages.stage import Setting, command_with
-from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
+from jepsen_like.chaos.wiring import (
+    BALANCER_HOST,
+    CLIENTS_HOST,
+    NAMESERVER_HOST,
+    PROXY_HOSTS,
+    Wiring,
+)
 
 CONSUMERS, PRODUCERS = 2, 4
 # The explanations of workloads with brokers for `jepsen-like list`.
@@ -102,10 +108,15 @@ class BrokerStage:
         self._setting = setting
         self._plan = plan = setting.plan
         self._has_balancer = plan.client == CPP_CLIENT
+        self._proxies: Sequence[str] = PROXY_HOSTS if plan.client == GRPC_CLIENT else ()
         promise = PROMISES[plan.service]
         self.model_name: str | None = promise.model
         self.allowed = promise.allowed
-        self.hosts: Sequence[str] = (NAMESERVER_HOST, *[BALANCER_HOST] * self._has_balancer)
+        self.hosts: Sequence[str] = (
+            NAMESERVER_HOST,
+            *[BALANCER_HOST] * self._has_balancer,
+            *self._proxies,
+        )
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         own = wiring.addresses[name]
@@ -143,6 +154,7 @@ class BrokerStage:
             "workload": plan.service,
             "client": plan.client,
             "home": str(home),
+            "proxies": [_clients_address(wiring, host) for host in self._proxies],
             "header": {
                 "workload": plan.service,
                 "model": self.model_name,
@@ -167,6 +179,11 @@ class BrokerStage:
             ]
             command = [sys.executable, "-m", "jepsen_like.chaos.brokers.balancer", listen, *members]
             commands["balancer"] = wiring.command(BALANCER_HOST, command)
+        for host in self._proxies:
+            listen = _clients_address(wiring, host)
+            command = [sys.executable, "-m", "proxy", "--listen", listen, "--exit-with-stdin"]
+            command += ["--insecure", "--nameservers", _clients_address(wiring, NAMESERVER_HOST)]
+            commands[host] = wiring.command(host, command)
         return commands
 
 
