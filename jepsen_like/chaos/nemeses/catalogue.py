@@ -184,6 +184,20 @@ NEMESES: dict[str, Nemesis] = {
             Kind("kill-all-proxies", 0.2, 2.0),
         ),
     ),
+    "certificates": Nemesis(
+        "certificates of all servers are renewed, by the same or by one more authority (guarded)",
+        (
+            Kind("renew-certificates", 1.0, 3.0),
+            Kind("new-authority", 1.0, 3.0),
+        ),
+    ),
+    "users": Nemesis(
+        "the clients' user gets another secret; another user loses its rights (guarded)",
+        (
+            Kind("renew-secret", 0.5, 3.0),
+            Kind("take-rights", 2.0, 6.0),
+        ),
+    ),
     "hostile": Nemesis(
         "a client without credentials floods ports with requests, connections and garbage",
         tuple(
