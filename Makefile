@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
 	tests-compiled check format lint types docs demo \
-	clients client-gaps client-losses interop-java \
+	protos clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -131,7 +131,7 @@ docs: setup ## build the documentation into build/docs; a warning is an error
 demo: setup-spark ## start a cluster, send, break, replay: the whole project in one run
 	$(BIN)/python -m jepsen_like.demo
 
-clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, and Go are there for)
+clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, Go and Cargo are there for)
 	$(BIN)/python tests/clients/run.py
 
 client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended
@@ -186,6 +186,18 @@ lock: ## write requirements/*.txt anew (for maintainers; needs uv)
 	$(LOCK) pyproject.toml --extra spark -c requirements/dev.txt -o requirements/spark.txt
 	$(LOCK) pyproject.toml --extra web-tests -c requirements/dev.txt -o requirements/web.txt
 	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+
+# The compiler of protobuf has a venv of its own: nothing else needs it.
+PROTOS := build/protos
+PROTOS_OUT ?= .
+protos: $(PROTOS)/.installed ## write proxy/wire/messages_pb2.py anew, from messages.proto
+	$(PROTOS)/bin/python -m grpc_tools.protoc --proto_path=. --python_out=$(PROTOS_OUT) --pyi_out=$(PROTOS_OUT) \
+		proxy/wire/messages.proto
+
+$(PROTOS)/.installed: Makefile
+	$(PYTHON) -m venv $(PROTOS)
+	$(PROTOS)/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==1.74.0
+	@touch $@
 
 clean: ## remove what builds and tests left behind; .venv stays
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

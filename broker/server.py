@@ -15,6 +15,7 @@ from broker.access.guard import ACCESS_GUARD
 from broker.access.log_authority import LogAuthority
 from broker.access.shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
+from broker.audit.audit_log import AUDIT_LOG
 from broker.config import BrokerConfig
 from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL
@@ -153,6 +154,8 @@ class Broker:
             lambda: not machine.queues.damaged,
             None if config.access is None else self.parts[ACCESS_GUARD].check,
             self.parts[USER_SHARES].counted,
+            self.parts[AUDIT_LOG].is_recording,
+            self.parts[AUDIT_LOG].record,
         )
         if authority is not None:
             authority.guard = self.parts[ACCESS_GUARD]

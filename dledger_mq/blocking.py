@@ -340,6 +340,7 @@ class BlockingConsumerGroup:
         self._inner = group
         self.name = group.name
 
+    create = waits(ConsumerGroup.create)
     progress = waits(ConsumerGroup.progress)
     connections = waits(ConsumerGroup.connections)
     running_info = waits(ConsumerGroup.running_info)

@@ -263,6 +263,7 @@ class AsyncioConsumerGroup:
         self._inner = group
         self.name = group.name
 
+    create = awaits(ConsumerGroup.create)
     progress = awaits(ConsumerGroup.progress)
     connections = awaits(ConsumerGroup.connections)
     running_info = awaits(ConsumerGroup.running_info)

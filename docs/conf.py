@@ -23,6 +23,10 @@ nitpicky = True
 # between pages are not of this domain: a wrong one is still an error.
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
+# Two packages may have a class of the same name (`Credentials`): signatures name it without its
+# package, and link to one of them.
+suppress_warnings = ["ref.python"]
+
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

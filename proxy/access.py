@@ -10,6 +10,8 @@ from typing import Final
 
 from proxy.brokers.brokers import Brokers
 from proxy.caller import Caller
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
 from remoting.bodies.access import AskedNeed, encode_needs
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
@@ -31,6 +33,24 @@ class Access:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
+    @property
+    def is_on(self) -> bool:
+        return self._brokers.is_user
+
+    async def require_anywhere(self, caller: Caller, needs: Iterable[AskedNeed]) -> None:
+        """Check a client in a call that names no topic. Raises Refused (40100).
+
+        A proxy that was asked for no topic yet has nothing that is worth a check.
+        """
+        topic = self._brokers.some_topic
+        if topic is None:
+            return
+        try:
+            await self.require(caller, topic, needs)
+        except Refused as refused:
+            if refused.code != Code.TOPIC_NOT_FOUND:
+                raise
+
     async def require(self, caller: Caller, topic: str, needs: Iterable[AskedNeed]) -> None:
         """Check that a client may do all of some things. Raises Refused (40100).
 
@@ -39,6 +59,6 @@ class Access:
             topic: one that exists: a broker that has it is asked.
             needs: of the call.
         """
-        if self._brokers.is_user:
+        if self.is_on:
             asked = Command(RequestCode.CHECK_ACCESS, body=encode_needs(list(needs)))
             await self._brokers.ask_any(caller, topic, asked, "check what a client may do")

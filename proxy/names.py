@@ -43,9 +43,13 @@ def group_name(resource: Resource) -> str:
     return name
 
 
+def is_lite_topic(name: str) -> bool:
+    return _LITE_TOPIC.fullmatch(name) is not None
+
+
 def lite_topic_name(name: str) -> str:
     """Return the name of a lite topic. Raises Refused (40020)."""
-    if not _LITE_TOPIC.fullmatch(name):
+    if not is_lite_topic(name):
         raise Refused(
             Code.ILLEGAL_LITE_TOPIC, f"lite topic {name!r:.80}: 1 to 64 of a-z, A-Z, 0-9, _ and -"
         )

@@ -31,7 +31,7 @@ def own_tls(protocols: Sequence[str]) -> ServerTls:
     Its key is on disk only while it is loaded.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dledger proxy")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a proxy of dledger")])
     names: list[x509.GeneralName] = [
         x509.DNSName("localhost"),
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),

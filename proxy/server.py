@@ -19,8 +19,10 @@ from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
+from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
+from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
@@ -45,6 +47,8 @@ PROTOCOLS: Final = ("h2",)
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
 _DRAIN_S: Final = 2.0
+# How long the statuses of these calls may take to reach their clients.
+_ENDING_S: Final = 1.0
 
 
 class Proxy:
@@ -74,12 +78,14 @@ class Proxy:
         producers = ProducerGroups(client, topics, self.sessions, access, beside)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
-        receives = Receives(brokers, groups, self.renewals, settlements, beside)
+        lite = LiteSubscriptions(brokers, self.sessions, beside)
+        receives = Receives(brokers, groups, topics, lite, self.renewals, settlements, beside)
         self._service = Service(
             RouteAnswers(brokers, topics, groups, access),
             Sends(brokers, topics, producers),
             receives,
             settlements,
+            lite,
             Telemetry(self.sessions, groups, access, producers.expect),
         )
         nursery.start_soon(self.sessions.expire)
@@ -87,11 +93,15 @@ class Proxy:
 
     async def drain(self) -> None:
         """Ask all clients to go elsewhere, and wait a little until they have. New calls of theirs
-        come by new connections, to another proxy if this one does not listen.
+        come by new connections, to another proxy if this one does not listen. Calls that last
+        longer end with status 14 (UNAVAILABLE).
         """
         self.draining.begin()
         self.sessions.end_all()
         with trio.move_on_after(_DRAIN_S):
+            await self.draining.wait_for_all()
+        self.draining.end_calls()
+        with trio.move_on_after(_ENDING_S):
             await self.draining.wait_for_all()
 
     async def answer(self, call: Call) -> None:
@@ -142,7 +152,7 @@ async def serve_proxy(
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
         connection_limits = limits or Limits()
-        draining = proxy.draining
+        draining, held = proxy.draining, HeldRequests()
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -155,6 +165,7 @@ async def serve_proxy(
                         connection_limits,
                         str(peer),
                         draining=draining,
+                        held=held,
                     )
                 finally:
                     proxy.figures.connections -= 1

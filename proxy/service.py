@@ -12,6 +12,7 @@ from proxy.clients.telemetry import Telemetry
 from proxy.http2.call import Call
 from proxy.http2.errors import CallEnded, GrpcStatus
 from proxy.http2.status import Status as GrpcCode
+from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.settlements import Settlements
 from proxy.routes.routes import RouteAnswers
@@ -42,6 +43,7 @@ class Service:
         sends: Sends,
         receives: Receives,
         settlements: Settlements,
+        lite: LiteSubscriptions,
         telemetry: Telemetry,
     ) -> None:
         self._receives = receives
@@ -76,6 +78,11 @@ class Service:
                 messages.ForwardMessageToDeadLetterQueueRequest,
                 messages.ForwardMessageToDeadLetterQueueResponse,
                 settlements.forward,
+            ),
+            "SyncLiteSubscription": _unary(
+                messages.SyncLiteSubscriptionRequest,
+                messages.SyncLiteSubscriptionResponse,
+                lite.change,
             ),
             "Heartbeat": _unary(
                 messages.HeartbeatRequest, messages.HeartbeatResponse, telemetry.heartbeat
@@ -158,7 +165,8 @@ def _unary(
 
 
 def _caller(call: Call) -> Caller:
-    return caller_of(call.metadata, call.peer.rpartition(":")[0], call.deadline_s)
+    host = call.peer.rpartition(":")[0].strip("[]")
+    return caller_of(call.metadata, host, call.deadline_s)
 
 
 async def _read(call: Call, kind: type[_Request]) -> _Request:

@@ -6,6 +6,7 @@ Source: RocketMQ's proxy, ResponseBuilder and GrpcValidator.
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.declared_error import DeclaredError
 from dledger_mq.errors import (
     MessagingError,
     NameServersUnreachable,
@@ -17,9 +18,6 @@ from dledger_mq.errors import (
 from proxy.wire.messages_pb2 import Code, Status
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
-
-# A remark may quote what a client sent. Clients log it.
-_MAX_MESSAGE_CHARACTERS: Final = 1000
 
 # What a broker's answer means to a client. Every other code is INTERNAL_SERVER_ERROR: a client
 # takes an unknown one for a fault of its own.
@@ -35,25 +33,26 @@ _OF_REMOTING: Final[Mapping[int, Code]] = {
     ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: Code.ILLEGAL_FILTER_EXPRESSION,
     ResponseCode.NO_PERMISSION: Code.UNAUTHORIZED,
+    ResponseCode.LMQ_QUOTA_EXCEEDED: Code.LITE_TOPIC_QUOTA_EXCEEDED,
+    ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
 }
 
 
-class Refused(Exception):
+class Refused(DeclaredError):
     """A call is answered with this status.
 
     Attributes:
-        code: of `Code`.
+        code: one of `Code`.
         text: what is wrong, and what to do.
     """
 
-    def __init__(self, code: Code, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text[:_MAX_MESSAGE_CHARACTERS]
+    code: int
+    text: str
+    _template = "{text}"
 
     @property
     def status(self) -> Status:
-        return Status(code=self.code, message=self.text)
+        return Status(code=Code.Name(self.code), message=str(self))
 
 
 OK: Final = Status(code=Code.OK, message="OK")

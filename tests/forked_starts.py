@@ -38,6 +38,7 @@ LOADED = {
     "nameserver": ("nameserver.nameserver_command",),
     "dledger": ("dledger.commands.group_commands", "rich.live", "rich.table"),
     "dledger_mq": ("dledger_mq.__main__",),
+    "proxy": ("proxy.proxy_command",),
 }
 # They start members themselves, by a waiting process of their own; so may other programs.
 _START_OTHERS = (["-m", "dledger", "group"], ["-m", "dledger_mq", "up"])

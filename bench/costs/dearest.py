@@ -16,6 +16,8 @@ from bench.costs.full_broker import (
     KEY,
     KEYED,
     LARGE,
+    LITE,
+    LITES,
     TEXTS,
     TOPIC,
     WIDE,
@@ -28,7 +30,7 @@ from bench.costs.full_broker import (
 from broker.dead_letters.request import MAX_IDS, MAX_LETTERS
 from broker.groups.processor import MAX_GROUPS_AT_ONCE
 from broker.topics.processor import MAX_TOPICS_AT_ONCE
-from remoting.bodies.access import MAX_ENTRIES
+from remoting.bodies.access import MAX_ENTRIES, MAX_NEEDS, AskedNeed, encode_needs
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES
 from remoting.bodies.heartbeat import MAX_HEARTBEAT_BYTES
 from remoting.bodies.pop import MAX_ACKS, MAX_BITS
@@ -52,6 +54,7 @@ def dearest_requests(full: FullBroker) -> dict[int, dict[str, Command]]:
             *_offsets(full),
             *_messages(full),
             *_pops(full),
+            *_lites(full),
             *_clients(full),
             *_changes(),
             *_deletions(),
@@ -295,6 +298,41 @@ def _pops(full: FullBroker) -> list[Dear]:
     ]
 
 
+def _lites(full: FullBroker) -> list[Dear]:
+    pop = {
+        **{"clientId": "c0", "consumerGroup": LITES, "topic": LITE, "maxMsgNum": "32"},
+        **{"invisibleTime": "60000", "pollTime": "0", "bornTime": "1", "attemptId": "a"},
+    }
+    one = {"consumerGroup": LITES, "topic": LITE, "queueId": "0", "offset": "0", "liteTopic": "s1"}
+    one["extraInfo"] = "0 1 3600000 999 0 broker-a 0 0"
+    subscription = {"clientId": "new", "group": LITES, "topic": LITE}
+    names = [f"s{number}" for number in range(2000)]
+    return [
+        dear("lite topics of a client", CODE.POP_LITE_MESSAGE, **pop),
+        *(
+            dear(
+                action,
+                CODE.LITE_SUBSCRIPTION_CTL,
+                compact_json(
+                    {"subscriptionSet": [{**subscription, "action": action, "liteTopicSet": names}]}
+                ).encode(),
+            )
+            for action in ("COMPLETE_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE")
+        ),
+        dear("any", CODE.ACK_LITE_MESSAGE, **one),
+        dear("topics and groups", CODE.GET_BROKER_LITE_INFO),
+        dear("groups", CODE.GET_PARENT_TOPIC_INFO, topic=LITE),
+        dear("groups", CODE.GET_LITE_TOPIC_INFO, parentTopic=LITE, liteTopic="s1"),
+        dear(
+            "lite topics of a client",
+            CODE.GET_LITE_CLIENT_INFO,
+            **{"parentTopic": LITE, "group": LITES, "clientId": "c0", "maxCount": "10000"},
+        ),
+        dear("any", CODE.GET_LITE_GROUP_INFO, group=LITES, liteTopic="s1", topK="1"),
+        dear("clients", CODE.TRIGGER_LITE_DISPATCH, group=LITES),
+    ]
+
+
 def _lists() -> list[Dear]:
     codes = (
         *(CODE.GET_ALL_TOPIC_CONFIG, CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -399,6 +437,7 @@ def _users() -> list[Dear]:
     entries = [{**entry, "resource": f"Topic:t{number}"} for number in range(MAX_ENTRIES)]
     acl = {"subject": "User:u1", "policies": [{"policyType": "Custom", "entries": entries}]}
     names = ",".join(f"t{number}=PUB" for number in range(MAX_ENTRIES))
+    needs = [AskedNeed("Topic", f"t{number}", ("Pub", "Sub")) for number in range(MAX_NEEDS)]
     permissions = {"topicPerms": names, "groupPerms": names, "secretKey": "a" * 128}
     return [
         dear("any", CODE.AUTH_CREATE_USER, compact_json(user).encode()),
@@ -411,6 +450,7 @@ def _users() -> list[Dear]:
         dear("rules", CODE.AUTH_DELETE_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_GET_ACL, subject="User:u1"),
         dear("rules", CODE.AUTH_LIST_ACL),
+        dear("rules", CODE.CHECK_ACCESS, encode_needs(needs)),
         dear("rules", CODE.UPDATE_AND_CREATE_ACL_CONFIG, accessKey="u1", **permissions),
         dear("any", CODE.DELETE_ACL_CONFIG, accessKey="u0"),
         dear("any", CODE.GET_BROKER_CLUSTER_ACL_INFO),

@@ -18,12 +18,15 @@ from broker.filters.commands import PutFilter
 from broker.filters.condition import MAX_CONDITION_CHARACTERS
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
+from broker.lite.limits import MAX_NAMED
+from broker.lite.popping import SUBSCRIPTIONS
 from broker.locks.commands import LockQueues
 from broker.log.command_layout import LogCommand
 from broker.log.entry import encode_log_command
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.producers.members import PRODUCERS, Producer
 from broker.server import Broker
+from broker.topics.attributes import LITE_BIND_TOPIC
 from broker.topics.commands import PutTopic
 from broker.topics.names import dead_letter_topic
 from dledger import Appended, DLedgerError
@@ -40,6 +43,9 @@ WIDE: Final = "wide"  # it has the most queues
 LARGE: Final = "large"  # its messages are as large as may be, and have the key KEY
 KEYED: Final = "keyed"  # it has the most messages with the key KEY
 TEXTS: Final = "texts"  # its messages have the longest property
+LITE: Final = "lite"  # it has lite topics, which LITES reads
+LITES: Final = "lites"
+LITE_TOPICS: Final = {"message.type": "LITE"}
 FLYING: Final = "flying"  # its messages were popped by GROUP
 CROWD: Final = "crowd"  # the group with the most members, of consumers and of producers
 KEY: Final = "k"
@@ -91,6 +97,7 @@ class FullBroker:
         await self._send_small()
         await self._send_large()
         await self._pop()
+        await self._lite()
         self._register()
         await self._hold()
 
@@ -112,6 +119,9 @@ class FullBroker:
         await self._fold(PutTopic(config, at_ms) for config in configs)
         groups = [f"g{number}" for number in range(full.groups)]
         await self._fold(PutGroup(ConsumerGroup(group)) for group in (*groups, CROWD))
+        await self._fold([PutTopic(TopicConfig(LITE, 1, 1, attributes=LITE_TOPICS), at_ms)])
+        lites = ConsumerGroup(LITES, attributes={LITE_BIND_TOPIC: LITE})
+        await self._fold([PutGroup(lites, max_groups=1 << 30)])
 
     async def _put_users(self) -> None:
         names = [f"u{number}" for number in range(self.fullness.users)]
@@ -213,6 +223,17 @@ class FullBroker:
             reply = await self.ask(Command(RequestCode.POP_MESSAGE, fields))
             assert reply.code == ResponseCode.SUCCESS, reply
             self.popped = dict(reply.fields)
+
+    async def _lite(self) -> None:
+        count, subscriptions = self.fullness.lite, self.broker.parts[SUBSCRIPTIONS]
+        await self._send(
+            send(LITE, b"x", {"__LITE_TOPIC": f"s{number}"}) for number in range(count)
+        )
+        for number in range(0, count, MAX_NAMED // 10):
+            client = subscriptions.heard(LITES, f"c{number}", LITE, Asker(), 0.0)
+            names = [b"s%d" % at for at in range(number, min(count, number + MAX_NAMED // 10))]
+            client.ready.update(dict.fromkeys(subscriptions.add(client, names)))
+            client.told_s = self.broker.parts.clock()
 
     # --- by clients that come -------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Fullness:
         subscriptions: of one consumer.
         keyed: messages with one key.
         flying: messages of a queue that were popped and not acknowledged.
+        lite: lite topics of one parent, each with a message, which one group has subscribed to.
         held: pulls, and as many pops, that wait.
         users: with a hundred rules each.
         large: messages of one key, delayed messages of one time, and dead letters, that are as
@@ -50,6 +51,7 @@ class Fullness:
     subscriptions: int = _LIMITS.max_subscriptions
     keyed: int = 20_000
     flying: int = MAX_IN_FLIGHT_PER_QUEUE
+    lite: int = 200_000
     held: int = _LIMITS.max_held_pulls
     users: int = 1_000
     large: int = 64
@@ -72,6 +74,7 @@ def evenly_full(count: int) -> Fullness:
         subscriptions=100,
         keyed=10 * count,
         flying=count,
+        lite=20 * count,
         held=count,
         large=32,
         large_bytes=256 * 1024,

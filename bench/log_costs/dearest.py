@@ -11,6 +11,7 @@ from bench.log_costs.full_log import (
     DUE_MS,
     EMPTY,
     GROUP,
+    LITE,
     TOPIC,
     WIDE,
     FullLog,
@@ -24,6 +25,7 @@ from broker.access.commands import (
     SealedSecret,
 )
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
@@ -31,6 +33,17 @@ from broker.filters.condition import MAX_CONDITION_CHARACTERS
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
+from broker.lite.commands import (
+    AckLite,
+    EndLite,
+    HideLite,
+    LiteGiven,
+    LiteMessage,
+    PopLite,
+    PutLite,
+    ResetLite,
+)
+from broker.lite.limits import MAX_ENDED_AT_ONCE, MAX_LITE_ACKS
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCK_MS
 from broker.log.entry import FORMAT_VERSION
@@ -112,6 +125,30 @@ def _acknowledged(full: FullLog, number: int) -> Entry:
 def _hidden(full: FullLog, number: int) -> Entry:
     message = PoppedMessage(GROUP, WIDE, 0, number, AT_MS)
     return full.command(HidePopped(message, AT_MS, DUE_MS))
+
+
+def _lite_popped(full: FullLog, number: int) -> Entry:
+    given = [LiteGiven(f"s{32 * number + at}", 0, 1, 0, True) for at in range(32)]
+    return full.command(PopLite("g1", LITE, AT_MS, DUE_MS, "", given, full.end))
+
+
+def _lite_acknowledged(full: FullLog, number: int) -> Entry:
+    messages = [
+        LiteMessage(GROUP, LITE, f"s{(MAX_LITE_ACKS * number + at) % full.sizes.lite}", 0, AT_MS)
+        for at in range(MAX_LITE_ACKS)
+    ]
+    return full.command(AckLite(messages))
+
+
+def _lite_reset(full: FullLog, _number: int) -> Entry:
+    offsets = [(f"s{at}", 0) for at in range(256)]
+    return full.command(ResetLite(GROUP, LITE, offsets, AT_MS))
+
+
+def _lite_ended(full: FullLog, number: int) -> Entry:
+    first = MAX_ENDED_AT_ONCE * (number + 1)
+    names = [f"s{full.sizes.lite - first + at}" for at in range(MAX_ENDED_AT_ONCE)]
+    return full.command(EndLite(LITE, names, DUE_MS, 0, AT_MS))
 
 
 def _buried(full: FullLog, number: int) -> Entry:
@@ -218,6 +255,23 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     HidePopped: {"": _hidden},
     BuryPopped: {"behind the most that are out": _buried},
     AckPopped: {"the most of one entry": _acknowledged},
+    PutLite: {
+        "of a new lite topic": lambda full, number: full.record(
+            LITE, 0, PutLite(f"new{number}", _LARGE, _LARGE)
+        ),
+        "the next of one": lambda full, number: full.record(
+            LITE, 0, PutLite(f"s{number}", _LARGE, _LARGE)
+        ),
+    },
+    PopLite: {"the most lite topics": _lite_popped},
+    AckLite: {"the most of one entry": _lite_acknowledged},
+    HideLite: {
+        "": lambda full, number: full.command(
+            HideLite(LiteMessage(GROUP, LITE, f"s{number}", 0, AT_MS), AT_MS, DUE_MS, True)
+        )
+    },
+    ResetLite: {"the most of one step": _lite_reset},
+    EndLite: {"the most of one entry": _lite_ended},
     SetMode: {
         "": lambda full, number: full.command(SetMode(TOPIC, f"new{number}", "POP", 1, _LARGE))
     },
@@ -229,6 +283,11 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     Resume: {
         "when the most are remembered": lambda full, number: full.record(
             HALF_TOPIC, 0, Resume(number + MAX_ENDS, "p", DUE_MS)
+        )
+    },
+    AuditRequest: {
+        "": lambda full, number: full.command(
+            AuditRequest(AT_MS, "u" * 64, "p" * 80, "r" * 80, "a" * 500)
         )
     },
     PutUser: {

@@ -22,6 +22,7 @@ from broker.formats.commands import RaiseFormat
 from broker.groups.commands import Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.limits import MAX_QUEUES_PER_TOPIC, BrokerLimits
+from broker.lite.commands import LiteGiven, PopLite, PutLite
 from broker.locks.commands import LockQueues
 from broker.log.command_layout import LogCommand
 from broker.log.entry import FORMAT_VERSION, encode_log_command
@@ -48,6 +49,7 @@ TOPIC: Final = "t0"  # all groups have something in it
 GROUP: Final = "g0"  # it has something in all topics
 WIDE: Final = "wide"  # it has the most queues, each with a message
 EMPTY: Final = "empty"  # it has as many queues, without messages
+LITE: Final = "lite"  # it has lite topics, all of which GROUP has in flight
 DEAD: Final = dead_letter_topic(GROUP)
 
 AT_MS: Final = 1_700_000_000_000
@@ -68,7 +70,7 @@ def user_rules(count: int, prefix: str = "t") -> list[Rule]:
 class Sizes:
     """How many there are of each. The defaults are what the limits allow.
 
-    `delayed`: the limit is larger by far; more of them make no entry dearer.
+    `delayed`, `lite`: the limits are larger by far; more of them make no entry dearer.
     """
 
     topics: int = _LIMITS.max_topics
@@ -81,6 +83,7 @@ class Sizes:
     delayed: int = 100_000
     pop_queues: int = MAX_QUEUES
     flying: int = MAX_IN_FLIGHT_PER_QUEUE
+    lite: int = 200_000
     users: int = MAX_RULES // MAX_RULES_OF_USER
     rules_of_user: int = MAX_RULES_OF_USER
 
@@ -100,6 +103,7 @@ class Sizes:
             delayed=count,
             pop_queues=2 * count,
             flying=count,
+            lite=40 * count,
         )
 
 
@@ -188,7 +192,7 @@ class FullLog:
         yield self.command(RaiseFormat(FORMAT_VERSION))
         for topic in (WIDE, EMPTY):
             yield self.command(PutTopic(TopicConfig(topic, sizes.queues, sizes.queues), AT_MS))
-        own = (HALF_TOPIC, TIMER_TOPIC, GIVEN_UP_TOPIC, DEAD)
+        own = (LITE, HALF_TOPIC, TIMER_TOPIC, GIVEN_UP_TOPIC, DEAD)
         for topic in (*own, *(f"t{number}" for number in range(sizes.topics))):
             yield self.command(PutTopic(TopicConfig(topic, 1, 1), AT_MS, False, 1 << 30))
         for number in range(sizes.groups):
@@ -252,6 +256,11 @@ class FullLog:
             yield self.record(DEAD, 0)
         for queue_id in range(sizes.queues):
             yield self.record(WIDE, queue_id)
+        for number in range(sizes.lite):
+            yield self.record(LITE, 0, PutLite(f"s{number}", 1 << 30, 1 << 30))
+        for numbers in _parts(range(sizes.lite), 32):
+            given = [LiteGiven(f"s{number}", 0, 1, 0, True) for number in numbers]
+            yield self.command(PopLite(GROUP, LITE, AT_MS, DUE_MS, "", given, self._pos))
 
 
 def _parts(of: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -128,9 +128,9 @@ class AccessGuard:
             _audit.info(
                 "%s at %s asks for %s: %s",
                 quoted(caller.name),
-                quoted(_host(origin, command) if represented_in(command.fields) else origin.peer),
+                quoted(asked_from(origin, command)),
                 quoted(request_name(command.code)),
-                quoted(_told(command), 500),
+                quoted(told_fields(command), 500),
             )
 
     def require(self, origin: Origin, command: Command, needs: Sequence[Need]) -> None:
@@ -156,7 +156,7 @@ class AccessGuard:
         represented = represented_in(command.fields)
         if represented is not None:
             caller = self._represented(origin, command, caller, represented)
-        elif not caller.is_super and self._shares.user_of(origin) is None:
+        elif not caller.is_super and self._shares.user_of(origin, command) is None:
             self._shares.connect(origin, caller.name)
         self._last = (command.fields, caller)
         return caller
@@ -210,7 +210,7 @@ class AccessGuard:
                 and need.kind is Kind.TOPIC
                 and need.name not in self._topics.configs
             ):
-                self._shares.make(self._shares.user_of(origin))
+                self._shares.make(self._shares.user_of(origin, command))
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
         if caller.is_super:
@@ -294,6 +294,14 @@ def _unproven(name: str) -> str:
     return f"its user {name:.80} is unknown or disabled, or its signature is wrong"
 
 
+def asked_from(origin: Origin, command: Command) -> str:
+    """Return where a request comes from: its peer, or the host of the client that a proxy
+    represents.
+    """
+    represented = represented_in(command.fields)
+    return str(origin.peer) if represented is None else represented.host
+
+
 def _host(origin: Origin, command: Command) -> str:
     """Return the host of a client, also of one that a proxy represents."""
     represented = represented_in(command.fields)
@@ -308,7 +316,8 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _told(command: Command) -> str:
+def told_fields(command: Command) -> str:
+    """Return the fields that say what a change is about, which are no secrets."""
     told = sorted(pair for pair in command.fields.items() if pair[0] in _TOLD)
     return " ".join([f"{name}={text:.120}" for name, text in told])
 

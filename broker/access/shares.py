@@ -1,7 +1,8 @@
 """How much of a broker each user may take, so that one user cannot use up what all others need.
 
-A connection counts for the user that first signed a request on it. Super users, and all clients
-without access control, are not counted.
+A connection counts for the user that first signed a request on it. A request of a proxy, which is a
+super user, counts for the user that it represents. Super users, and all clients without access
+control, are not counted.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from broker.log.submissions import Then
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
+from remoting.wire.command import Command
+from remoting.wire.on_behalf import represented_in
 
 _HOUR_S: Final = 3600.0
 
@@ -48,6 +51,8 @@ class UserShares:
     def __init__(self, parts: Parts) -> None:
         self._settings = parts[SETTINGS]
         self._clock = parts.clock
+        # Without them nobody has checked for whom a request is.
+        self._has_users = parts.config.access is not None
         self._users: dict[Origin, str] = {}
         self._connections = Counts()
         self.held = Counts()
@@ -55,8 +60,10 @@ class UserShares:
         self._new = Counts()  # topics and groups that users made in this hour
         self._hour_ends = 0.0
 
-    def user_of(self, origin: Origin) -> str | None:
-        return self._users.get(origin)
+    def user_of(self, origin: Origin, command: Command) -> str | None:
+        """Return the user that a request counts for: for whom a proxy asks, or its connection's."""
+        represented = represented_in(command.fields) if self._has_users else None
+        return self._users.get(origin) if represented is None else represented.user
 
     def connect(self, origin: Origin, user: str) -> None:
         """Count a connection for the user that signed a request on it. Raises RequestRefused (2):
@@ -98,11 +105,11 @@ class UserShares:
         for _ in range(count):
             self._new.add(user)
 
-    def begin_waiting(self, origin: Origin) -> Callable[[], None] | None:
+    def begin_waiting(self, origin: Origin, command: Command) -> Callable[[], None] | None:
         """Count a request that waits for the log; return what to call once when it is answered, or
         None. Raises RequestRefused (2): too many wait.
         """
-        user = self._users.get(origin)
+        user = self.user_of(origin, command)
         if user is None:
             return None
         if self._waiting.of(user) >= self._settings.now.limits.max_waiting_of_user:
@@ -111,11 +118,11 @@ class UserShares:
         self._waiting.add(user)
         return lambda: self._waiting.remove(user)
 
-    def counted(self, origin: Origin, then: Then) -> Then:
+    def counted(self, origin: Origin, command: Command, then: Then) -> Then:
         """Return a callback that counts as a waiting request until it is called. Raises as
         `begin_waiting`.
         """
-        end = self.begin_waiting(origin)
+        end = self.begin_waiting(origin, command)
         if end is None:
             return then
 

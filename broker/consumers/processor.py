@@ -114,7 +114,7 @@ class ClientProcessor:
                 self._changes.ensure_group(
                     data.group,
                     lambda refusal, data=data: registered(data, refusal),  # type: ignore[misc]
-                    self._shares.user_of(origin),
+                    self._shares.user_of(origin, command),
                 )
             except RequestRefused as error:
                 registered(data, error)

@@ -35,6 +35,7 @@ class DelayedSends:
     """Stores delayed messages. Implements `sends.special_sends.SpecialSend`."""
 
     names = DELAY_NAMES
+    most_in_batch = 1
 
     def __init__(self, parts: Parts) -> None:
         self._delays = parts.state[DELAYS]

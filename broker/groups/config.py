@@ -20,7 +20,7 @@ from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.field_values import read_natural
+from remoting.wire.field_values import read_int64, read_natural
 from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
 # Of values that are stored for tools as JSON. RocketMQ's default policy has 150 characters.
@@ -32,17 +32,25 @@ _MAX_INT32: Final = (1 << 31) - 1
 
 PRIORITY_FACTOR: Final = "priority.factor"
 DEFAULT_PRIORITY_FACTOR: Final = 100
+LITE_MODEL: Final = "lite.sub.model"
+LITE_QUOTA: Final = "lite.sub.client.quota"
+LITE_RESET_EXCLUSIVE: Final = "lite.sub.reset.offset.exclusive"
+LITE_RESET_UNSUBSCRIBE: Final = "lite.sub.reset.offset.unsubscribe"
+LITE_WILDCARD: Final = "lite.sub.wildcard"
+
+# Of one client; RocketMQ's value.
+DEFAULT_LITE_QUOTA: Final = 2_000
 
 # RocketMQ's attributes of groups.
 GROUP_ATTRIBUTES: Final[Mapping[str, Values]] = {
     PRIORITY_FACTOR: Range(0, 100),
     LITE_BIND_TOPIC: TopicName(),
-    "lite.sub.model": Words(("Shared", "Exclusive")),
-    "lite.sub.client.quota": Range(-1, ANY_COUNT),
+    LITE_MODEL: Words(("Shared", "Exclusive")),
+    LITE_QUOTA: Range(-1, ANY_COUNT),
     "lite.sub.client.max.event.cnt": Range(10, ANY_COUNT),
-    "lite.sub.reset.offset.exclusive": BOOLEAN,
-    "lite.sub.reset.offset.unsubscribe": BOOLEAN,
-    "lite.sub.wildcard": Words(("true",), "without the attribute a group has it off"),
+    LITE_RESET_EXCLUSIVE: BOOLEAN,
+    LITE_RESET_UNSUBSCRIBE: BOOLEAN,
+    LITE_WILDCARD: Words(("true",), "without the attribute a group has it off"),
 }
 
 # Fields that versions 4 and 8 of the log have added, with their defaults.
@@ -93,6 +101,33 @@ class ConsumerGroup:
     retry_policy: str = ""
     subscriptions: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lite_parent(self) -> str | None:
+        """The topic whose lite topics it reads."""
+        return self.attributes.get(LITE_BIND_TOPIC)
+
+    @property
+    def is_lite_exclusive(self) -> bool:
+        """Whether the newest subscriber of a lite topic is the only one."""
+        return self.attributes.get(LITE_MODEL) == "Exclusive"
+
+    @property
+    def is_lite_wildcard(self) -> bool:
+        """Whether each of its clients reads all lite topics."""
+        return LITE_WILDCARD in self.attributes
+
+    @property
+    def lite_quota(self) -> int:
+        """How many lite topics a client may subscribe to."""
+        quota = read_int64(self.attributes.get(LITE_QUOTA, ""))
+        if quota is None:
+            return DEFAULT_LITE_QUOTA
+        return quota if quota >= 0 else ANY_COUNT
+
+    def lite_resets(self, name: str) -> bool:
+        """Return whether an attribute that has offsets reset is set."""
+        return self.attributes.get(name) == "true"
 
     @property
     def priority_factor(self) -> int:

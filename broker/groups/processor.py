@@ -45,7 +45,9 @@ class GroupProcessor:
         config = self._asked(JsonObject.parse("consumer group", command.body))
         needs = (group_need(config.group, Action.CREATE, Action.UPDATE),)
         self._access.require(origin, command, needs)
-        self._changes.put_groups([config], replying(origin, command), self._shares.user_of(origin))
+        self._changes.put_groups(
+            [config], replying(origin, command), self._shares.user_of(origin, command)
+        )
 
     def put_groups(self, origin: Origin, command: Command) -> None:
         """Create or change many consumer groups (225): all of them, or none.
@@ -56,7 +58,9 @@ class GroupProcessor:
         configs = [self._asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
         if not configs:
             raise RequestRefused.invalid("no group is named")
-        self._changes.put_groups(configs, replying(origin, command), self._shares.user_of(origin))
+        self._changes.put_groups(
+            configs, replying(origin, command), self._shares.user_of(origin, command)
+        )
 
     def _asked(self, value: JsonObject) -> ConsumerGroup:
         """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29).
@@ -124,7 +128,7 @@ class GroupProcessor:
         if name in self._groups.configs:
             return told()
         check_group_name(name)
-        user = self._shares.user_of(origin)
+        user = self._shares.user_of(origin, command)
         self._changes.ensure_group(name, replying(origin, command, told), user)
         return None
 

@@ -35,7 +35,8 @@ version commands
    6    deletions of topics that keep where their queues ended; resets that tell commits from
         before; entries of over 4 MiB
    7    users, and the rules for them
-   8    renewals that keep the handles of a delivery; suspended messages; attributes of groups
+   8    renewals that keep the handles of a delivery; suspended messages; attributes of groups;
+        lite topics; records of who asked for changes
 ======= ==========================================================================================
 """
 
@@ -59,6 +60,8 @@ INCARNATIONS_VERSION: Final = 6
 USERS_VERSION: Final = 7
 RENEWALS_VERSION: Final = 8
 GROUP_ATTRIBUTES_VERSION: Final = 8
+LITE_VERSION: Final = 8
+AUDIT_VERSION: Final = 8
 
 _PREFIX: Final = struct.Struct(">I3sB")
 PREFIX_BYTES: Final = _PREFIX.size

@@ -60,6 +60,7 @@ class Folded:
         results: one per entry.
         deleted_topics: topics whose queues were deleted, before the arrivals.
         arrivals: by topic and queue id.
+        lite_arrivals: parents and lite topics with new messages.
         topics_changed: whether the name servers have to be told.
         changes: what changed, in order; None without an observer.
     """
@@ -67,6 +68,7 @@ class Folded:
     results: list[EntryRefused | None] = field(default_factory=list)
     deleted_topics: list[str] = field(default_factory=list)
     arrivals: dict[tuple[str, int], Arrivals] = field(default_factory=dict)
+    lite_arrivals: list[tuple[str, bytes]] = field(default_factory=list)
     topics_changed: bool = False
     changes: list[object] | None = None
 

@@ -120,7 +120,9 @@ class OffsetProcessor:
             )
         if self._commits.is_full:
             raise RequestRefused.busy("[OVERLOAD]too many offsets wait: commit again")
-        self._commits.add(CommittedOffset(*key, offset), self._shares.counted(origin, then))
+        self._commits.add(
+            CommittedOffset(*key, offset), self._shares.counted(origin, command, then)
+        )
         return None
 
     def maximum(self, _origin: Origin, command: Command) -> Command:

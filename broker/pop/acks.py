@@ -13,6 +13,7 @@ from broker.log.entry import RENEWALS_VERSION
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
+from broker.pop.detours import DETOURS, LITE_TOPIC_FIELD
 from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped_ms_of
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
@@ -48,6 +49,7 @@ class PopAcks:
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
         self._freed = freed
+        self._detours = parts[DETOURS]
         self._confirm = parts.confirm
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
@@ -66,6 +68,9 @@ class PopAcks:
         Raises RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) an
         invalid handle, (208) it was given again, or there is no such message.
         """
+        if self._detours.ack is not None and command.fields.get(LITE_TOPIC_FIELD):
+            self._detours.ack(origin, command)
+            return
         message = self._message(command)
         flight = self._flight(message)
         if flight is None:
@@ -156,11 +161,14 @@ class PopAcks:
 
         Raises RequestRefused (29): a bad time, or an invalid handle.
         """
+        if self._detours.hide is not None and command.fields.get(LITE_TOPIC_FIELD):
+            self._detours.hide(origin, command)
+            return
         message = self._message(command)
         invisible_ms = read_invisible_ms(command)
         flight = self._flight(message)
         if flight is None or flight.popped_ms != message.popped_ms:
-            origin.send(_not_hidden(command, _given_again(message)))
+            origin.send(not_hidden(command, _given_again(message)))
             return
         hidden_ms = max(self._wall_clock_ms(), flight.popped_ms + 1)
         keeps = self._formats.format_version >= RENEWALS_VERSION
@@ -175,7 +183,7 @@ class PopAcks:
                 if flight is None or flight.popped_ms != popped_ms:
                     refusal = _given_again(message)
             if refusal is not None:
-                origin.send(_not_hidden(command, refusal))
+                origin.send(not_hidden(command, refusal))
                 return
             # Counted as an acknowledgement and another pop.
             self._traffic.acknowledged(message.group, message.topic, 1)
@@ -274,7 +282,7 @@ class PopAcks:
         return None if flight is None or flight.is_settled else flight
 
 
-def _not_hidden(command: Command, refusal: RequestRefused) -> Command:
+def not_hidden(command: Command, refusal: RequestRefused) -> Command:
     """Refuse with the fields that Java's client wants in each reply to 200053."""
     fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
     return command.reply(refusal.code, fields, remark=refusal.remark)

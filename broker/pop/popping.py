@@ -95,7 +95,7 @@ class Popping:
         def begin() -> None:
             self._begin(origin, command, request)
 
-        user = self._shares.user_of(origin)
+        user = self._shares.user_of(origin, command)
         self._group_changes.ensure_group(request.group, replying(origin, command, begin), user)
 
     def notify(self, origin: Origin, command: Command) -> None:
@@ -227,7 +227,7 @@ class Popping:
 
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
         deadline = self._clock() + request.hold_s
-        user = self._shares.user_of(origin)
+        user = self._shares.user_of(origin, command)
         pop = WaitingPop(origin, command.without_content(), request, deadline, user)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)

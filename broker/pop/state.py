@@ -83,6 +83,31 @@ class PopQueue:
     def __copy__(self) -> "PopQueue":
         return PopQueue(self.next_offset, self.in_flight.copy(), self.attempt_id)
 
+    def has(self, offset: int, popped_ms: int) -> bool:
+        """Return whether a message is in flight, and was last given at `popped_ms`."""
+        flight = self.in_flight.get(offset)
+        return flight is not None and flight.popped_ms == popped_ms
+
+    def land(self, offset: int) -> int:
+        """Acknowledge a message in flight; return how many are so no more.
+
+        A message given in order is done when all earlier ones are.
+        """
+        flight = self.in_flight[offset]
+        if flight.is_ordered and offset != self.done_offset:
+            self.in_flight[offset] = flight._replace(visible_ms=0)
+            return 0
+        return self.end(offset)
+
+    def end(self, offset: int) -> int:
+        """Remove a message, and later ones that waited for it; return how many."""
+        in_flight = self.in_flight
+        before = len(in_flight)
+        del in_flight[offset]
+        while in_flight and in_flight[first := next(iter(in_flight))].is_settled:
+            del in_flight[first]
+        return before - len(in_flight)
+
     @property
     def done_offset(self) -> int:
         """The offset before which all messages are acknowledged."""
@@ -102,18 +127,11 @@ class Pops:
     in_flight_count: int = 0
 
     def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
-        """Acknowledge a message, if it was last given at `popped_ms`.
-
-        A message given in order is done when all earlier ones are.
-        """
+        """Acknowledge a message, if it was last given at `popped_ms`."""
         queue = self._given(key, offset, popped_ms)
         if queue is None:
             return False
-        flight = queue.in_flight[offset]
-        if flight.is_ordered and offset != next(iter(queue.in_flight)):
-            queue.in_flight[offset] = flight._replace(visible_ms=0)
-        else:
-            self._end(queue, offset)
+        self.in_flight_count -= queue.land(offset)
         return True
 
     def bury(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
@@ -121,7 +139,7 @@ class Pops:
         queue = self._given(key, offset, popped_ms)
         if queue is None:
             return False
-        self._end(queue, offset)
+        self.in_flight_count -= queue.end(offset)
         return True
 
     def hide(
@@ -152,15 +170,6 @@ class Pops:
             return None
         return self.queues.changing(key)
 
-    def _end(self, queue: PopQueue, offset: int) -> None:
-        """Remove a message, and later ones that waited for it."""
-        in_flight = queue.in_flight
-        del in_flight[offset]
-        self.in_flight_count -= 1
-        while in_flight and in_flight[first := next(iter(in_flight))].is_settled:
-            del in_flight[first]
-            self.in_flight_count -= 1
-
     def drop(self, key: QueueKey) -> None:
         queue = self.queues.pop(key, None)
         if queue is not None:
@@ -184,12 +193,13 @@ def _left(pops: Pops, queues: list[PopQueue]) -> None:
 
 def _captured(pops: Pops) -> Iterator[object]:
     return (
-        [*key, queue.next_offset, queue.attempt_id, _flights(queue)]
+        [*key, queue.next_offset, queue.attempt_id, captured_flights(queue)]
         for key, queue in pops.queues.captured()
     )
 
 
-def _flights(queue: PopQueue) -> dict[int, object]:
+def captured_flights(queue: PopQueue) -> dict[int, object]:
+    """Return the messages in flight as a snapshot holds them."""
     # Members of an earlier version, which are never told of suspended messages, read five values.
     return {at: one if one[5] else one[:5] for at, one in queue.in_flight.items()}
 
@@ -212,10 +222,14 @@ def _flight(
     )
 
 
+def read_flights(values: dict[Any, Any]) -> dict[int, InFlight]:
+    """Read messages in flight from a snapshot. Raises ValueError, TypeError."""
+    return {int(at): _flight(*one) for at, one in values.items()}
+
+
 def _take(pops: Pops, rows: list[Any]) -> None:
     for group, topic, queue_id, next_offset, attempt_id, in_flight in rows:
-        queue = PopQueue(int(next_offset), attempt_id=str(attempt_id))
-        queue.in_flight = {int(at): _flight(*one) for at, one in in_flight.items()}
+        queue = PopQueue(int(next_offset), read_flights(in_flight), str(attempt_id))
         pops.queues[group, topic, queue_id] = queue
         pops.in_flight_count += len(queue.in_flight)
 

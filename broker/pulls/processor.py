@@ -103,7 +103,7 @@ class PullProcessor:
                 return self._answer(origin, command, request)
             self._answer_when_taken(origin, command, request)
             return None
-        user = self._shares.user_of(origin)
+        user = self._shares.user_of(origin, command)
         self._shares.check_hold(user)
         deadline = self._clock() + request.hold_s
         held = HeldPull(origin, command.without_content(), request, deadline, user)

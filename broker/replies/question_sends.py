@@ -28,6 +28,7 @@ class QuestionSends:
     """Registers clients that send requests. Implements `sends.special_sends.SpecialSend`."""
 
     names = (REPLY_TO_CLIENT,)
+    most_in_batch = 1
 
     def __init__(self, askers: Askers, cluster: str) -> None:
         self._askers = askers
@@ -59,6 +60,7 @@ class StrayReplies:
     """
 
     names = (MESSAGE_TYPE,)
+    most_in_batch = 1
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         return pairs.get(MESSAGE_TYPE) == REPLY and bool(pairs.get(REPLY_TO_CLIENT))

@@ -95,7 +95,7 @@ class RetryProcessor:
                 told = error if isinstance(error, RequestRefused) else failure(_WHAT, error)
                 origin.send(told.reply_to(command))
 
-        self._group_changes.ensure_group(group, store, self._shares.user_of(origin))
+        self._group_changes.ensure_group(group, store, self._shares.user_of(origin, command))
         return None
 
     def _store_back(

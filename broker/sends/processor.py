@@ -114,9 +114,9 @@ class SendProcessor:
                 config = needed
             else:
                 self._awaited.make(needed)  # created before, and announced together
-        send.answered = self._shares.begin_waiting(origin)
+        send.answered = self._shares.begin_waiting(origin, command)
         try:
-            self._awaited.send_when_created(config, send, self._shares.user_of(origin))
+            self._awaited.send_when_created(config, send, self._shares.user_of(origin, command))
         except BaseException:
             if send.answered is not None:
                 send.answered()

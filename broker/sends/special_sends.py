@@ -3,7 +3,7 @@
 Each feature registers the properties that select its messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from broker.errors import RequestRefused
@@ -20,11 +20,18 @@ class SpecialSend(Protocol):
     def names(self) -> tuple[str, ...]:
         """The properties of which a message needs at least one to be checked."""
 
+    @property
+    def most_in_batch(self) -> int:
+        """Messages of a batch that may ask for it; 1 if batches may not."""
+
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         """Return whether this way applies to a message. May raise RequestRefused."""
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        """Change a send of one message before it gets its place. May raise RequestRefused."""
+        """Change a send before it gets its place. May raise RequestRefused.
+
+        `pairs` are the properties of the first message that asks for it.
+        """
 
 
 class SpecialSends:
@@ -47,7 +54,7 @@ class SpecialSends:
         records = send.records
         if len(records) == 1:
             if self._may_ask(records[0].properties):
-                self._treat(send, decode_properties(records[0].properties))
+                self._treat(send, [records[0].properties])
             return
         runs = (
             records.properties
@@ -55,22 +62,28 @@ class SpecialSends:
             else [record.properties for record in records]
         )
         if self._may_ask(b"\x02".join(runs)):
-            for run in runs:
-                if self._may_ask(run):
-                    self._treat(send, decode_properties(run))
+            self._treat(send, [run for run in runs if self._may_ask(run)])
 
     def _may_ask(self, properties: bytes) -> bool:
         """Return whether a run of properties has one of the names. Most messages have none."""
         return not self._names.isdisjoint(properties.replace(b"\x02", b"\x01").split(b"\x01"))
 
-    def _treat(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
-        for way in self._ways:
-            if way.is_asked_for(pairs):
-                if len(send.records) > 1:
+    def _treat(self, send: PendingSend, runs: Iterable[bytes]) -> None:
+        asked: dict[SpecialSend, Mapping[str, str]] = {}
+        for run in runs:
+            pairs = decode_properties(run)
+            for way in self._ways:
+                if way in asked or not way.is_asked_for(pairs):
+                    continue
+                if len(send.records) > way.most_in_batch:
+                    names = f"one of the properties {', '.join(way.names)}"
                     raise RequestRefused.illegal(
-                        f"a message of a batch has one of the properties {', '.join(way.names)}: "
-                        "send it by itself"
+                        f"a message of a batch has {names}: send it by itself"
+                        if way.most_in_batch == 1
+                        else f"a batch of {len(send.records)} messages, of which one has {names}: "
+                        f"send up to {way.most_in_batch} together"
                     )
+                asked[way] = pairs
                 way.prepare(send, pairs)
 
 

@@ -27,6 +27,7 @@ _CODES: Final[Mapping[str, tuple[RequestCode, ...]]] = {
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
         RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+        RequestCode.NOTIFY_UNSUBSCRIBE_LITE,
     ),
     "a group that was moved is told at its next pull (222)": (
         RequestCode.RESET_CONSUMER_CLIENT_OFFSET,

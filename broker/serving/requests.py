@@ -5,6 +5,8 @@ the connection when the entries that it confirms are applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from broker.errors import RequestRefused
 from broker.log.append_outcome import not_leader
@@ -22,6 +24,10 @@ from remoting.net.dispatch import unsupported
 from remoting.wire.command import Command
 
 
+def _record_nothing(_connection: Connection, _command: Command, then: Then) -> None:
+    then(None)
+
+
 class Requests:
     """Implements `remoting.net.server.ConnectionHandler`; follows the member's role.
 
@@ -31,6 +37,8 @@ class Requests:
         announce: tells the name servers of a new leader or of changed topics.
         queues_are_whole: whether the consume queues are complete enough to answer from.
         check_access: raises RequestRefused if a request is not permitted; None permits all.
+        records: whether audited requests are recorded in the log.
+        record: records a request, then calls back; see `AuditLog.record`.
         counted: returns a callback that counts as a waiting request of a client's user until it is
             called. Raises RequestRefused (2): too many wait.
 
@@ -50,7 +58,9 @@ class Requests:
         announce: Callable[[], None],
         queues_are_whole: Callable[[], bool],
         check_access: Callable[[Connection, Command, Handler], None] | None = None,
-        counted: Callable[[Connection, Then], Then] = lambda _connection, then: then,
+        counted: Callable[[Connection, Command, Then], Then] = lambda _who, _what, then: then,
+        records: Callable[[], bool] = lambda: False,
+        record: Callable[[Connection, Command, Then], None] = _record_nothing,
     ) -> None:
         self._broker_name = broker_name
         self._log = log
@@ -60,6 +70,8 @@ class Requests:
         self._queues_are_whole = queues_are_whole
         self._check_access = check_access
         self._counted = counted
+        self._records = records
+        self._record = record
         self._handlers: dict[int, Handler] = {}
         for service in services:
             for code, handler in service.handlers.items():
@@ -112,8 +124,13 @@ class Requests:
                 self._check_leads(handler)
             if self._check_access is not None:
                 self._check_access(connection, command, handler)
+            if handler.is_audited and self._records():
+                # A leader whose append is applied is confirmed as well.
+                record = partial(self._record, connection, command)
+                self._answer_after(record, connection, command, handler)
+                return None
             if handler.confirmed:
-                self._answer_confirmed(connection, command, handler)
+                self._answer_after(self._confirm, connection, command, handler)
                 return None
         except RequestRefused as refusal:
             return _unserved(command, handler, refusal)
@@ -157,10 +174,22 @@ class Requests:
         if self._term is None or (self.is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 
-    def _answer_confirmed(self, connection: Connection, command: Command, handler: Handler) -> None:
+    def _answer_after(
+        self,
+        begin: Callable[[Then], None],
+        connection: Connection,
+        command: Command,
+        handler: Handler,
+    ) -> None:
+        """Answer a request when `begin` calls back."""
+
         def answer_now(connection: Connection, command: Command) -> Command | Steps | None:
             try:
-                self._check_leads(handler)
+                if not handler.any_role:
+                    self._check_leads(handler)
+                if handler.is_audited and self._check_access is not None:
+                    # Rules may have changed; who asked is recorded already.
+                    self._check_access(connection, command, replace(handler, is_audited=False))
             except RequestRefused as refused:
                 return _unserved(command, handler, refused)
             return self._answer_now(connection, command, handler)
@@ -176,9 +205,9 @@ class Requests:
             elif (reply := _unserved(command, handler, refusal)) is not None:
                 connection.send(reply)
 
-        counted = self._counted(connection, then)
+        counted = self._counted(connection, command, then)
         try:
-            self._confirm(counted)
+            begin(counted)
         except RequestRefused as refusal:
             counted(refusal)
 

@@ -32,6 +32,7 @@ class Handler:
         while_ending: whether a leader that is about to hand over still answers. Clients with other
             requests are sent away, even if there is no next leader yet.
         is_audited: whether the log says who asked, with access control: it changes what others use.
+            The request is carried out only when that is recorded, so on a leader.
         is_told: whether a client gets a reply if a member cannot serve its request. A client that
             would misread it gets none, and asks again.
     """

@@ -34,6 +34,7 @@ class HalfSends:
     """Stores half messages. Implements `sends.special_sends.SpecialSend`."""
 
     names = (TRANSACTION_PREPARED,)
+    most_in_batch = 1
 
     def __init__(self, parts: Parts) -> None:
         self._transactions = parts.state[TRANSACTIONS]

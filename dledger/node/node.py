@@ -17,6 +17,7 @@ from dledger.core.orphans import Orphans, orphans_text
 from dledger.core.replica import Outcomes
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
+    BodyInvalid,
     Fatal,
     MachineStopped,
     MachineTooOld,
@@ -170,6 +171,8 @@ class Node:
         self._home.check()
         if (stopped := self._member.applier.stopped) is not None:
             raise MachineStopped(stopped.index, stopped.problem)
+        if not bodies:  # nothing would ever be applied, and `done` never called
+            raise BodyInvalid("nothing to append: give at least one body")
         self._appends.submit(bodies, done, at_once)
 
     async def append(self, body: Body) -> Appended:

@@ -35,7 +35,7 @@ from remoting.wire.errors import RemotingError
 from remoting.wire.signature import Credentials
 
 # RocketMQ 5's types of messages. Its clients send a topic messages of its own type only.
-MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+MESSAGE_TYPES: Final = (*("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),)
 
 # mqadmin's default for a new topic.
 DEFAULT_QUEUES: Final = 8

@@ -39,6 +39,9 @@ _ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_N
 # A broker without a member of the group answers 1 (SYSTEM_ERROR) with a remark.
 _MEMBER_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
 
+# RocketMQ's retryMaxTimes.
+DEFAULT_RETRIES: Final = 16
+
 # One broker may have no offsets of a group, or not know the group, while another one does.
 _KNOWN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
@@ -63,6 +66,31 @@ class ConsumerGroup:
         self._client = client
         self._lifetime = client.lifetime
         self._leaders = Leaders(client)
+
+    @during_block
+    async def create(
+        self,
+        *,
+        in_order: bool = False,
+        most_retries: int = DEFAULT_RETRIES,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the group, or change it.
+
+        A group that nobody has made is made by its first consumer, and consumes without order.
+
+        Args:
+            in_order: whether clients of gRPC get each queue's messages one after another.
+            most_retries: redeliveries of a message before it is a dead letter.
+            attributes: RocketMQ 5's further settings, as ``lite.bind.topic``; others stay.
+        """
+        command = requests.create_group(
+            self.name,
+            in_order=in_order,
+            most_retries=most_retries,
+            attributes=attributes or {},
+        )
+        await self._leaders.ask_each(command, "make a consumer group")
 
     @during_block
     async def progress(self, topic: str = "") -> list[GroupProgress]:

@@ -12,6 +12,7 @@ from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
+from dledger_mq.admin.consumer_group import DEFAULT_RETRIES
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 from dledger_mq.connection.this_process import now_ms
 from remoting.bodies.assignment import POP, PULL, RequestMode
@@ -30,7 +31,47 @@ FORMS: Final = "2026-03-01T12:30 (local time), 2026-03-01T12:30+00:00, 90m (ago;
 
 @click.group("group")
 def group_commands() -> None:
-    """Look at consumer groups, and move them."""
+    """Make consumer groups, look at them, and move them."""
+
+
+@group_commands.command("create")
+@click.argument("group")
+@flag("--in-order", "Clients of gRPC get each queue's messages one after another.")
+@option(
+    "--retries",
+    "Redeliveries of a message before it is a dead letter.",
+    type=click.IntRange(0),
+    default=DEFAULT_RETRIES,
+)
+@option("--lite-topic", "The topic whose lite topics the group reads.", metavar="TOPIC")
+@option(
+    "--attribute",
+    "attributes",
+    "A further setting of RocketMQ 5, such as lite.sub.model=Exclusive. May be repeated.",
+    multiple=True,
+    metavar="NAME=VALUE",
+)
+@nameserver_option
+def create(
+    group: str,
+    in_order: bool,
+    retries: int,
+    lite_topic: str | None,
+    attributes: tuple[str, ...],
+) -> None:
+    """Make GROUP, or change it. Groups that need none of this make themselves."""
+    found: dict[str, str] = {} if lite_topic is None else {"lite.bind.topic": lite_topic}
+    for text in attributes:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{text!r}: give NAME=VALUE", param_hint="--attribute")
+        found[name] = value
+    ask(
+        lambda admin: admin.group(group).create(
+            in_order=in_order, most_retries=retries, attributes=found
+        )
+    )
+    say(f"group {group} is made")
 
 
 @group_commands.command("progress")

@@ -124,6 +124,7 @@ class Client:
         self.side_work = SideWork()
         self.listener_watch = ListenerWatch()
         self._consumers: dict[str, ConsumerEntry] = {}
+        self._others: dict[int, Asked] = {}
         self._met: set[str] = set()  # masters that this client has been connected to
         self._heartbeat_wanted = WakeUp()
 
@@ -212,6 +213,10 @@ class Client:
         if not self._producers[group]:
             del self._producers[group]
             await self._leave(requests.unregister(self.client_id, producer_group=group))
+
+    def answer(self, code: RequestCode, asked: Asked) -> None:
+        """Have requests of brokers that no producer and no consumer knows answered by `asked`."""
+        self._others[code] = asked
 
     def add_consumer(self, entry: ConsumerEntry) -> None:
         """Name a consumer in heartbeats.
@@ -309,6 +314,9 @@ class Client:
             return self._report(
                 command, command.fields.get("consumerGroup", ""), encode_running_info
             )
+        if (answers := self._others.get(command.code)) is not None:
+            answers(connection, command)
+            return None
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             group = command.fields.get("consumerGroup", "")
             entry = self._consumers.get(group)

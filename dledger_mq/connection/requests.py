@@ -259,6 +259,21 @@ def create_topic(config: TopicConfig, message_type: str | None = None) -> Comman
     )
 
 
+def create_group(
+    group: str, *, in_order: bool, most_retries: int, attributes: Mapping[str, str]
+) -> Command:
+    """Make a consumer group, or change it; other attributes than these stay."""
+    body = {
+        "attributes": {f"+{name}": value for name, value in attributes.items()},
+        "consumeMessageOrderly": in_order,
+        "groupName": group,
+        "retryMaxTimes": most_retries,
+    }
+    return Command(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=compact_json(body).encode()
+    )
+
+
 def delete_topic_in_broker(topic: str) -> Command:
     return command(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
 

@@ -22,6 +22,7 @@ DERIVED: Final = (
     "elections",
     "hot_keys",
     "trace",
+    "audit",
 )
 
 

@@ -34,11 +34,15 @@ class Brokers:
     Args:
         client: its connections.
         is_user: whether the client has credentials: then brokers are told for whom it asks.
+
+    Attributes:
+        some_topic: one that existed lately; None before the first.
     """
 
     def __init__(self, client: Client, *, is_user: bool = False) -> None:
         self.client: Final = client
         self.is_user: Final = is_user
+        self.some_topic: str | None = None
 
     def speak_for(self, caller: Caller | None, command: Command) -> None:
         """Add whose request it is, if brokers are to know. Raises Refused (40100)."""
@@ -48,9 +52,11 @@ class Brokers:
     async def route(self, topic: str) -> ClientRoute:
         """Return where a topic is. Raises Refused (40402, 50002)."""
         try:
-            return await self.client.routes.find(topic)
+            route = await self.client.routes.find(topic)
         except MessagingError as error:
             raise refused_by(error) from error
+        self.some_topic = topic
+        return route
 
     async def refreshed(self, topic: str, deadline_s: float | None) -> ClientRoute:
         """Return a route with a queue to write to, once there is one. Raises Refused."""

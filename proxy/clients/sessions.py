@@ -4,7 +4,6 @@ All of it is soft: a client that moves to another proxy tells everything there a
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -31,6 +30,7 @@ MAX_TOPICS: Final = 1024
 
 # Questions that a client has not taken from its stream: a broker repeats those about transactions.
 _MAX_UNTOLD: Final = 256
+_MAX_UNTOLD_BYTES: Final = 8 * 1024 * 1024
 
 
 class Session:
@@ -54,7 +54,7 @@ class Session:
         self.heard_s = trio.current_time()
         self.is_over = False
         self.caller: Caller | None = None
-        self._outbox: deque[TelemetryCommand] = deque(maxlen=_MAX_UNTOLD)
+        self._outbox: list[tuple[TelemetryCommand, int]] = []
         self._changed = trio.lowlevel.ParkingLot()
         self._stream: object | None = None
 
@@ -63,15 +63,31 @@ class Session:
         """Whether it can be asked anything."""
         return self._stream is not None
 
+    @property
+    def untold_bytes(self) -> int:
+        """Of commands that wait for the client's stream."""
+        return sum(size for _command, size in self._outbox)
+
     def tell(self, command: TelemetryCommand) -> None:
-        """Send a command by the client's stream. The oldest of too many are dropped."""
-        self._outbox.append(command)
+        """Send a command by the client's stream. The oldest of too many are dropped, and settings
+        that newer ones replace.
+        """
+        if command.HasField("settings"):
+            self._outbox = [one for one in self._outbox if not one[0].HasField("settings")]
+        self._outbox.append((command, command.ByteSize()))
+        while len(self._outbox) > 1 and (
+            len(self._outbox) > _MAX_UNTOLD or self.untold_bytes > _MAX_UNTOLD_BYTES
+        ):
+            del self._outbox[0]
         self._changed.unpark_all()
 
     def attach(self, stream: object, caller: Caller) -> None:
         """Send commands by this stream from now on. An older one gets no more."""
         self._stream, self.caller = stream, caller
         self._changed.unpark_all()
+
+    def is_told_by(self, stream: object) -> bool:
+        return self._stream is stream
 
     def detach(self, stream: object) -> None:
         if self._stream is stream:
@@ -87,9 +103,8 @@ class Session:
         """
         while self._stream is stream and not self.is_over:
             if self._outbox:
-                taken = list(self._outbox)
-                self._outbox.clear()
-                return taken
+                taken, self._outbox = self._outbox, []
+                return [command for command, _size in taken]
             await self._changed.park()
         return None
 
@@ -124,7 +139,12 @@ class Sessions:
     def describe(
         self, session: Session, kind: ClientType, group: str, topics: frozenset[str]
     ) -> None:
-        """Note what a client's settings say. Raises Refused (42900): too many topics."""
+        """Note what a client's settings say, unless it was forgotten meanwhile.
+
+        Raises Refused (42900): too many topics.
+        """
+        if session.is_over:
+            return
         if len(topics) > MAX_TOPICS:
             raise Refused(
                 Code.TOO_MANY_REQUESTS, f"settings with {len(topics)} topics: at most {MAX_TOPICS}"

@@ -18,6 +18,7 @@ from proxy.wire.messages_pb2 import (
     Settings,
     TelemetryCommand,
 )
+from remoting.wire.field_values import read_natural
 
 # What a producer does after a failed send: RocketMQ's policy.
 _PRODUCER_ATTEMPTS: Final = 3
@@ -36,6 +37,10 @@ LITE_TOPIC_CHARACTERS: Final = 64
 # For the client in JavaScript, which knows no list of pauses.
 _EXPONENTIAL_FIRST_MS: Final = 1000
 _EXPONENTIAL_MOST_MS: Final = 7_200_000
+
+# It reads the seconds of a pause, and waits for so many milliseconds: all repeats of a message
+# would come at once. So it gets a thousand times as much, until this version, the newest one.
+_SECONDS_FOR_MS: Final = (1, 0, 8)
 
 
 class Described(NamedTuple):
@@ -82,7 +87,7 @@ async def answer(settings: Settings, described: Described, groups: Groups) -> Te
         policy.exponential_backoff.multiplier = _PRODUCER_MULTIPLIER
     else:
         rules = await _rules(described, groups)
-        given.backoff_policy.CopyFrom(_policy(rules, settings.user_agent.language))
+        given.backoff_policy.CopyFrom(_policy(rules, settings))
         subscription = given.subscription
         subscription.fifo = rules.in_order
         subscription.receive_batch_size = RECEIVE_BATCH
@@ -106,11 +111,25 @@ async def _rules(described: Described, groups: Groups) -> GroupRules:
     return groups.unknown
 
 
-def _policy(rules: GroupRules, language: Language) -> RetryPolicy:
-    if language != Language.NODE_JS or rules.policy.HasField("exponential_backoff"):
+def _policy(rules: GroupRules, settings: Settings) -> RetryPolicy:
+    agent = settings.user_agent
+    if agent.language != Language.NODE_JS:
         return rules.policy
     policy = RetryPolicy(max_attempts=rules.max_attempts)
-    policy.exponential_backoff.initial.FromMilliseconds(_EXPONENTIAL_FIRST_MS)
-    policy.exponential_backoff.max.FromMilliseconds(_EXPONENTIAL_MOST_MS)
-    policy.exponential_backoff.multiplier = 2
+    backoff = policy.exponential_backoff
+    if rules.policy.HasField("exponential_backoff"):
+        backoff.CopyFrom(rules.policy.exponential_backoff)
+    else:
+        backoff.initial.FromMilliseconds(_EXPONENTIAL_FIRST_MS)
+        backoff.max.FromMilliseconds(_EXPONENTIAL_MOST_MS)
+        backoff.multiplier = 2
+    if _takes_seconds_for_milliseconds(agent.version):
+        backoff.initial.FromSeconds(backoff.initial.ToMilliseconds())
+        backoff.max.FromSeconds(backoff.max.ToMilliseconds())
     return policy
+
+
+def _takes_seconds_for_milliseconds(version: str) -> bool:
+    numbers = [read_natural(number) for number in version.split(".")]
+    known = tuple(number for number in numbers if number is not None)
+    return len(known) == len(numbers) and known <= _SECONDS_FOR_MS

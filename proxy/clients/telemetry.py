@@ -26,6 +26,7 @@ from proxy.wire.messages_pb2 import (
     Settings,
     TelemetryCommand,
 )
+from remoting.bodies.access import AskedNeed
 
 Tells = Callable[[TelemetryCommand], Awaitable[None]]
 OnSettings = Callable[[Caller, Described], Awaitable[None]]
@@ -62,19 +63,27 @@ class Telemetry:
         """
         session = self._sessions.heard(caller.client_id)
         stream = object()
-        session.attach(stream, caller)
+        if not self._access.is_on or not session.has_stream:
+            session.attach(stream, caller)
         problem: Exception | None = None
+        again = trio.CancelScope()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_tell_all, session, stream, tell, nursery.cancel_scope)
+                tells = (session, stream, tell, nursery.cancel_scope)
+                nursery.start_soon(_tell_all, *tells)
                 try:
                     async for command in commands:
                         session.heard_s = trio.current_time()
                         if command.WhichOneof("command") == "settings":
                             told = await self._settings(caller, session, command.settings)
+                            if not session.is_told_by(stream):
+                                session.attach(stream, caller)
+                                nursery.start_soon(_tell_all, *tells)
                             session.tell(told)
                             if command.settings.user_agent.language == Language.NODE_JS:
-                                nursery.start_soon(_tell_again, session, told)
+                                again.cancel()
+                                again = trio.CancelScope()
+                                nursery.start_soon(_tell_again, session, told, again)
                 except Exception as error:
                     problem = error  # not from within the nursery, which would wrap it
                 nursery.cancel_scope.cancel()
@@ -112,17 +121,33 @@ class Telemetry:
 
         RocketMQ's proxy refuses those without settings, which come after its restart.
         """
-        if request.HasField("group"):
-            group_name(request.group)
+        await self._check_call(caller, request)
         self._sessions.heard(caller.client_id)
         return HeartbeatResponse(status=OK)
 
     async def terminate(
-        self, caller: Caller, _request: NotifyClientTerminationRequest
+        self, caller: Caller, request: NotifyClientTerminationRequest
     ) -> NotifyClientTerminationResponse:
-        """Forget a client that leaves."""
+        """Forget a client that leaves. Raises Refused (40003, 40100)."""
+        await self._check_call(caller, request)
         self._sessions.end(caller.client_id)
         return NotifyClientTerminationResponse(status=OK)
+
+    async def _check_call(
+        self, caller: Caller, request: HeartbeatRequest | NotifyClientTerminationRequest
+    ) -> None:
+        """Check that a client may use its group, and is the one of that id. Raises Refused."""
+        groups = set()
+        if request.HasField("group"):
+            groups.add(group_name(request.group))
+        session = self._sessions.find(caller.client_id)
+        needs: list[AskedNeed] = []
+        if session is not None and session.group:
+            groups.add(session.group)
+        elif session is not None:
+            needs = [topic_need(topic, PUB) for topic in session.topics]
+        needs += map(group_need, sorted(groups))
+        await self._access.require_anywhere(caller, needs)
 
 
 async def _tell_all(
@@ -136,7 +161,8 @@ async def _tell_all(
         conversation.cancel()
 
 
-async def _tell_again(session: Session, told: TelemetryCommand) -> None:
-    for pause_s in _AGAIN_S:
-        await trio.sleep(pause_s)
-        session.tell(told)
+async def _tell_again(session: Session, told: TelemetryCommand, scope: trio.CancelScope) -> None:
+    with scope:
+        for pause_s in _AGAIN_S:
+            await trio.sleep(pause_s)
+            session.tell(told)

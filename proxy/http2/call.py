@@ -8,6 +8,8 @@ import trio
 from proxy.http2.answer_blocks import GRPC_HEADERS, trailers, trailers_only
 from proxy.http2.connection import Connection
 from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.held_requests import HeldRequests
+from proxy.http2.limits import Limits
 from proxy.http2.message_reader import PREFIX, MessageReader
 from proxy.http2.request_head import RequestHead
 from proxy.http2.status import Status
@@ -18,6 +20,8 @@ class Served(Protocol):
     """The connection of a call, as it is served."""
 
     connection: Connection
+    held: HeldRequests
+    limits: Limits
     peer: str
 
     # Of incomplete messages, given back to the windows before these were read.
@@ -29,6 +33,12 @@ class Served(Protocol):
 
     def flush(self) -> None:
         """Have what waits in the outbox written, with all else that is ready by then."""
+
+    def hasten(self) -> None:
+        """Have the time limits looked at as early as the connection now says."""
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, because the server has not the room for it."""
 
 
 class Call:
@@ -118,6 +128,7 @@ class Call:
                 self._ahead_bytes -= ahead_bytes
                 served.held_bytes -= ahead_bytes
                 self._note_read(count - ahead_bytes)
+                served.held.take(self, count)
                 return message
             if stream.has_remote_ended:
                 if held_bytes:
@@ -130,10 +141,22 @@ class Call:
             if ahead_bytes:
                 if not served.may_hold(ahead_bytes):
                     raise GrpcStatus(Status.RESOURCE_EXHAUSTED, "too many incomplete messages")
+                if served.held.is_tight:
+                    await self._wait_for_room()
+                    continue
                 self._note_read(ahead_bytes)
                 self._ahead_bytes += ahead_bytes
                 served.held_bytes += ahead_bytes
             await self._wait_for_data()
+
+    async def _wait_for_room(self) -> None:
+        """Wait for data, or until all connections together hold less."""
+        held = self._served.held
+        held.keep_window(self)
+        with trio.move_on_after(self._served.limits.room_s) as scope:
+            await self._wait_for_data()
+        if scope.cancelled_caught:
+            held.make_room()
 
     def _note_read(self, count: int) -> None:
         connection = self._served.connection
@@ -175,6 +198,7 @@ class Call:
         self._served.flush()
         if is_sent:
             return
+        self._served.hasten()
         if self._senders is None:
             self._senders = trio.lowlevel.ParkingLot()
         while stream.pending is not None:
@@ -187,7 +211,13 @@ class Call:
     def take(self, data: bytes) -> None:
         """Take a part of the request's body."""
         if data:
+            if self._stream.is_closed:
+                return  # by a frame that came in the same read
             self._reader.feed(data)
+            self._served.held.add(self, len(data))
+        self._wake_receiver()
+
+    def _wake_receiver(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             trio.lowlevel.reschedule(receiver)
@@ -199,7 +229,18 @@ class Call:
 
     def cancel(self) -> None:
         """Note that the client is gone."""
+        self._served.held.let_go(self)
         self.scope.cancel()
+
+    # What all connections together hold.
+
+    def give_back(self) -> None:
+        """Give back the window that was kept: there is room again."""
+        self._wake_receiver()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection."""
+        self._served.give_up(reason)
 
     def end(self, code: int, message: str) -> None:
         """End the answer with a status, unless the client is gone."""
@@ -208,8 +249,10 @@ class Call:
         self._ahead_bytes = 0
         if stream.is_closed:
             return
+        now = trio.current_time()
         if self._has_headers:
-            connection.end(stream, trailers(code, message))
+            connection.end(stream, trailers(code, message), now)
         else:
-            connection.answer(stream, trailers_only(code, message))
+            connection.answer(stream, trailers_only(code, message), now)
         self._served.flush()
+        self._served.hasten()

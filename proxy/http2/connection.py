@@ -113,25 +113,25 @@ class Connection:
             at = len(buffer)
         self._buffer = buffer[at:] if at else buffer
         self.times.frame(bool(self._buffer), at > 0, now)
-        return self.take_events()
+        return self.take_events(now)
 
-    def take_events(self) -> list[Event]:
+    def take_events(self, now: float) -> list[Event]:
         """Return what has happened since, and end the streams whose last data were sent."""
         if self.outbox.events:
             sent, self.outbox.events = self.outbox.events, []
             for event in sent:
                 if event.stream.ending is not None and not event.stream.is_closed:
-                    self.end(event.stream, event.stream.ending)
+                    self.end(event.stream, event.stream.ending, now)
             self._events += sent
         events, self._events = self._events, []
         return events
 
-    def peer_ended(self) -> list[Event]:
+    def peer_ended(self, now: float) -> list[Event]:
         """Note that the peer has closed the connection."""
         if not self._has_preface:
             self.first_bytes = self._buffer
         self._end("the client closed the connection")
-        return self.take_events()
+        return self.take_events(now)
 
     def _take_preface(self, buffer: bytes) -> bool:
         if not PREFACE.startswith(buffer[: len(PREFACE)]):
@@ -441,17 +441,18 @@ class Connection:
             self._window += self._unreported_bytes
             self._unreported_bytes = 0
 
-    def end(self, stream: Stream, trailers: bytes) -> None:
+    def end(self, stream: Stream, trailers: bytes, now: float) -> None:
         """End the answer: once its data are sent, with a block of trailers, or without any."""
         if self.outbox.end(stream, trailers):
-            self._ended(stream)
+            self._ended(stream, now)
 
-    def answer(self, stream: Stream, block: bytes) -> None:
+    def answer(self, stream: Stream, block: bytes, now: float) -> None:
         """Answer with headers alone."""
         self.outbox.headers(stream, block, END_STREAM)
-        self._ended(stream)
+        self._ended(stream, now)
 
-    def _ended(self, stream: Stream) -> None:
+    def _ended(self, stream: Stream, now: float) -> None:
+        self._now = now
         if not stream.has_remote_ended:
             # The rest of the request is not wanted (RFC 9113, section 8.1).
             self._remember_reset(stream.stream_id)
@@ -528,28 +529,34 @@ class Connection:
             self._expire_answers(now)
         except ConnectionFault as fault:
             self._fail(fault)
-        return self.take_events()
+        return self.take_events(now)
 
     def _expire_answers(self, now: float) -> None:
         """Reset streams whose peer takes nothing of an answer, or too little."""
         limits = self._limits
         for stream in list(self.outbox.stalled):
             if now < stream.stalled_since + limits.unread_s:
-                continue
+                return
             if stream.taken_bytes < limits.min_taken_bytes:
                 self._count_reset()
                 self.reset(stream.stream_id, ErrorCode.CANCEL, "its answer is not read")
             else:
-                stream.stalled_since, stream.taken_bytes = now, 0
+                self.outbox.stall(stream, now)
 
     @property
     def next_at(self) -> float:
         """When `expire` is to be called, at the latest."""
         next_at = self.times.next_at(bool(self.streams))
-        if self.outbox.stalled:
-            since = min([stream.stalled_since for stream in self.outbox.stalled])
-            next_at = min(next_at, since + self._limits.unread_s)
+        for stream in self.outbox.stalled:
+            return min(next_at, stream.stalled_since + self._limits.unread_s)
         return next_at
+
+    def give_up(self, reason: str, now: float) -> list[Event]:
+        """End the connection, because the server has not the room for it."""
+        self._now = now
+        if not self.is_over:
+            self._fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason))
+        return self.take_events(now)
 
     def _fail(self, fault: ConnectionFault) -> None:
         self.fault = fault

@@ -22,6 +22,9 @@ class Limits:
     # Received and not yet read, incomplete messages included: these are taken beyond the windows,
     # because a message may be larger than one.
     max_held_bytes: int = 64 * 1024 * 1024
+    # How long an incomplete message waits while all connections together hold too much to give it a
+    # window, before the connection with the oldest progress ends.
+    room_s: float = 10.0
     # The value that HTTP/2 begins with, which every peer takes.
     max_frame_bytes: int = 16 * 1024
     # Of one block of headers: encoded, in how many frames, and decoded (RFC 9113, 6.5.2). Java's

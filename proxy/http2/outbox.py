@@ -33,7 +33,7 @@ class Outbox:
     Attributes:
         unsent_bytes: of frames that wait to be written.
         events: streams whose data were all sent, for the owner to take.
-        stalled: all streams with pending data.
+        stalled: all streams with pending data, that which stalled first before the others.
     """
 
     __slots__ = (
@@ -105,12 +105,17 @@ class Outbox:
             return True
         if stream.pending is None:
             stream.pending = deque()
-            stream.stalled_since, stream.taken_bytes = now, 0
-            self.stalled[stream] = None
+            self.stall(stream, now)
         stream.pending.append(memoryview(prefix + data))
         self._make_ready(stream)
         self.pump()
         return stream.pending is None
+
+    def stall(self, stream: Stream, now: float) -> None:
+        """Have the peer take something of a stream from now on."""
+        stream.stalled_since, stream.taken_bytes = now, 0
+        self.stalled.pop(stream, None)
+        self.stalled[stream] = None
 
     def end(self, stream: Stream, trailers: bytes) -> bool:
         """End a stream after what is pending; return whether it has ended now."""

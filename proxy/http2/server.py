@@ -17,6 +17,7 @@ from proxy.http2.events import Event, Received, Requested, Reset
 from proxy.http2.first_bytes import answer_to
 from proxy.http2.frames import ErrorCode
 from proxy.http2.grpc_request import HttpRefusal, grpc_request
+from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import MessageReader
 from proxy.http2.status import Status
@@ -31,6 +32,9 @@ Router: TypeAlias = Callable[[Call], Awaitable[None]]
 _READ_BYTES: Final = 64 * 1024
 _LINGER_BYTES: Final = 1024 * 1024
 
+# Clients repeat a call that ends so, by another connection.
+_ENDING: Final = (Status.UNAVAILABLE, "the server is ending")
+
 
 async def serve_connection(
     stream: trio.abc.Stream,
@@ -39,6 +43,7 @@ async def serve_connection(
     peer: str,
     first_bytes: bytes = b"",
     draining: Draining | None = None,
+    held: HeldRequests | None = None,
 ) -> None:
     """Serve a connection until its end, and close it. Raises only when cancelled.
 
@@ -51,15 +56,16 @@ async def serve_connection(
         peer: the address of the client, "host:port".
         first_bytes: read from the stream before.
         draining: ends the connection in order; None: nobody does.
+        held: of all connections of the server; None: of this one alone.
     """
-    served = ServedConnection(stream, router, limits, peer)
+    served = ServedConnection(stream, router, limits, peer, held or HeldRequests())
     try:
         if draining is not None:
-            draining.add(served.drain)
+            draining.add(served)
         await served.run(first_bytes)
     finally:
         if draining is not None:
-            draining.remove(served.drain)
+            draining.remove(served)
         await trio.aclose_forcefully(stream)
 
 
@@ -69,18 +75,30 @@ class ServedConnection:
     Attributes:
         connection: what it has received and is to send.
         peer: the address of the client.
+        limits: of this connection.
+        held: what all connections of the server hold.
         held_bytes: of incomplete messages, given back to the windows before these were read.
     """
 
-    def __init__(self, stream: trio.abc.Stream, router: Router, limits: Limits, peer: str) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        router: Router,
+        limits: Limits,
+        peer: str,
+        held: HeldRequests,
+    ) -> None:
         self.connection = Connection(limits, trio.current_time())
         self.peer = peer
+        self.limits = limits
+        self.held = held
         self.held_bytes = 0
         self._stream = stream
         self._router = router
-        self._limits = limits
         self._calls: dict[int, Call] = {}
         self._running = 0
+        self._has_told_end = False
+        self._ends_calls = False
         self._is_deaf = False  # the peer takes nothing of what is sent
         self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
@@ -93,11 +111,21 @@ class ServedConnection:
     def drain(self) -> None:
         """Ask the client for no further calls."""
         self.connection.drain(trio.current_time())
-        self._hasten()
+        self.hasten()
         self.flush()
 
+    def end_calls(self) -> None:
+        self._ends_calls = True
+        for call in self._calls.values():
+            call.scope.cancel()
+
     def may_hold(self, count: int) -> bool:
-        return self.held_bytes + count <= self._limits.max_held_bytes
+        return self.held_bytes + count <= self.limits.max_held_bytes
+
+    def give_up(self, reason: str) -> None:
+        self._apply(self.connection.give_up(reason, trio.current_time()))
+        self._tell_end()
+        self.flush()
 
     async def run(self, first_bytes: bytes) -> None:
         """Serve until the connection ends."""
@@ -120,19 +148,18 @@ class ServedConnection:
                             self.flush()
                         if connection.is_over:
                             break
-                        self._hasten()
-                    while connection.outbox.unsent_bytes > self._limits.max_unsent_answers_bytes:
+                    while connection.outbox.unsent_bytes > self.limits.max_unsent_answers_bytes:
                         await self._written.wait()
                     data = await self._receive()
                     if not data:
-                        self._apply(connection.peer_ended())
+                        self._apply(connection.peer_ended(trio.current_time()))
             if scope.cancelled_caught:
                 data = b""
                 self._apply(connection.expire(trio.current_time()))
             self.flush()
         self._tell_end()
 
-    def _hasten(self) -> None:
+    def hasten(self) -> None:
         """Have the reading end in time for what is due first."""
         reading, next_at = self._reading, self.connection.next_at
         if reading is None or reading.deadline <= next_at:
@@ -147,6 +174,9 @@ class ServedConnection:
 
     def _tell_end(self) -> None:
         """Log why the connection ended, if its client broke a rule or a limit."""
+        if self._has_told_end:
+            return
+        self._has_told_end = True
         connection = self.connection
         first_bytes = connection.first_bytes
         if first_bytes:
@@ -168,7 +198,7 @@ class ServedConnection:
 
     async def _write(self) -> None:
         """Write all that is ready, in one call for each pass of the loop."""
-        connection, stream, limits = self.connection, self._stream, self._limits
+        connection, stream, limits = self.connection, self._stream, self.limits
         outbox = connection.outbox
         nursery = self._nursery
         assert nursery is not None
@@ -180,21 +210,21 @@ class ServedConnection:
                         await stream.send_all(outbox.take())
                         outbox.pump()
                         if outbox.events:
-                            self._apply(connection.take_events())
+                            self._apply(connection.take_events(trio.current_time()))
                         self._written.set()
                     if connection.is_over:
                         break
                     scope.deadline = math.inf
                     await self._wake.wait()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._apply(connection.peer_ended())
+                self._apply(connection.peer_ended(trio.current_time()))
         if scope.cancelled_caught:
             _log.warning(
                 "connection of gRPC from %s ended: it takes nothing of what is sent",
                 self.peer,
                 extra=about_client(self.peer.rpartition(":")[0]),
             )
-            self._apply(connection.peer_ended())
+            self._apply(connection.peer_ended(trio.current_time()))
             self._is_deaf = True
         nursery.cancel_scope.cancel()
 
@@ -212,6 +242,7 @@ class ServedConnection:
                 call.cancel()
             else:
                 call.sent()
+        self.hasten()
 
     def _begin(self, event: Requested) -> None:
         """Begin a call, or refuse it."""
@@ -222,21 +253,26 @@ class ServedConnection:
         try:
             request = grpc_request(head)
         except GrpcStatus as refusal:
-            connection.answer(stream, trailers_only(refusal.code, refusal.message))
+            block = trailers_only(refusal.code, refusal.message)
+            connection.answer(stream, block, trio.current_time())
             return
         if isinstance(request, HttpRefusal):
             body = f"{request.text}\n".encode()
             connection.outbox.headers(stream, http_refusal(request.code, len(body)))
-            connection.outbox.data(stream, b"", body, trio.current_time())
-            connection.end(stream, b"")
+            now = trio.current_time()
+            connection.outbox.data(stream, b"", body, now)
+            connection.end(stream, b"", now)
             return
-        if self._running >= self._limits.max_calls:
+        if self._ends_calls:
+            connection.answer(stream, trailers_only(*_ENDING), trio.current_time())
+            return
+        if self._running >= self.limits.max_calls:
             connection.reset(stream.stream_id, ErrorCode.REFUSED_STREAM, "too many calls")
             return
         deadline_s = None
         if request.timeout_s is not None:
             deadline_s = trio.current_time() + request.timeout_s
-        reader = MessageReader(self._limits.max_message_bytes, request.is_gzip)
+        reader = MessageReader(self.limits.max_message_bytes, request.is_gzip)
         call = Call(self, stream, head, reader, deadline_s)
         self._calls[stream.stream_id] = call
         self._running += 1
@@ -250,13 +286,16 @@ class ServedConnection:
             try:
                 with call.scope:
                     await self._router(call)
-                if call.scope.cancelled_caught:
+                if call.scope.cancelled_caught and self._ends_calls:
+                    code, message = _ENDING
+                elif call.scope.cancelled_caught:
                     code, message = Status.DEADLINE_EXCEEDED, "the deadline has passed"
             except Exception as error:
                 code, message = self._status_of(call, error)
             call.end(code, message)
         finally:
             self._running -= 1
+            self.held.let_go(call)
             del self._calls[stream_id]
 
     def _status_of(self, call: Call, error: Exception) -> tuple[int, str]:
@@ -272,7 +311,7 @@ class ServedConnection:
     async def _linger(self) -> None:
         """Let the client read the last frame: unread bytes would reset the connection."""
         stream = self._stream
-        with trio.move_on_after(self._limits.linger_s):
+        with trio.move_on_after(self.limits.linger_s):
             try:
                 if isinstance(stream, trio.abc.HalfCloseableStream):
                     await stream.send_eof()

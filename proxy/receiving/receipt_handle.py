@@ -1,13 +1,16 @@
 """Receipt handles: the words by which a broker knows a delivery, and the message's log position.
 
 Blanks stand between offset of the first message, time of the pop, invisible time, queue of
-check-points, kind of topic, broker, queue, offset, and position. Source: RocketMQ's ReceiptHandle.
+check-points, kind of topic, broker, queue, offset, position, and the lite topic if there is one.
+Source: RocketMQ's ReceiptHandle.
 """
 
 from typing import Final, NamedTuple
 
+from proxy.names import is_lite_topic
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
+from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.errors import FieldMissing
 from remoting.wire.field_values import is_name, read_natural
@@ -33,6 +36,7 @@ class ReceiptHandle(NamedTuple):
         queue_id: its queue.
         offset: its offset there.
         position: its position in the log.
+        lite_topic: the lite topic of its queue; empty without one.
     """
 
     first: int
@@ -44,6 +48,7 @@ class ReceiptHandle(NamedTuple):
     queue_id: int
     offset: int
     position: int
+    lite_topic: str = ""
 
     @property
     def broker_words(self) -> str:
@@ -54,7 +59,8 @@ class ReceiptHandle(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return f"{self.broker_words} {self.position}"
+        words = f"{self.broker_words} {self.position}"
+        return f"{words} {self.lite_topic}" if self.lite_topic else words
 
     def hidden(self, reply: Command) -> "ReceiptHandle":
         """Return the handle after its broker has changed the invisible time.
@@ -70,6 +76,19 @@ class ReceiptHandle(NamedTuple):
         except FieldMissing as error:
             raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
 
+    def request(self, code: RequestCode, group: str, topic: str) -> Command:
+        """Return a request to its broker about this delivery."""
+        fields = {
+            "consumerGroup": group,
+            "topic": self.read_from(group, topic),
+            "queueId": str(self.queue_id),
+            "offset": str(self.offset),
+            "extraInfo": self.broker_words,
+        }
+        if self.lite_topic:
+            fields["liteTopic"] = self.lite_topic
+        return Command(code, fields)
+
     def read_from(self, group: str, topic: str) -> str:
         """Return the topic that the message was read from."""
         form = _RETRY_FORMS.get(self.kind)
@@ -79,6 +98,7 @@ class ReceiptHandle(NamedTuple):
 def read_handle(text: str) -> ReceiptHandle:
     """Raises Refused (40013): it is no handle that a proxy has given. Clients then drop it."""
     words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
+    lite_topic = words.pop() if len(words) == _WORDS + 1 and is_lite_topic(words[-1]) else ""
     if len(words) == _WORDS:
         numbers = [read_natural(word) for word in (*words[:4], *words[6:])]
         kind, broker_name = words[4], words[5]
@@ -89,6 +109,6 @@ def read_handle(text: str) -> ReceiptHandle:
             )
             return ReceiptHandle(
                 *(first, popped, invisible, revive, kind),
-                *(broker_name, queue_id, offset, position),
+                *(broker_name, queue_id, offset, position, lite_topic),
             )
     raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")

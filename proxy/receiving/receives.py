@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import trio
 
+from dledger_mq.connection import requests
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
 from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
@@ -18,22 +19,32 @@ from dledger_mq.popping import pop_requests
 from dledger_mq.popping.popped import POP_CODES, first_offsets
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
+from proxy.brokers.topics import Topics
 from proxy.caller import Caller
 from proxy.messages.delivered_message import delivered
+from proxy.messages.sent_message import LITE_TOPIC
 from proxy.names import group_name, topic_name
 from proxy.receiving.held_pops import HeldPops
+from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.receiving.renewals import Renewals
 from proxy.receiving.settlements import Settlements
 from proxy.receiving.subscription import is_wanted, wanted_of
 from proxy.statuses import OK, Refused, refused_by
-from proxy.wire.messages_pb2 import Code, Message, ReceiveMessageRequest, ReceiveMessageResponse
+from proxy.wire.messages_pb2 import (
+    Code,
+    Message,
+    MessageType,
+    ReceiveMessageRequest,
+    ReceiveMessageResponse,
+)
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import CompressionMissing, MessageMalformed
+from remoting.message.properties import found_value
 from remoting.message.record import MessageRecord, decode_records
 from remoting.net.starts_tasks import StartsTasks
-from remoting.wire.codes import ResponseCode
+from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.field_values import is_name
@@ -62,7 +73,12 @@ _ANSWER_S: Final = 5.0
 # What is left of an answer that its client did not take is visible after this time.
 _GIVEN_BACK_MS: Final = 1000
 
+# Messages that clients have asked for and not taken yet, of all clients. An answer has 256 KiB, or
+# one message.
+MAX_HELD_BYTES: Final = 256 * 1024 * 1024
+
 _ANY_QUEUE: Final = -1
+_LITE_TOPIC: Final = LITE_TOPIC.encode()
 
 Sends = Callable[[ReceiveMessageResponse], Awaitable[None]]
 
@@ -94,6 +110,8 @@ class Receives:
     Args:
         brokers: asked for messages.
         groups: knows which groups consume in order.
+        topics: knows which topics have lite topics.
+        lite: knows which lite topics clients want.
         renewals: keeps messages invisible for clients that ask for that.
         settlements: gives back what a client has not taken.
         nursery: where messages are given back after a call has ended.
@@ -103,11 +121,16 @@ class Receives:
         self,
         brokers: Brokers,
         groups: Groups,
+        topics: Topics,
+        lite: LiteSubscriptions,
         renewals: Renewals,
         settlements: Settlements,
         nursery: StartsTasks,
     ) -> None:
+        self._topics = topics
+        self._lite = lite
         self._held = HeldPops(brokers.client)
+        self._held_bytes = 0  # of messages that are on their way to clients
         self._brokers = brokers
         self._groups = groups
         self._renewals = renewals
@@ -121,16 +144,31 @@ class Receives:
         try:
             asked = _read(caller, request)
             given = await self._messages(caller, asked)
+            self._check_room(asked, given)
             status = OK
             if not given:
                 status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
         except Refused as refused:
-            status = refused.status
+            status, given = refused.status, []
         if asked is None or not given:
             await send(ReceiveMessageResponse(status=status))
             await send(_now())
             return
-        await self._send_all(caller, asked, given, send)
+        held_bytes = _size(given)
+        self._held_bytes += held_bytes
+        try:
+            await self._send_all(caller, asked, given, send)
+        finally:
+            self._held_bytes -= held_bytes
+
+    def _check_room(self, asked: _Asked, given: list[_Given]) -> None:
+        """Give messages back if clients leave too many untaken. Raises Refused (42900)."""
+        if given and self._held_bytes + _size(given) > MAX_HELD_BYTES:
+            self._give_back(asked, given)
+            raise Refused(
+                Code.TOO_MANY_REQUESTS,
+                f"clients have not taken {self._held_bytes} bytes of messages: receive later",
+            )
 
     async def _send_all(
         self, caller: Caller, asked: _Asked, given: list[_Given], send: Sends
@@ -177,8 +215,9 @@ class Receives:
                 f"broker {asked.broker_name!r:.80} has no queue of topic {asked.topic} that may be "
                 "read",
             )
-        rules = await self._groups.rules(asked.group, asked.topic)
-        attempt_id = (asked.attempt_id or uuid4().hex) if rules.in_order else ""
+        is_lite = MessageType.LITE in await self._topics.types(asked.topic)
+        in_order = is_lite or (await self._groups.rules(asked.group, asked.topic)).in_order
+        attempt_id = (asked.attempt_id or uuid4().hex) if in_order else ""
         until = trio.current_time() + asked.wait_s
         queue = MessageQueue(asked.topic, asked.broker_name, _ANY_QUEUE)
         failures = 0
@@ -187,17 +226,9 @@ class Receives:
             problem: MessagingError | RemotingError
             try:
                 address = await master_of(self._brokers.client, queue, refresh=failures > 0)
-                command = pop_requests.pop(
-                    asked.group,
-                    queue,
-                    asked.wanted,
-                    most=asked.most,
-                    invisible_ms=asked.invisible_ms,
-                    hold_ms=round(left_s * 1000),
-                    now_ms=now_ms(),
-                    from_first=False,
-                    attempt_id=attempt_id,
-                )
+                if is_lite:
+                    await self._lite.ensure(caller, asked.topic, asked.broker_name, address)
+                command = _command(caller, asked, left_s, attempt_id, is_lite=is_lite)
                 self._brokers.speak_for(caller, command)
                 reply = await self._held.ask(
                     address,
@@ -241,6 +272,36 @@ class Receives:
         handles = [one.handle for one in given]
         give = partial(self._settlements.give_back, asked.group, asked.topic, handles)
         self._nursery.start_soon(give, _GIVEN_BACK_MS)
+
+
+def _command(
+    caller: Caller, asked: _Asked, wait_s: float, attempt_id: str, *, is_lite: bool
+) -> Command:
+    """Return the request to a broker: of a client's lite topics, or of a queue."""
+    hold_ms = round(wait_s * 1000)
+    if is_lite:
+        return requests.command(
+            RequestCode.POP_LITE_MESSAGE,
+            clientId=caller.client_id,
+            consumerGroup=asked.group,
+            topic=asked.topic,
+            maxMsgNum=asked.most,
+            invisibleTime=asked.invisible_ms,
+            pollTime=hold_ms,
+            bornTime=now_ms(),
+            attemptId=attempt_id,
+        )
+    return pop_requests.pop(
+        asked.group,
+        MessageQueue(asked.topic, asked.broker_name, _ANY_QUEUE),
+        asked.wanted,
+        most=asked.most,
+        invisible_ms=asked.invisible_ms,
+        hold_ms=hold_ms,
+        now_ms=now_ms(),
+        from_first=False,
+        attempt_id=attempt_id,
+    )
 
 
 def _read(caller: Caller, request: ReceiveMessageRequest) -> _Asked:
@@ -321,9 +382,14 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
             record.queue_id,
             record.queue_offset,
             record.physical_offset,
+            found_value(record.properties, _LITE_TOPIC) or "",
         )
         given.append(_Given(record, handle))
     return given
+
+
+def _size(given: Iterable[_Given]) -> int:
+    return sum(len(one.record.body) + len(one.record.properties) for one in given)
 
 
 def _refusal(address: str, reply: Command) -> RequestRefused:

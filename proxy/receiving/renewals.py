@@ -15,7 +15,6 @@ from typing import Final
 
 import trio
 
-from dledger_mq.connection import requests
 from proxy.brokers.brokers import Brokers
 from proxy.clients.sessions import Session, Sessions
 from proxy.receiving.receipt_handle import ReceiptHandle
@@ -52,7 +51,7 @@ _MOST_AT_ONCE: Final = 64
 # Each has some 500 bytes. Messages beyond that are given again after their invisible time.
 MAX_RENEWED: Final = 500_000
 
-_Key = tuple[str, str, str, str, int, int]
+_Key = tuple[str, str, tuple[str, str, int, str], int]
 
 
 @dataclass(slots=True, eq=False)
@@ -181,15 +180,8 @@ class Renewals:
             self._forget(key)
             return
         step_s = _LEFT_S if one.is_left else _STEPS_S[min(one.steps, len(_STEPS_S) - 1)]
-        command = requests.command(
-            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-            consumerGroup=one.group,
-            topic=one.handle.read_from(one.group, one.topic),
-            queueId=one.handle.queue_id,
-            offset=one.handle.offset,
-            extraInfo=one.handle.broker_words,
-            invisibleTime=step_s * 1000,
-        )
+        command = one.handle.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, one.group, one.topic)
+        command.fields["invisibleTime"] = str(step_s * 1000)
         queue = MessageQueue(one.topic, one.handle.broker_name, one.handle.queue_id)
         try:
             reply = await self._brokers.ask(None, queue, command, "renew an invisible time")
@@ -259,7 +251,8 @@ class Renewals:
 
 
 def _key(group: str, topic: str, handle: ReceiptHandle) -> _Key:
-    return group, topic, handle.broker_name, handle.kind, handle.queue_id, handle.offset
+    queue = handle.broker_name, handle.kind, handle.queue_id, handle.lite_topic
+    return group, topic, queue, handle.offset
 
 
 def _pause_s(invisible_s: float) -> float:

@@ -161,7 +161,7 @@ class Settlements:
             reply = await self._brokers.ask(
                 caller,
                 _queue(topic, handle),
-                _about(RequestCode.ACK_MESSAGE, group, topic, newest),
+                newest.request(RequestCode.ACK_MESSAGE, group, topic),
                 "acknowledge a message",
                 accepted=_ACCEPTED,
             )
@@ -179,7 +179,7 @@ class Settlements:
     ) -> ReceiptHandle:
         """Raises Refused (40013)."""
         await self._check_broker(topic, handle)
-        command = _about(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic, handle)
+        command = handle.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, group, topic)
         command.fields["invisibleTime"] = str(invisible_ms)
         if is_suspended:
             command.fields["suspend"] = "true"
@@ -205,14 +205,3 @@ def _check_held(reply: Command) -> None:
 
 def _queue(topic: str, handle: ReceiptHandle) -> MessageQueue:
     return MessageQueue(topic, handle.broker_name, handle.queue_id)
-
-
-def _about(code: RequestCode, group: str, topic: str, handle: ReceiptHandle) -> Command:
-    return requests.command(
-        code,
-        consumerGroup=group,
-        topic=handle.read_from(group, topic),
-        queueId=handle.queue_id,
-        offset=handle.offset,
-        extraInfo=handle.broker_words,
-    )

@@ -24,11 +24,11 @@ SIGNATURE: Final = "Signature"
 _LATE_FIELD: Final = "_UNIQUE_KEY_QUERY"
 _LATE_UP_TO_VERSION: Final = 399
 
-_Values: TypeAlias = Callable[[Mapping[str, str]], tuple[str, ...]]
+_Order: TypeAlias = Callable[[list[str]], tuple[str, ...]]
 
-# Requests of one kind have the same fields, so the order of their names is remembered, by all names
-# of requests whose signature was right: 1 024 orders of 4 KiB at most.
-_orders: Final[dict[tuple[str, ...], _Values]] = {}
+# Requests of one kind have the same fields, so the order of their values is remembered, by their
+# names if the signature was right: 1 024 orders of 4 KiB at most.
+_orders: Final[dict[tuple[str, ...], _Order]] = {}
 _MAX_ORDERS: Final = 1024
 _MAX_NAMES: Final = 64
 _MAX_NAME_CHARACTERS: Final = 1024
@@ -78,14 +78,15 @@ class Signer:
         wrong ones.
         """
         fields: Mapping[str, str] = command.fields
-        if _LATE_FIELD in fields and command.version <= _LATE_UP_TO_VERSION:
+        if command.version <= _LATE_UP_TO_VERSION and _LATE_FIELD in fields:
             fields = {name: value for name, value in fields.items() if name != _LATE_FIELD}
         names = tuple(fields)
-        values = _orders.get(names)
-        expected = self._signature((values or _sorted_values)(fields), command.body)
+        order = _orders.get(names)
+        values = _sorted_values(fields) if order is None else order(list(fields.values()))
+        expected = self._signature(values, command.body)
         if not hmac.compare_digest(expected, fields.get(SIGNATURE, "").encode()):
             return False
-        if values is None:
+        if order is None:
             _remember_order(names)
         return True
 
@@ -97,8 +98,8 @@ class Signer:
         return b2a_base64(outer.digest(), newline=False)
 
 
-def _sorted_values(fields: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple([fields[name] for name in sorted(fields) if name != SIGNATURE])
+def _sorted_values(fields: Mapping[str, str]) -> list[str]:
+    return [text for name, text in sorted(fields.items()) if name != SIGNATURE]
 
 
 def _remember_order(names: tuple[str, ...]) -> None:
@@ -107,7 +108,7 @@ def _remember_order(names: tuple[str, ...]) -> None:
         return  # a getter of one name returns no tuple
     if len(_orders) >= _MAX_ORDERS:
         _orders.clear()
-    _orders[names] = itemgetter(*signed)
+    _orders[names] = itemgetter(*map(names.index, signed))
 
 
 @lru_cache(maxsize=64)  # a process signs by one user, or by a few

@@ -5,12 +5,23 @@ from __future__ import annotations
 from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser, SealedSecret
 from broker.access.rules import Rule
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
+from broker.lite.commands import (
+    AckLite,
+    EndLite,
+    HideLite,
+    LiteGiven,
+    LiteMessage,
+    PopLite,
+    PutLite,
+    ResetLite,
+)
 from broker.locks.commands import LockQueues
 from broker.log.command_layout import LogCommand
 from broker.log.entry import FORMAT_VERSION, encode_log_command
@@ -82,6 +93,7 @@ def rich_entries() -> list[Entry]:
         _delays,
         _transactions,
         _pops,
+        _lite,
         _dead_letters,
         _deletions,
     ):
@@ -119,6 +131,7 @@ def _topics_and_groups(rich: RichLog) -> None:
 def _access(rich: RichLog) -> None:
     rules = [Rule("Topic:A", "Pub,Sub", "10.0.0.0/8", "Allow"), Rule("*", "All", "", "Deny")]
     rich.say(
+        AuditRequest(1, "admin", "10.0.0.1:1", "AUTH_CREATE_USER", "username=root"),
         PutUser("root", SealedSecret("cm9vdA=="), True, True, False),
         PutUser("reader", SealedSecret("cmVhZGVy"), None, None, None),
         PutUser("gone", SealedSecret("Z29uZQ=="), True, True, None),
@@ -198,6 +211,26 @@ def _pops(rich: RichLog) -> None:
         Pop(*other, at, at + 10, 0, 3, (0, 1, 2), "attempt 1", True, end),
         Pop(*other, again, again + 10, 3, 3, (0, 1, 2), "attempt 2", False, end),
         AckPopped([PoppedMessage(*other, 1, again)]),
+    )
+
+
+def _lite(rich: RichLog) -> None:
+    rich.say(PutTopic(TopicConfig("L", 2, 2, 6), 9), PutTopic(TopicConfig("M"), 9))
+    most = (100, 100)
+    for name in ("a", "b", "a", "d", "b"):
+        rich.send("L", 0, PutLite(name, *most))
+    rich.send("M", 0, PutLite("a", *most))
+    at, end = NOW_MS + 10, rich.log.end
+    given = [LiteGiven("a", 0, 2, 0, True), LiteGiven("b", 1, 2, 0, True)]
+    rich.say(
+        PopLite("g", "L", at, at + 10, "attempt", given, end),
+        PopLite("h", "L", at, at + 10, "", [LiteGiven("a", 0, 1, 0, True)], end),
+        AckLite([LiteMessage("g", "L", "a", 1, at), LiteMessage("h", "L", "a", 0, at)]),
+        HideLite(LiteMessage("g", "L", "b", 1, at), at + 1, at + 5, True),
+        PopLite("g", "L", at + 20, at + 30, "", [LiteGiven("b", 2, 2, 1, False)], end),
+        ResetLite("h", "L", [("b", 1), ("nothing", 1)], at),
+        EndLite("L", ["d"], 1 << 50, 0, at),
+        EndLite("M", ["a"], 0, end, at),
     )
 
 

@@ -25,7 +25,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -39,6 +39,7 @@ from tests.clients.toolchains import Installed
 Told = dict[str, Any]
 
 START_S = 40
+STARTS = 3
 ANSWER_S = 60
 
 
@@ -173,9 +174,8 @@ class Driver:
 
     def producer(self, *topics: str, transactional: bool = False, tls: bool = False) -> None:
         """Start a producer."""
-        self.ask(
+        self._start(
             "producer",
-            START_S,
             name="producer",
             endpoints=self._endpoints,
             tls=tls,
@@ -192,19 +192,29 @@ class Driver:
         name: str = "",
         tls: bool = False,
         wait_s: int = 20,
-        **expression: str,
+        expression: Mapping[str, str] | None = None,
     ) -> None:
         """Start a consumer of a kind, "simple" or "push", called like the kind unless named."""
-        self.ask(
+        self._start(
             kind,
-            START_S,
             name=name or kind,
             endpoints=self._endpoints,
             tls=tls,
             group=group,
-            subscriptions=[{"topic": topic, **expression}],
+            subscriptions=[{"topic": topic, **(expression or {})}],
             wait_s=wait_s,
         )
+
+    def _start(self, do: str, **words: object) -> None:
+        """Start, as an application would: on a busy machine some give up within a second."""
+        for left in reversed(range(STARTS)):
+            try:
+                self.ask(do, START_S, **words)
+                return
+            except Refused:
+                if not left:
+                    raise
+                time.sleep(1)
 
     def send(self, messages: Sequence[Told], *, at_once: bool = False) -> list[str]:
         """Send messages; their ids. Raises `Refused` if one fails."""
@@ -236,9 +246,7 @@ class Driver:
         told = self.ask("transact", name="producer", message=words, end=end)
         return str(told["id"])
 
-    def receive(
-        self, most: int = 16, invisible_s: int = 30, *, name: str = "simple"
-    ) -> list[Came]:
+    def receive(self, most: int = 16, invisible_s: int = 30, *, name: str = "simple") -> list[Came]:
         """What a simple consumer receives; nothing if nothing comes."""
         return self.received(self.begin_receive(most, invisible_s, name=name))
 

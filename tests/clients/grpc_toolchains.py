@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.clients.toolchains import (
     HERE,
     JAVA_OPTIONS,
+    Client,
     GrpcClient,
     Installed,
     do,
@@ -20,14 +21,22 @@ from tests.clients.toolchains import (
 DRIVERS = HERE / "drivers"
 
 # The newest that the registries give, and an older one of two.
-PYTHON_VERSIONS: dict[GrpcClient, str] = {"python5": "5.1.2", "python50": "5.0.9"}
+PYTHON_VERSIONS: dict[GrpcClient, str] = {"python5": "5.1.2", "python51": "5.1.1"}
 NODE_PACKAGE = "rocketmq-client-nodejs@1.0.8"
 GRPC_JAVA_VERSIONS: dict[GrpcClient, str] = {"java52": "5.2.0", "java51": "5.1.0"}
 
 # Rust compiles some 300 packages the first time.
 BUILD_S = 1800
 
-GRPC_TITLES: dict[GrpcClient, str] = {
+GRPC_CLIENTS: tuple[GrpcClient, ...] = (
+    *PYTHON_VERSIONS,
+    "node5",
+    *GRPC_JAVA_VERSIONS,
+    "go5",
+    "rust5",
+)
+
+GRPC_TITLES: dict[Client, str] = {
     **{client: f"gRPC Python {version}" for client, version in PYTHON_VERSIONS.items()},
     "node5": "gRPC Node",
     **{client: f"gRPC Java {version}" for client, version in GRPC_JAVA_VERSIONS.items()},
@@ -88,7 +97,8 @@ def _install_go(folder: Path) -> Installed:
     program = str(folder / "go-5" / "driver")
     build = ["go", "build", "-trimpath", "-o", program, "."]
     do(build, cwd=DRIVERS / "go", environment={"CGO_ENABLED": "0"}, within_s=BUILD_S)
-    return Installed({"drive": (program,)})
+    # Its log would be in a folder at the root.
+    return Installed({"drive": (program,)}, {"rocketmq.client.logRoot": "logs"})
 
 
 def _install_rust(folder: Path) -> Installed:
@@ -100,15 +110,10 @@ def _install_rust(folder: Path) -> Installed:
     return Installed({"drive": (str(target / "debug" / "driver"),)})
 
 
-GRPC_INSTALLERS: dict[GrpcClient, Callable[[Path], Installed]] = {
-    **{
-        client: partial(_install_python, version) for client, version in PYTHON_VERSIONS.items()
-    },
+GRPC_INSTALLERS: dict[Client, Callable[[Path], Installed]] = {
+    **{client: partial(_install_python, version) for client, version in PYTHON_VERSIONS.items()},
     "node5": _install_node,
-    **{
-        client: partial(_install_java, version)
-        for client, version in GRPC_JAVA_VERSIONS.items()
-    },
+    **{client: partial(_install_java, version) for client, version in GRPC_JAVA_VERSIONS.items()},
     "go5": _install_go,
     "rust5": _install_rust,
 }

@@ -20,8 +20,8 @@ READY_S = 30
 END_S = 15
 
 # {python}, {dir} and {names} are replaced by this interpreter, an empty folder, and the name
-# server's address.
-UP = "{python} -m dledger_mq up --dir {dir} --nameserver {names} --restart-after 3"
+# server's address. Scenarios with clients of gRPC start proxies by themselves, to end them.
+UP = "{python} -m dledger_mq up --dir {dir} --nameserver {names} --restart-after 3 --grpc off"
 
 
 class Leader(NamedTuple):

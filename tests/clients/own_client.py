@@ -76,10 +76,33 @@ def consume(
     group: str,
     count: int,
     within_s: float,
+) -> list[ReceivedMessage]:
+    """Consume so many messages.
+
+    Raises:
+        Failed: not so many came.
+    """
+    came: queue.Queue[ReceivedMessage] = queue.Queue()
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        for message in messages:
+            came.put(message)
+
+    consumer = PushConsumer(group, topic, listen, nameservers=names, consume_from=ConsumeFrom.FIRST)
+    with blocking.open_push_consumer(consumer):
+        return _all_of(came, count, within_s)
+
+
+def pop(
+    names: str,
+    topic: str,
+    group: str,
+    count: int,
+    within_s: float,
     *,
     is_success: bool = True,
 ) -> list[ReceivedMessage]:
-    """Consume, or fail, so many messages.
+    """Consume so many messages by pops, or give them back.
 
     Raises:
         Failed: not so many came.
@@ -90,25 +113,6 @@ def consume(
         for message in messages:
             came.put(message)
         return ConsumeResult.SUCCESS if is_success else ConsumeResult.RETRY
-
-    consumer = PushConsumer(
-        group, topic, listen, nameservers=names, consume_from=ConsumeFrom.FIRST
-    )
-    with blocking.open_push_consumer(consumer):
-        return _all_of(came, count, within_s)
-
-
-def pop(names: str, topic: str, group: str, count: int, within_s: float) -> list[ReceivedMessage]:
-    """Consume so many messages by pops.
-
-    Raises:
-        Failed: not so many came.
-    """
-    came: queue.Queue[ReceivedMessage] = queue.Queue()
-
-    async def listen(messages: list[ReceivedMessage]) -> None:
-        for message in messages:
-            came.put(message)
 
     consumer = PopConsumer(group, topic, listen, nameservers=names, from_first=True)
     with blocking.open_pop_consumer(consumer):

@@ -1,8 +1,8 @@
 """Drive clients written by others against a real group: `make clients`.
 
-Needs the registries of Python, npm, Maven and Go the first time. Exits 0 if every scenario ended
-well. A client that cannot be installed is left out, and the last lines say so. Each argument that
-is given must be in the name of a scenario that runs.
+Needs the registries of Python, npm, Maven, Go and Rust the first time. Exits 0 if every scenario
+ended well. A client that cannot be installed is left out, and the last lines say so. Each argument
+that is given must be in the name of a scenario that runs.
 """
 
 import shutil
@@ -34,7 +34,7 @@ PROCESSES_AT_ONCE = 3
 IN_JAVA_AT_ONCE = 6
 
 ALL = (*GRPC_SCENARIOS, *SCENARIOS)
-ALL_TITLES: dict[Client, str] = {**TITLES, **GRPC_TITLES}
+ALL_TITLES = TITLES | GRPC_TITLES
 
 
 class Result(NamedTuple):
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     asked = [one for one in ALL if all(word in one.name for word in arguments)]
     needed = {client for one in asked for client in one.clients}
-    installers = {**INSTALLERS, **GRPC_INSTALLERS}
+    installers = INSTALLERS | GRPC_INSTALLERS
     toolchains, missing = install(
         BUILD, {client: one for client, one in installers.items() if client in needed}
     )

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from jepsen_like.chaos.brokers.cpp.installed import PACKAGE
 
 RemotingClient = Literal["cpp", "ali", "java4", "java5", "go"]
-GrpcClient = Literal["python5", "python50", "node5", "java52", "java51", "go5", "rust5"]
+GrpcClient = Literal["python5", "python51", "node5", "java52", "java51", "go5", "rust5"]
 Client: TypeAlias = RemotingClient | GrpcClient
 Program = Literal["send", "consume", "scenarios", "losses", "mqadmin", "drive"]
 
@@ -87,9 +87,7 @@ def _install_ali(folder: Path) -> Installed:
     if not (modules / "ali-ons").is_dir():
         home.mkdir(exist_ok=True)
         (home / "package.json").write_text('{"private": true}\n')
-        do(
-            ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home
-        )
+        do(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home)
     return Installed(
         {
             "send": ("node", str(HERE / "ali_send.js")),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from broker.audit.commands import AuditRequest
 from broker.dead_letters.commands import Redrive
 from broker.dead_letters.state import REDRIVEN
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
@@ -58,7 +59,7 @@ KINDS = (
     *("send", "send", "send", "sends", "delay", "deliver", "drop", "move", "half", "check"),
     *("commit", "commit late", "roll back", "give up", "move half", "offsets", "offsets", "stale"),
     *("reset", "end reset", "pop", "pop", "acknowledge", "acknowledge", "hide", "bury"),
-    *("retry", "dead", "redrive", "delete", "put", "foreign", "twice", "lead"),
+    *("retry", "dead", "redrive", "delete", "put", "foreign", "twice", "lead", "audit"),
 )
 PASSES_MS = (0, 1, 40, 20_000, 90_000, 700_000)
 steps = st.builds(
@@ -198,6 +199,11 @@ class ScriptedLog:
             case "put":
                 put = PutTopic(TopicConfig(topic), self._now_ms, max_topics=100)
                 self._append(encode_log_command(put))
+            case "audit":
+                asked = AuditRequest(
+                    self._now_ms, f"u{step.pick}", "10.0.0.1:1", "AUTH_CREATE_USER", 'a="b"'
+                )
+                self._append(encode_log_command(asked))
             case "lead":
                 lead = LeadFrom(f"n{step.pick}", "127.0.0.1:1")
                 self._append(encode_log_command(lead))

@@ -423,6 +423,17 @@ class PlainTables:
             if place < 20
         ]
 
+    def audit(self) -> list[Row]:
+        return [
+            {
+                **{"index": one["index"], "time": one["ms"]},
+                **{"user_name": one["command"].user, "peer": one["command"].peer},
+                **{"request": one["command"].request, "about": one["command"].about},
+            }
+            for one in self.commands
+            if type(one["command"]).__name__ == "AuditRequest"
+        ]
+
     def trace(self) -> list[Row]:
         rows = []
         names = {

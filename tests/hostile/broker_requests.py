@@ -51,6 +51,7 @@ USER_INFO = {
     "userType": "Normal",
     "userStatus": "enable",
 }
+NEEDS = {"needs": [{"kind": "Topic", "name": "T", "actions": ["Pub", "Sub"]}]}
 ACL = {
     "subject": "User:attacker",
     "policies": [
@@ -249,6 +250,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     ),
     CODE.AUTH_GET_ACL: ({"subject": "User:attacker"}, b""),
     CODE.AUTH_LIST_ACL: ({"subjectFilter": "a", "resourceFilter": "*"}, b""),
+    CODE.CHECK_ACCESS: ({}, json.dumps(NEEDS).encode()),
     CODE.UPDATE_AND_CREATE_ACL_CONFIG: (ACCOUNT, b""),
     CODE.DELETE_ACL_CONFIG: ({"accessKey": "u"}, b""),
     CODE.GET_BROKER_CLUSTER_ACL_INFO: ({}, b""),
@@ -311,8 +313,45 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_ALL_MESSAGE_REQUEST_MODE: ({}, b""),
     CODE.PEEK_MESSAGE: ({**POLLED, "maxMsgNums": 32, "attemptId": "a"}, b""),
     CODE.POLLING_INFO: ({**ASKED_GROUP, "topic": "T", "queueId": 0}, b""),
-    CODE.ACK_MESSAGE: (POPPED, b""),
-    CODE.CHANGE_MESSAGE_INVISIBLETIME: ({**POPPED, "invisibleTime": 60000}, b""),
+    CODE.ACK_MESSAGE: ({**POPPED, "liteTopic": ""}, b""),
+    CODE.CHANGE_MESSAGE_INVISIBLETIME: (
+        {**POPPED, "invisibleTime": 60000, "suspend": "true", "liteTopic": ""},
+        b"",
+    ),
+    CODE.POP_LITE_MESSAGE: (
+        {
+            **{"clientId": "c", "consumerGroup": "lites", "topic": "Lite", "maxMsgNum": 32},
+            **{"invisibleTime": 60000, "pollTime": 0, "bornTime": 0, "attemptId": "a"},
+        },
+        b"",
+    ),
+    CODE.LITE_SUBSCRIPTION_CTL: (
+        {},
+        json.dumps(
+            {
+                "subscriptionSet": [
+                    {
+                        **{"action": "COMPLETE_ADD", "clientId": "c", "group": "lites"},
+                        **{"topic": "Lite", "liteTopicSet": ["a", "b"], "version": 1},
+                        "offsetOption": {"type": "POLICY", "value": 1},
+                    }
+                ]
+            }
+        ).encode(),
+    ),
+    CODE.ACK_LITE_MESSAGE: (
+        {**POPPED, "consumerGroup": "lites", "topic": "Lite", "liteTopic": "a"},
+        b"",
+    ),
+    CODE.GET_BROKER_LITE_INFO: ({}, b""),
+    CODE.GET_PARENT_TOPIC_INFO: ({"topic": "Lite"}, b""),
+    CODE.GET_LITE_TOPIC_INFO: ({"parentTopic": "Lite", "liteTopic": "a"}, b""),
+    CODE.GET_LITE_CLIENT_INFO: (
+        {"parentTopic": "Lite", "group": "lites", "clientId": "c", "maxCount": 10},
+        b"",
+    ),
+    CODE.GET_LITE_GROUP_INFO: ({"group": "lites", "liteTopic": "a", "topK": 1}, b""),
+    CODE.TRIGGER_LITE_DISPATCH: ({"group": "lites", "clientId": "c"}, b""),
     CODE.BATCH_ACK_MESSAGE: (
         {},
         json.dumps(

@@ -16,6 +16,7 @@ from broker.topics.names import SEND_FORBIDDEN
 from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import MAX_HEADER_BYTES
+from remoting.wire.on_behalf import USER as REPRESENTED
 from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
 from remoting.wire.users import SEAL_KEY_BYTES, AccessFile
 from tests.broker.one_broker import Client, running_broker
@@ -38,6 +39,7 @@ async def served(
     async with running_broker(directory, limits=limits, access=access) as (broker, nursery):
         client = Client(nursery, str(broker.config.address), FILE.admin)
         assert (await client.send("T", b"x")).code == 0
+        await make_lite(client)
         if access is None:
             async with wire_to(client.address) as wire:
                 yield client, wire
@@ -52,6 +54,18 @@ async def served(
         assert (await client.ask(RequestCode.AUTH_CREATE_ACL, json.dumps(acl).encode())).code == 0
         async with wire_to(client.address, USER) as wire:
             yield client, wire
+
+
+async def make_lite(client: Client) -> None:
+    """A topic with a lite topic, and a group that reads it."""
+    queues = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+    made = await client.ask(17, b"", topic="Lite", attributes="+message.type=LITE", **queues)
+    assert made.code == 0
+    group = json.dumps({"groupName": "lites", "attributes": {"lite.bind.topic": "Lite"}})
+    assert (await client.ask(200, group.encode())).code == 0
+    assert (await client.send("Lite", b"x", i="__LITE_TOPIC\x01a\x02")).code == 0
+    _, subscription = REQUESTS[RequestCode.LITE_SUBSCRIPTION_CTL]
+    assert (await client.ask(RequestCode.LITE_SUBSCRIPTION_CTL, subscription)).code == 0
 
 
 async def open_half(client: Client) -> int:
@@ -76,6 +90,11 @@ async def test_each_code_that_is_answered_is_attacked(tmp_path: Path) -> None:
         assert REQUESTS.keys() == broker.requests.handlers.keys()
 
 
+# Read to find whose request it is; tests of access control and of signatures attack them. A
+# signature is of all fields.
+OF_EACH_REQUEST = {ACCESS_KEY, SIGNATURE, REPRESENTED, "_UNIQUE_KEY_QUERY", "unknown"}
+
+
 # Each fifth attack puts each value into some field, and a dozen values into each.
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("code", sorted(REQUESTS))
@@ -88,7 +107,8 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
 ) -> None:
     fields, body = REQUESTS[code]
     # A pop may ask for any time, and is held for the longest time allowed then.
-    monkeypatch.setattr("broker.pop.request.MAX_HOLD_S", 0.1)
+    for module in ("pop", "lite"):
+        monkeypatch.setattr(f"broker.{module}.request.MAX_HOLD_S", 0.1)
     async with served(tmp_path) as (client, wire):
         (message,) = await client.messages("T")
         requests = list(attacks(fields, body))[::step]
@@ -99,7 +119,7 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
         for number, (request, half) in enumerate(zip(requests, halves, strict=True)):
             await wire.ask(code, filled_in(request, number, message.physical_offset, half))
         # What is read is attacked.
-        assert read.fields - set(fields) - {ACCESS_KEY, SIGNATURE} == set()
+        assert read.fields - set(fields) - OF_EACH_REQUEST == set()
         assert read.members - names_in(body) == set()
         assert (await client.send("T", b"still here")).code == 0
         topics = json.loads((await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)

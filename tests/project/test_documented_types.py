@@ -17,6 +17,8 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # Blocks that begin with an import and are no whole programs: they use names of the text around.
 FRAGMENTS = {
     "filters-1": "a listener, and dots for the rest",
+    "rocketmq-5-clients-1": "a client that is not installed here",
+    "rocketmq-5-clients-2": "the same",
     "spark-2": "the session of Spark",
     "spark-cluster-2": "the session of Spark",
     "transactions-1": "a database",

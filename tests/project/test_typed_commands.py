@@ -26,6 +26,7 @@ MODULES = {
     "jepsen-like": ("jepsen_like.__main__", "main"),
     "dledger-mq broker": ("broker.broker_command", "broker"),  # passes its arguments on
     "dledger-mq nameserver": ("nameserver.nameserver_command", "main"),
+    "dledger-mq proxy": ("proxy.proxy_command", "main"),
     "python -m broker": ("broker.broker_command", "broker"),
     "python -m nameserver": ("nameserver.nameserver_command", "main"),
 }

@@ -15,6 +15,7 @@ import h2.connection
 import h2.events
 import trio
 from google.protobuf.message import Message
+from h2.exceptions import ProtocolError
 
 from proxy.wire import messages_pb2 as messages
 
@@ -148,6 +149,8 @@ class GrpcClient:
                 await self._flush()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        except ProtocolError:  # `h2` takes nothing after a GOAWAY
+            await self.close()
         self.is_over = True
         for call in self._calls.values():
             call.is_over = True

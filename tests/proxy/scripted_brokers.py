@@ -34,24 +34,27 @@ class ScriptedBrokers:
         answers: by request code; None as an answer is silence.
         routes: by topic.
         refreshes: how often a name server was asked for a route.
-        answer_s: how long each answer takes.
+        slow_s: how long answers take, by code.
         checks: what is called with a broker's question about a transaction, by group.
+        others: what is called with other questions of brokers, by request code.
         types: the types of topics; that of all others is unset.
         groups: the configurations of groups; all others are unknown.
         given: the messages of the next pops.
         watchers: are told of routes.
+        questions: what is called with other requests of brokers, by code.
     """
 
     def __init__(self) -> None:
         self.asked: list[Command] = []
         self.routes_of: dict[str, ClientRoute] = {}
         self.refreshes = 0
-        self.answer_s = 0.0
+        self.slow_s: dict[int, float] = {}
         self.checks: dict[str, Any] = {}
         self.heartbeats = 0
         self.types: dict[str, str] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.given: list[list[MessageRecord]] = []
+        self.questions: dict[int, Any] = {}
         self.watchers: list[Callable[[ClientRoute], None]] = []
         self.answers: dict[int, Answer] = {
             RequestCode.GET_TOPIC_CONFIG: self._topic,
@@ -64,6 +67,7 @@ class ScriptedBrokers:
             RequestCode.CONSUMER_SEND_MSG_BACK: lambda command: command.reply(),
             RequestCode.RECALL_MESSAGE: lambda command: command.reply(0, {"msgId": "recalled"}),
             RequestCode.CHECK_ACCESS: lambda command: command.reply(),
+            RequestCode.LITE_SUBSCRIPTION_CTL: lambda command: command.reply(),
         }
 
     def topic(self, name: str, queues: int = 2, *, brokers: Sequence[str] = ("broker-a",)) -> str:
@@ -112,6 +116,9 @@ class ScriptedBrokers:
     def watch(self, watcher: Callable[[ClientRoute], None]) -> None:
         self.watchers.append(watcher)
 
+    def answer(self, code: int, asked: Any) -> None:
+        self.questions[code] = asked
+
     def check_open(self) -> None:
         pass
 
@@ -148,7 +155,7 @@ class ScriptedBrokers:
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         outcome = self._outcome(command)
-        await trio.sleep(timeout_s if outcome is None else self.answer_s)
+        await trio.sleep(timeout_s if outcome is None else self.slow_s.get(command.code, 0.0))
         if outcome is None:
             raise RequestTimedOut(address, command.code, timeout_s)
         if isinstance(outcome, RemotingError):

@@ -56,10 +56,14 @@ def templates() -> list[Message]:
     heartbeat.group.name = "readers"
     ends = messages.NotifyClientTerminationRequest()
     ends.group.name = "readers"
+    lite = messages.SyncLiteSubscriptionRequest(lite_topic_set=["a"], version=1)
+    lite.topic.name, lite.group.name = TOPIC, "readers"
+    lite.offset_option.offset = 1
     received = receiving(TOPIC, attempt="an attempt")
     sent = message(TOPIC, tag="t", keys=["k"], user={"a": "b"}, trace_context="trace")
     return [
         *(route, assignment, recall, ended, forwarded, heartbeat, ends, received, sending(sent)),
+        lite,
         *(acknowledging(TOPIC, HANDLE), changing(TOPIC, HANDLE, 30)),
         *(
             messages.TelemetryCommand(settings=settings)
@@ -100,7 +104,7 @@ def test_every_method_is_attacked() -> None:
 
 def _methods() -> set[str]:
     nothing: object = type("Nothing", (), {"__getattr__": lambda _self, _name: None})()
-    service = Service(nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    service = Service(*[nothing] * 6)  # type: ignore[arg-type]
     return set(service._answers)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -14,11 +14,11 @@ from trio.testing import MockClock
 
 from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
+from proxy.receiving import receives
 from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import (
     Code,
-    FilterType,
     ForwardMessageToDeadLetterQueueRequest,
     ReceiveMessageRequest,
 )
@@ -26,6 +26,7 @@ from remoting.message.java_hash import java_hash
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 from tests.proxy.grpc_client import GrpcClient, GrpcFailed, Received
 from tests.proxy.real_proxy import (
     ShiftedClock,
@@ -118,20 +119,9 @@ async def test_a_message_that_is_not_wanted_is_acknowledged(autojump_clock: Mock
         assert [one.fields["offset"] for one in here.brokers.of(RequestCode.ACK_MESSAGE)] == ["1"]
 
 
-def _with(request: ReceiveMessageRequest, **more: Any) -> ReceiveMessageRequest:
-    made = ReceiveMessageRequest()
-    made.CopyFrom(request)
-    for name, value in more.items():
-        setattr(made, name, value)
-    return made
-
-
 async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -> None:
     good = receiving(TOPIC)
     least, most = 10.0, 12 * 3600.0
-    lite = _with(good)
-    lite.filter_expression.type = FilterType.Value("SQL")
-    lite.filter_expression.expression = " "
     cases: tuple[tuple[ReceiveMessageRequest, int], ...] = (
         (good, Code.MESSAGE_NOT_FOUND),
         (receiving(TOPIC, invisible_s=least), Code.MESSAGE_NOT_FOUND),
@@ -149,7 +139,7 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
         (receiving(TOPIC, tag="||"), Code.ILLEGAL_FILTER_EXPRESSION),
         (receiving(TOPIC, tag="a" * 8192), Code.MESSAGE_NOT_FOUND),
         (receiving(TOPIC, tag="a" * 8193), Code.ILLEGAL_FILTER_EXPRESSION),
-        (lite, Code.ILLEGAL_FILTER_EXPRESSION),
+        (receiving(TOPIC, sql=" "), Code.ILLEGAL_FILTER_EXPRESSION),
         (receiving("a b"), Code.ILLEGAL_TOPIC),
         (receiving("a" * 128), Code.ILLEGAL_TOPIC),
         (receiving("TBW102"), Code.ILLEGAL_TOPIC),
@@ -248,6 +238,10 @@ async def test_a_frozen_leader_holds_no_receive_longer_than_its_successor_leads(
         assert trio.current_time() - began == pytest.approx(2, abs=0.5)
 
 
+def _replies(fields: dict[str, str], body: bytes) -> Callable[[Command], Command]:
+    return lambda command: command.reply(0, fields, body)
+
+
 async def test_a_body_or_a_field_that_is_wrong_is_an_error_of_the_broker(
     autojump_clock: MockClock,
 ) -> None:
@@ -256,7 +250,7 @@ async def test_a_body_or_a_field_that_is_wrong_is_an_error_of_the_broker(
         client = await here.client()
         times = {"popTime": "1", "invisibleTime": "1"}
         for fields, body in (({}, b""), (times, b"rubbish"), ({"popTime": "x"}, b"")):
-            here.brokers.answers[POP] = lambda command, f=fields, b=body: command.reply(0, f, b)
+            here.brokers.answers[POP] = _replies(fields, body)
             answer = await client.receive(receiving(TOPIC))
             assert answer.code == Code.INTERNAL_SERVER_ERROR
         damaged = MessageRecord(
@@ -293,14 +287,8 @@ async def test_messages_for_a_receive_that_ends_meanwhile_are_visible_in_a_secon
         async with scripted_proxy() as here:
             here.brokers.topic(TOPIC)
             here.brokers.given = [[record(TOPIC, 1), record(TOPIC, 2)]]
-            here.brokers.answer_s = 3.0
+            here.brokers.slow_s[POP] = 3.0
             client = await here.client()
-            # What the proxy asks first is not to take so long.
-            here.brokers.answer_s = 0.0
-            await client.receive(receiving("Nowhere"))
-            here.brokers.groups["readers"] = {}
-            await here.proxy._service._receives._groups.rules("readers", TOPIC)
-            here.brokers.answer_s = 3.0
             await end(client, how)
             assert _given_back(here) == []
             await trio.sleep(10)
@@ -327,6 +315,28 @@ async def test_what_a_client_does_not_take_is_given_back(autojump_clock: MockClo
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.MESSAGE_NOT_FOUND
 
 
+async def test_messages_that_clients_do_not_take_are_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receives, "MAX_HELD_BYTES", 500_000)
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.given = [[record(TOPIC, number, bytes(300_000))] for number in range(3)]
+        client = await here.client(limits=Limits(unread_s=30.0))
+        client.takes = False
+        call = await client.call("ReceiveMessage", timeout_s=23.0)
+        await call.send(receiving(TOPIC), is_last=True)
+        await trio.sleep(1)
+        neighbour = await here.client()
+        refused = await neighbour.receive(receiving(TOPIC))
+        assert (refused.code, refused.messages) == (Code.TOO_MANY_REQUESTS, [])
+        await trio.sleep(1)
+        assert _given_back(here) == [("1", "1000")]
+        await client.close()
+        await trio.sleep(1)
+        assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+
+
 async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path: Path) -> None:
     clock = ShiftedClock()
     async with real_proxy(tmp_path, clock=clock) as here, here.another() as other:
@@ -342,8 +352,6 @@ async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path
         changed = await elsewhere.unary(changing(topic, handle, 100))
         assert changed.status.code == Code.OK
         assert changed.receipt_handle != handle
-        old = await client.unary(acknowledging(topic, handle))
-        assert old.status.code == Code.INVALID_RECEIPT_HANDLE
         clock.ahead_ms += 60_000
         assert (await client.receive(receiving(topic))).code == Code.MESSAGE_NOT_FOUND
         now = await client.unary(changing(topic, changed.receipt_handle, 0))
@@ -352,6 +360,8 @@ async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path
         assert last.body == third.body
         assert last.system_properties.delivery_attempt == 2
         assert last.topic.name == topic
+        old = await client.unary(acknowledging(topic, handle))
+        assert old.status.code == Code.INVALID_RECEIPT_HANDLE, "it is of an earlier delivery"
         assert (await client.unary(acknowledging(topic, last))).status.code == Code.OK
         mixed = await client.unary(acknowledging(topic, last, "rubbish", "a b c d e f g h i"))
         codes = [entry.status.code for entry in mixed.entries]
@@ -463,7 +473,12 @@ _numbers = some.integers(0, 2**63 - 1)
         ReceiptHandle,
         *(_numbers, _numbers, _numbers, _numbers, some.sampled_from(["0", "1", "2"])),
         some.text("abcXYZ09-_.%", min_size=1, max_size=60),
-        *(_numbers, _numbers, _numbers),
+        *(
+            _numbers,
+            _numbers,
+            _numbers,
+            some.just("") | some.text("aZ0-_", min_size=1, max_size=64),
+        ),
     )
 )
 def test_a_handle_is_read_as_it_was_written(handle: ReceiptHandle) -> None:
@@ -484,7 +499,7 @@ def test_a_handle_with_a_wrong_word_is_refused_as_one() -> None:
             with pytest.raises(Refused) as refused:
                 read_handle(" ".join(words))
             assert refused.value.code == Code.INVALID_RECEIPT_HANDLE, (place, wrong)
-    for text in ("", " ", " ".join(_WORDS[:8]), " ".join((*_WORDS, "1")), " ".join(_WORDS) + " "):
+    for text in ("", " ", " ".join(_WORDS[:8]), " ".join((*_WORDS, "a b")), " ".join(_WORDS) + " "):
         with pytest.raises(Refused):
             read_handle(text)
 

@@ -125,19 +125,35 @@ async def test_a_message_is_left_to_others_after_three_hours(autojump_clock: Moc
 
 
 async def test_a_client_that_is_gone_keeps_no_message(autojump_clock: MockClock) -> None:
-    """By its own word, or by its silence."""
+    """By its own word, or by its silence: others get its messages in a second."""
     async with scripted_proxy() as here:
         for leaves in (True, False):
             client = await here.client()
-            await _given(here, client)
-            assert len(here.proxy.renewals) == 1
+            (given,) = await _given(here, client)
+            held = HeldMessage(here.brokers)
+            held.give(given)
             if leaves:
                 await client.unary(NotifyClientTerminationRequest())
             else:
                 await trio.sleep(EXPIRE_S - 1)
-                assert len(here.proxy.renewals) == 1
-                await trio.sleep(10)
+                assert held.is_hidden
+                await trio.sleep(6)
+            await trio.sleep(4)
+            assert not held.is_hidden
             assert len(here.proxy.renewals) == 0
+
+
+async def test_clients_of_a_proxy_that_ends_keep_their_messages(autojump_clock: MockClock) -> None:
+    """They go on at another proxy, where the same handles hold."""
+    async with scripted_proxy() as here:
+        client = await here.client()
+        (given,) = await _given(here, client)
+        held = HeldMessage(here.brokers)
+        held.give(given)
+        here.proxy.sessions.end_all()
+        await trio.sleep(50)
+        assert held.is_hidden
+        assert here.brokers.of(RENEW) == []
 
 
 async def test_an_election_does_not_end_a_renewal(autojump_clock: MockClock) -> None:

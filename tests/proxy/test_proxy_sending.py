@@ -370,7 +370,7 @@ async def test_a_delayed_message_can_be_recalled_until_it_is_given(tmp_path: Pat
 
 
 async def _outcome(client: GrpcClient, topic: str, timeout_s: float = 3.0) -> Code:
-    answer = await client.unary(sending(message(topic)), timeout_s=timeout_s)
+    answer: SendMessageResponse = await client.unary(sending(message(topic)), timeout_s=timeout_s)
     assert answer.status.message
     return answer.status.code
 
@@ -404,6 +404,10 @@ async def test_a_send_follows_an_election(autojump_clock: MockClock) -> None:
         assert await _outcome(client, topic, 10) == Code.HA_NOT_AVAILABLE
 
 
+def _replies(code: int) -> Callable[[Command], Command]:
+    return lambda command: command.reply(code, remark="x" * 5000)
+
+
 async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
     autojump_clock: MockClock,
 ) -> None:
@@ -422,9 +426,7 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         topic = here.brokers.topic("Orders")
         client = await here.client()
         for code, status in expected.items():
-            here.brokers.answers[SEND] = lambda command, code=code: command.reply(
-                code, remark="x" * 5000
-            )
+            here.brokers.answers[SEND] = _replies(code)
             answer = await client.unary(sending(message(topic)))
             assert answer.status.code == status, code
             assert 0 < len(answer.status.message) <= 1000

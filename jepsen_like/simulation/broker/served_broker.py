@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
+from broker.audit.audit_log import AUDIT_LOG
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
@@ -258,6 +260,9 @@ class ServedBroker:
             self._announce,
             lambda: not member.broker.queues.damaged,
             parts[ACCESS_GUARD].check,
+            parts[USER_SHARES].counted,
+            parts[AUDIT_LOG].is_recording,
+            parts[AUDIT_LOG].record,
         )
         self._steps: RebuildSteps | None = member.mending()
         self.is_serving = False

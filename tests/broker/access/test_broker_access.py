@@ -267,6 +267,37 @@ async def test_rules_are_told_as_they_were_given_and_taken_one_by_one(tmp_path: 
         assert await here.told(CODE.AUTH_LIST_ACL) == []
 
 
+def _needs(*needs: tuple[str, str, list[str]]) -> dict[str, Any]:
+    return {"needs": [{"kind": kind, "name": name, "actions": how} for kind, name, how in needs]}
+
+
+async def test_a_proxy_asks_whether_a_user_may_do_all_of_some_things(tmp_path: Path) -> None:
+    either, group = ("Topic", "orders", ["Pub", "Sub"]), ("Group", "g", ["Sub"])
+    async with guarded(tmp_path) as here:
+        reader = await here.user("reader", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        poor = await here.user("poor")
+        for client, needs, code in (
+            (reader, _needs(either), 0),
+            (reader, _needs(either, group), 0),
+            (reader, _needs(group, ("Topic", "orders", ["Pub"])), NO_PERMISSION),
+            (reader, _needs(("Group", "h", ["Sub"])), NO_PERMISSION),
+            (reader, _needs(), 0),
+            (poor, _needs(), 0),
+            (poor, _needs(either), NO_PERMISSION),
+            (here.admin, _needs(either, group), 0),
+            (reader, _needs(("Topic", "orders", [])), NO_PERMISSION),
+            (reader, _needs(("Topics", "orders", ["Sub"])), ResponseCode.INVALID_PARAMETER),
+            (reader, _needs(("Topic", "orders", ["Read"])), ResponseCode.INVALID_PARAMETER),
+        ):
+            reply = await client.ask(CODE.CHECK_ACCESS, json.dumps(needs).encode())
+            assert reply.code == code, needs
+        for body in (b"", b"[]", b'{"needs":1}', json.dumps(_needs(*[either] * 1026)).encode()):
+            reply = await reader.ask(CODE.CHECK_ACCESS, body)
+            assert reply.code not in (0, NO_PERMISSION), body[:20]
+        nobody = await here.client(None).ask(CODE.CHECK_ACCESS, json.dumps(_needs()).encode())
+        assert nobody.code == NO_PERMISSION
+
+
 MALFORMED: tuple[tuple[int, dict[str, str], bytes], ...] = (
     (CODE.AUTH_CREATE_USER, {}, b""),
     (CODE.AUTH_CREATE_USER, {}, b"[]"),

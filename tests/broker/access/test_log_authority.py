@@ -11,7 +11,7 @@ import dledger
 from broker.access.log_authority import LogAuthority
 from broker.server import Broker
 from dledger import Right
-from tests.broker.access.test_broker_access import ADMIN, CODE, FILE, allow, guarded
+from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, allow, guarded
 
 OPERATED = {Right.MEMBERS, Right.LEAD}
 READ = {Right.READ, Right.QUERY, Right.WATCH}

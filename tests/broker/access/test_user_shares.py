@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,10 @@ from broker.limits import BrokerLimits
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.on_behalf import Represented
 from remoting.wire.signature import Credentials
-from tests.broker.access.guarded_broker import ADMIN, CODE, Guarded, allow, guarded
+from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, Guarded, allow, guarded
 from tests.broker.one_broker import Client, until
 
 BUSY = ResponseCode.SYSTEM_BUSY
@@ -29,6 +32,7 @@ FEW = replace(
     max_new_of_user=5,
     max_waiting_of_user=20,
 )
+ASKED = Command(CODE.PULL_MESSAGE)
 EVERYTHING = (allow("Topic:*", "Pub", "Sub", "Create"), allow("Group:*", "Sub", "Create"))
 
 
@@ -91,6 +95,37 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         nursery.cancel_scope.cancel()
 
 
+async def test_requests_of_a_proxy_count_for_the_users_that_it_represents(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        await two_users(here)
+        shares = here.broker.parts[USER_SHARES]
+        proxy = here.client(ADMIN)
+
+        def fields_of(user: str) -> dict[str, Any]:
+            date = "20261130T000000Z"
+            proof = hmac.digest(f"{user}-secret".encode(), date.encode(), "sha1").hex()
+            found: dict[str, str] = {}
+            Represented(user, date, proof, "10.1.2.3").add_to(found)
+            return {**found, "sysFlag": 6, "suspendTimeoutMillis": 15000}
+
+        async def pull(user: str) -> None:
+            with suppress(ConnectionClosed):
+                await proxy.pull("orders", 1, **fields_of(user))
+
+        async def held(user: str, count: int) -> bool:
+            return shares.held.of(user) == count
+
+        for _ in range(4):
+            nursery.start_soon(pull, "greedy")
+        await until(lambda: held("greedy", 4))
+        refused = await proxy.pull("orders", 1, **fields_of("greedy"))
+        assert (refused.code, "user greedy has 4 pulls" in (refused.remark or "")) == (BUSY, True)
+        nursery.start_soon(pull, "other")
+        await until(lambda: held("other", 1))
+        assert shares._connections.of("greedy") == 0  # the connection is the proxy's
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_user_makes_so_many_topics_and_groups_within_an_hour(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=FEW) as here:
         greedy, other = await two_users(here)
@@ -123,13 +158,14 @@ class Shares(UserShares):
     def __init__(self) -> None:
         self.now = 0.0
         settings = SimpleNamespace(now=SimpleNamespace(limits=FEW))
-        parts = SimpleNamespace(clock=lambda: self.now)
+        config = SimpleNamespace(access=FILE)
+        parts = SimpleNamespace(clock=lambda: self.now, config=config)
         super().__init__(cast(Any, _Parts(parts, settings)))
 
 
 class _Parts:
     def __init__(self, parts: SimpleNamespace, settings: SimpleNamespace) -> None:
-        self.clock, self._settings = parts.clock, settings
+        self.clock, self.config, self._settings = parts.clock, parts.config, settings
 
     def __getitem__(self, _key: object) -> object:
         return self._settings
@@ -152,11 +188,11 @@ def test_so_many_requests_of_a_user_wait_and_each_counts_until_it_is_answered() 
     for origin, user in zip(origins, ("a", "b"), strict=True):
         shares.connect(origin, user)
     answered: list[object] = []
-    thens = [shares.counted(origins[0], answered.append) for _ in range(20)]
+    thens = [shares.counted(origins[0], ASKED, answered.append) for _ in range(20)]
     with pytest.raises(RequestRefused, match="user a has 20 requests that wait") as refused:
-        shares.counted(origins[0], answered.append)
+        shares.counted(origins[0], ASKED, answered.append)
     assert refused.value.code == BUSY
-    shares.counted(origins[1], answered.append)(None)
+    shares.counted(origins[1], ASKED, answered.append)(None)
     shares.drop(origins[0])
     thens[0](None)  # an answer to a connection that has ended
     for then in thens[1:]:

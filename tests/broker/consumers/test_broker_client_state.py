@@ -77,7 +77,7 @@ def test_an_id_that_another_connection_has_taken_over_stays_its_own() -> None:
 
 def test_consumers_know_how_much_they_keep_of_each_connection() -> None:
     consumers: Any = Consumers()
-    stays, goes = Connection(), Connection()
+    stays, goes = cast(Any, Connection()), cast(Any, Connection())
     consumers.register(stays, consumer("stays", "g", "T"))
     before, size = held(vars(consumers), set()), consumers.size
     assert size > 0

@@ -14,11 +14,13 @@ import pytest
 
 from broker.access.commands import DeleteRules, DeleteUser, PutRules, PutUser
 from broker.assignment.commands import SetMode
+from broker.audit.commands import AuditRequest
 from broker.delay.state import DELAYS
 from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid
+from broker.lite.commands import AckLite, EndLite, HideLite, PopLite, PutLite, ResetLite
 from broker.locks.commands import LockQueues
 from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS
@@ -212,6 +214,10 @@ NOT_PLAYED: Final = {
     KeepLogFrom: "see test_broker_retention",
     LeadFrom: "see test_broker_group_door",
     RaiseFormat: "see test_broker_format_gate",
+    **dict.fromkeys(
+        (PutLite, PopLite, AckLite, HideLite, ResetLite, EndLite), "see test_broker_lite"
+    ),
+    AuditRequest: "changes nothing",
     **dict.fromkeys((PutUser, DeleteUser, PutRules, DeleteRules), "see test_broker_access"),
 }
 

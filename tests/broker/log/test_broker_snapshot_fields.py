@@ -9,6 +9,8 @@ import pytest
 
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY, empty_state
+from broker.lite.state import Lite
+from broker.lite.table import LiteTable
 from broker.locks.state import QueueLocks
 from broker.log.belongings import Belongings
 from broker.log.entry import is_record, read_log_command
@@ -28,6 +30,10 @@ ADAPTERS: Final = {
     WaitingTable: lambda table: {
         "rows": list(table.captured()),
         "count": len(table),
+    },
+    LiteTable: lambda table: list(table.items()),
+    Lite: lambda lite: {
+        field.name: getattr(lite, field.name) for field in fields(lite) if field.name != "ended"
     },
     # Expired locks are swept little by little.
     QueueLocks: lambda locks: {

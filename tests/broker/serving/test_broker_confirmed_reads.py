@@ -60,7 +60,7 @@ Answers = list[RequestRefused | None]
 class Connected(SimpleNamespace):
     """A connection, which is counted by its identity."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 class Group:

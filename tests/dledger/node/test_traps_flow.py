@@ -64,6 +64,9 @@ async def test_a_leader_takes_only_as_many_appends_as_it_has_room_for(tmp_path: 
     async with dledger.open_node(config, Counted()) as node:
         await ready(node)
         outcomes: list[Outcome] = []
+        with pytest.raises(dledger.BodyInvalid, match="at least one body"):
+            node.submit([], outcomes.append)
+        await node.append(b"the node goes on")
         for _ in range(10):
             node.submit([b"x"], outcomes.append)
         with pytest.raises(dledger.LogFull) as full:

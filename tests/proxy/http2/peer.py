@@ -121,7 +121,7 @@ class Pair:
         while self.connection.outbox.unsent_bytes:
             found += self.connection.outbox.take()
             self.connection.outbox.pump()
-            self.events += self.connection.take_events()
+            self.events += self.connection.take_events(self.now)
         return list(frames_of(found))
 
     def outcome(self) -> list[str]:

@@ -76,7 +76,7 @@ def test_a_stream_that_ends_makes_room_for_another() -> None:
     for stream_id in range(1, 99, 2):
         (event,) = pair.send(headers(stream_id, flags=END_HEADERS | END_STREAM))
         assert isinstance(event, Requested)
-        pair.connection.answer(event.stream, b"\x88")
+        pair.connection.answer(event.stream, b"\x88", pair.now)
     assert pair.outcome() == []
 
 
@@ -170,7 +170,7 @@ def test_an_answer_that_nobody_reads_is_reset() -> None:
     (event,) = pair.send(headers(1, flags=END_HEADERS | END_STREAM))
     assert isinstance(event, Requested)
     pair.connection.outbox.data(event.stream, b"", bytes(100), pair.now)
-    pair.connection.end(event.stream, b"")
+    pair.connection.end(event.stream, b"", pair.now)
     pair.wait(29)
     assert pair.outcome() == []
     pair.wait(2)
@@ -236,7 +236,7 @@ def test_a_slow_upload_goes_on_as_long_as_its_frames_end() -> None:
 def test_a_connection_without_calls_is_closed_and_one_with_a_call_is_not() -> None:
     pair = Pair()
     pair.send(request(1))
-    pair.connection.answer(pair.connection.streams[1], b"\x88")
+    pair.connection.answer(pair.connection.streams[1], b"\x88", pair.now)
     for _ in range(11):
         pair.wait(10)
         pair.send(PING)
@@ -291,7 +291,7 @@ def test_a_drain_takes_the_calls_that_are_on_their_way_and_refuses_later_ones() 
     assert 5 not in pair.connection.streams
     for stream in list(pair.connection.streams.values()):
         assert not pair.connection.is_over
-        pair.connection.answer(stream, b"\x88")
+        pair.connection.answer(stream, b"\x88", pair.now)
     assert pair.connection.is_over
 
 
@@ -309,5 +309,5 @@ def test_a_client_that_says_goodbye_gets_its_answers_first() -> None:
     pair.send(headers(1, flags=END_HEADERS | END_STREAM))
     pair.send(frame(FrameType.GOAWAY, 0, 0, bytes(8)))
     assert not pair.connection.is_over
-    pair.connection.answer(pair.connection.streams[1], b"\x88")
+    pair.connection.answer(pair.connection.streams[1], b"\x88", pair.now)
     assert pair.connection.is_over

@@ -340,7 +340,7 @@ def test_a_peer_with_a_smaller_table_is_told_that_none_is_used() -> None:
     pair.send(settings_frame({1: 100}), WHOLE, headers(3, flags=END_HEADERS | END_STREAM))
     for event in pair.events:
         assert isinstance(event, Requested)
-        pair.connection.answer(event.stream, b"\x88")
+        pair.connection.answer(event.stream, b"\x88", pair.now)
     first, second = [each for each in pair.taken() if each.kind == FrameType.HEADERS]
     assert first.payload == b"\x20\x88"
     assert second.payload == b"\x88"
@@ -354,7 +354,7 @@ def test_a_long_block_of_an_answer_is_continued() -> None:
     assert isinstance(event, Requested)
     value = b"v" * 40_000
     length = b"\x7f" + bytes([(40_000 - 127) & 0x7F | 0x80, (40_000 - 127) >> 7 & 0x7F | 0x80, 2])
-    pair.connection.answer(event.stream, b"\x88\0\1a" + length + value)
+    pair.connection.answer(event.stream, b"\x88\0\1a" + length + value, pair.now)
     frames = pair.taken()
     assert [each.kind for each in frames] == [1, 9, 9]
     assert [each.flags for each in frames] == [END_STREAM, 0, END_HEADERS]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 import trio.testing
-from hpack import Decoder
 
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
@@ -26,96 +24,8 @@ from proxy.http2.frames import (
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
 from proxy.http2.status import Status
-from tests.proxy.http2.peer import CALL, Frame, data, frames_of, headers, message, request
-
-PEER = "192.0.2.1:5000"
-Route = Callable[[Call], Awaitable[None]]
-
-
-class Client:
-    """The other end of a served connection."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._decoder = Decoder()
-        self.frames: list[Frame] = []
-        self.has_ended = False
-        self._collecting = trio.CancelScope()
-
-    async def collect(self) -> None:
-        """Take all that the server sends; it writes whole frames, and memory cuts none."""
-        with self._collecting:
-            while got := await self._stream.receive_some(1 << 20):
-                self.frames += frames_of(bytes(got))
-            self.has_ended = True
-
-    async def send(self, *parts: bytes) -> None:
-        """Send, and wait until the server has done all that it can do now."""
-        await self._stream.send_all(b"".join(parts))
-        await self.settle()
-
-    async def settle(self) -> None:
-        await trio.testing.wait_all_tasks_blocked()
-
-    def statuses(self) -> dict[int, dict[str, str]]:
-        """The trailers, or the only headers, of each stream that has ended."""
-        found = {}
-        for each in self.frames:
-            if each.kind == FrameType.HEADERS:
-                fields = {
-                    str(name): str(value) for name, value in self._decoder.decode(each.payload)
-                }
-                if each.flags & END_STREAM:
-                    found[each.stream_id] = fields
-        self.frames = []
-        return found
-
-    def body(self, stream_id: int) -> bytes:
-        return b"".join(
-            [
-                each.payload
-                for each in self.frames
-                if each.kind == FrameType.DATA and each.stream_id == stream_id
-            ]
-        )
-
-    def kinds(self, kind: FrameType) -> list[Frame]:
-        return [each for each in self.frames if each.kind == kind]
-
-    async def close(self) -> None:
-        self._collecting.cancel()
-        await self._stream.aclose()
-        await self.settle()
-
-
-async def connected(
-    nursery: trio.Nursery,
-    route: Route,
-    limits: Limits | None = None,
-    draining: Draining | None = None,
-    begin: bytes = PREFACE + settings_frame({}),
-    first_bytes: bytes = b"",
-) -> Client:
-    ours, theirs = trio.testing.memory_stream_pair()
-
-    async def serve() -> None:
-        await serve_connection(ours, route, limits or Limits(), PEER, first_bytes, draining)
-
-    nursery.start_soon(serve)
-    client = Client(theirs)
-    nursery.start_soon(client.collect)
-    await client.send(begin)
-    return client
-
-
-async def echo(call: Call) -> None:
-    while (got := await call.receive()) is not None:
-        await call.send(got)
-
-
-async def hold(call: Call) -> None:
-    await call.open()
-    await trio.sleep_forever()
+from tests.proxy.http2.peer import CALL, data, headers, message, request
+from tests.proxy.http2.served import PEER, connected, echo, hold
 
 
 async def test_a_call_has_its_path_its_headers_and_its_peer(

@@ -72,7 +72,7 @@ def test_trailers_follow_the_data_that_wait() -> None:
     pair = Pair(settings={WINDOW: 3})
     stream = called(pair)
     pair.connection.outbox.data(stream, b"", b"abcdef", pair.now)
-    pair.connection.end(stream, b"\x88")
+    pair.connection.end(stream, b"\x88", pair.now)
     assert [each.kind for each in pair.taken()] == [FrameType.DATA]
     pair.send(window_update_frame(1, 3))
     last = pair.taken()
@@ -113,7 +113,7 @@ def test_data_wait_while_much_is_unsent() -> None:
     first = pair.connection.outbox.take()
     assert len(first) < 1300
     pair.connection.outbox.pump()
-    assert pair.connection.take_events() == [Sent(stream)]
+    assert pair.connection.take_events(pair.now) == [Sent(stream)]
 
 
 def test_what_is_read_is_given_back_in_large_pieces() -> None:
@@ -171,7 +171,7 @@ def test_any_windows_let_all_answers_through_in_their_order(
         bodies[stream.stream_id] = bytes(range(length))
         window[stream.stream_id] = stream.send_window
         pair.connection.outbox.data(stream, b"", bodies[stream.stream_id], pair.now)
-        pair.connection.end(stream, b"")
+        pair.connection.end(stream, b"", pair.now)
     got = dict.fromkeys(bodies, b"")
     ended = set()
     for _ in range(1000):

@@ -55,6 +55,8 @@ type question struct {
 	AtOnce        bool           `json:"at_once"`
 	Message       message        `json:"message"`
 	End           string         `json:"end"`
+	Topic         string         `json:"topic"`
+	Handle        string         `json:"handle"`
 	Most          int32          `json:"most"`
 	InvisibleS    int            `json:"invisible_s"`
 	Number        int            `json:"number"`
@@ -236,7 +238,7 @@ func receiptOf(receipts []*rmq.SendReceipt, err error) told {
 	if err != nil {
 		return problem(err)
 	}
-	return told{"id": receipts[0].MessageID, "recall": nil}
+	return told{"id": receipts[0].MessageID, "recall": receipts[0].RecallHandle}
 }
 
 func send(asked question) told {
@@ -325,6 +327,9 @@ func done(asked question) (told, error) {
 		return send(asked), nil
 	case "transact":
 		return transact(asked)
+	case "recall":
+		id, err := client(asked.Name).(rmq.Producer).Recall(context.Background(), asked.Topic, asked.Handle)
+		return told{"id": id}, err
 	case "receive":
 		return receive(asked)
 	case "ack":

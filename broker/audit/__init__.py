@@ -1,0 +1,1 @@
+"""The record, in the log, of who asked for a change."""

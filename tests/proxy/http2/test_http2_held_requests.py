@@ -1,0 +1,124 @@
+"""What all connections of a server hold of requests is bounded together."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from proxy.http2.frames import FrameType, reset_frame
+from proxy.http2.held_requests import HeldRequests
+from proxy.http2.limits import Limits
+from tests.proxy.http2.peer import data, headers, message, request
+from tests.proxy.http2.served import Client, connected, echo
+
+LIMITS = Limits(stream_window_bytes=20_000)
+PART = message(bytes(100_000))[:15_000]
+# More than the limit's half is held by four parts, and more than the limit by seven.
+LIMIT_BYTES = 100_000
+
+
+def begun(*stream_ids: int) -> bytes:
+    """Requests that go on after a first part."""
+    return b"".join([headers(each) + data(each, PART) for each in stream_ids])
+
+
+def windows(client: Client) -> dict[int, int]:
+    """What each stream has got of windows."""
+    return {
+        each.stream_id: each.number
+        for each in client.kinds(FrameType.WINDOW_UPDATE)
+        if each.stream_id
+    }
+
+
+async def test_incomplete_messages_get_no_window_above_half_of_the_limit(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    held = HeldRequests(LIMIT_BYTES)
+    first, second = [await connected(nursery, echo, LIMITS, held=held) for _ in range(2)]
+    await first.send(begun(1, 3, 5))
+    assert windows(first) == {1: 15_000, 3: 15_000, 5: 15_000}
+    await second.send(begun(1))
+    assert windows(second) == {}
+    assert held.total_bytes == 60_000
+    await second.send(request(3, bytes(10_000)))
+    assert second.body(3) == message(bytes(10_000))
+    await first.send(reset_frame(3, 8))
+    assert windows(second) == {1: 15_000}
+    await first.close()
+    await second.close()
+    assert held.total_bytes == 0
+
+
+async def test_the_connection_with_the_oldest_progress_makes_room(
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = HeldRequests(LIMIT_BYTES)
+    oldest, newer, other = [await connected(nursery, echo, LIMITS, held=held) for _ in range(3)]
+    await oldest.send(begun(1, 3))
+    await newer.send(begun(1, 3))
+    # Messages that are complete are no progress of those that are not.
+    await oldest.send(request(5, b"whole"))
+    await newer.send(begun(5, 7))
+    assert held.total_bytes == 90_000
+    assert not oldest.has_ended
+    await other.send(begun(1))
+    assert held.total_bytes == 75_000
+    (goaway,) = oldest.kinds(FrameType.GOAWAY)
+    assert goaway.payload[4:8] == b"\0\0\0\x0b"
+    assert b"a request goes on for too long" in goaway.payload
+    (record,) = caplog.records
+    assert "a request goes on for too long" in record.getMessage()
+    assert oldest.has_ended
+    await newer.send(request(9, b"more"))
+    await other.send(request(3, b"and more"))
+    assert newer.body(9) == message(b"more")
+    assert other.body(3) == message(b"and more")
+    assert not newer.kinds(FrameType.GOAWAY)
+    assert not other.kinds(FrameType.GOAWAY)
+
+
+async def test_a_connection_may_be_the_one_that_makes_room_for_itself(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    held = HeldRequests(LIMIT_BYTES)
+    client = await connected(nursery, echo, LIMITS, held=held)
+    await client.send(begun(*range(1, 30, 2)))
+    assert len(client.kinds(FrameType.GOAWAY)) == 1
+    assert client.has_ended
+    assert held.total_bytes == 0
+
+
+async def test_requests_that_wait_for_room_have_it_made_in_time(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    held = HeldRequests(LIMIT_BYTES)
+    idle, waiting = [await connected(nursery, echo, LIMITS, held=held) for _ in range(2)]
+    await idle.send(begun(1, 3, 5))
+    await waiting.send(begun(1, 3))
+    assert held.is_tight
+    await trio.sleep(9)
+    await waiting.settle()
+    assert not idle.has_ended
+    assert windows(waiting) == {}
+    await trio.sleep(2)
+    await waiting.settle()
+    assert idle.has_ended
+    assert windows(waiting) == {1: 15_000, 3: 15_000}
+    await trio.sleep(30)
+    assert not waiting.has_ended
+
+
+async def test_nothing_is_held_for_calls_that_are_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    held = HeldRequests(LIMIT_BYTES)
+    async with trio.open_nursery() as nursery:
+        client = await connected(nursery, echo, LIMITS, held=held)
+        await client.send(begun(1, 3))
+        assert held.total_bytes == 30_000
+        nursery.cancel_scope.cancel()
+    assert held.total_bytes == 0
