@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import socket
-import struct
 import uuid
 
 from hpack import Encoder, HeaderTuple, NeverIndexedHeaderTuple
 
-from proxy.http2.frames import (
-    ACK,
-    END_HEADERS,
-    END_STREAM,
-    FIRST_WINDOW_BYTES,
-    FRAME_HEADER,
-    HEADER_BYTES,
-    PREFACE,
-    FrameType,
-    Setting,
-    frame,
-    settings_frame,
-    window_update_frame,
+from jepsen_like.chaos.brokers.grpc.call_frames import (
+    OPENING,
+    ServerFrames,
+    call_headers,
+    last_message,
 )
+from proxy.http2.frames import END_HEADERS, END_STREAM, FrameType, frame
 
-_WINDOW_BYTES = 1 << 24
 _READ_BYTES = 1 << 18
 _PATIENCE_S = 30.0
 
@@ -44,14 +35,7 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
     for number in range(count):
         date_time = f"20261130T{number:06d}Z"
         own = [("x-mq-request-id", str(uuid.uuid4())), ("x-mq-date-time", date_time)]
-        lasting = [
-            *((":method", "POST"), (":scheme", "http"), (":path", path)),
-            *((":authority", "127.0.0.1:8081"), ("te", "trailers")),
-            *(("content-type", "application/grpc"), ("user-agent", "grpc-python/1.85.3")),
-            *(("x-mq-language", "PYTHON"), ("x-mq-protocol", "GRPC_V2")),
-            *(("x-mq-client-version", "5.1.2"), ("x-mq-client-id", "vm@28471@0@hokeleuuc1")),
-            ("x-mq-namespace", ""),
-        ]
+        lasting = call_headers(path, "127.0.0.1:8081", "vm@28471@0@hokeleuuc1")
         kind = HeaderTuple if is_huffman else NeverIndexedHeaderTuple
         fields = [*(HeaderTuple(*each) for each in lasting), *(kind(*each) for each in own)]
         if body is not None:
@@ -60,8 +44,7 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
         stream_id = 2 * number + 1
         whole = frame(FrameType.HEADERS, END_HEADERS, stream_id, block)
         if body is not None:
-            message = struct.pack(">BI", 0, len(body)) + body
-            whole += frame(FrameType.DATA, END_STREAM, stream_id, message)
+            whole += last_message(stream_id, body)
         made.append(whole)
     return made
 
@@ -76,12 +59,8 @@ class BenchClient:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        window = window_update_frame(0, _WINDOW_BYTES - FIRST_WINDOW_BYTES)
-        settings = settings_frame({Setting.INITIAL_WINDOW_SIZE: _WINDOW_BYTES})
-        self._socket.sendall(PREFACE + settings + window)
-        self._buffer = b""
-        self._window = FIRST_WINDOW_BYTES
-        self._taken_bytes = 0
+        self._socket.sendall(OPENING)
+        self._frames = ServerFrames()
 
     def close(self) -> None:
         self._socket.close()
@@ -100,9 +79,9 @@ class BenchClient:
             batch = []
             while sent < len(made) and sent - answered < in_flight:
                 size = len(made[sent])
-                if size > self._window:
+                if size > self._frames.window:
                     break
-                self._window -= size
+                self._frames.window -= size
                 batch.append(made[sent])
                 sent += 1
             if batch:
@@ -114,30 +93,13 @@ class BenchClient:
         data = self._socket.recv(_READ_BYTES)
         if not data:
             raise ConnectionError("the server closed the connection")
-        buffer, at, answered, replies = self._buffer + data, 0, 0, b""
-        while len(buffer) - at >= HEADER_BYTES:
-            high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(buffer, at)
-            after = at + HEADER_BYTES + (high << 8 | low)
-            if after > len(buffer):
-                break
-            payload = buffer[at + HEADER_BYTES : after]
-            at = after
+        answered = 0
+        for kind, flags, _stream_id, payload in self._frames.take(data):
             if kind == FrameType.HEADERS:
                 answered += frames_each == 1 or flags & END_STREAM
-            elif kind == FrameType.DATA:
-                self._taken_bytes += len(payload)
-            elif kind == FrameType.WINDOW_UPDATE and not stream_id:
-                self._window += int.from_bytes(payload)
-            elif kind == FrameType.SETTINGS and not flags & ACK:
-                replies += frame(FrameType.SETTINGS, ACK, 0)
-            elif kind == FrameType.PING and not flags & ACK:
-                replies += frame(FrameType.PING, ACK, 0, payload)
             elif kind in (FrameType.GOAWAY, FrameType.RST_STREAM):
                 raise ConnectionError(f"the server ended the call: {payload!r}")
-        self._buffer = buffer[at:]
-        if self._taken_bytes > _WINDOW_BYTES // 2:
-            replies += window_update_frame(0, self._taken_bytes)
-            self._taken_bytes = 0
-        if replies:
-            self._socket.sendall(replies)
+        if self._frames.replies:
+            self._socket.sendall(self._frames.replies)
+            self._frames.replies = b""
         return answered

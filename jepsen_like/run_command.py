@@ -24,7 +24,13 @@ from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
-from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, CPP_CLIENT, RunPlan
+from jepsen_like.chaos.plan import (
+    CALLS_A_SECOND_DEFAULT,
+    CLIENT_DEFAULT,
+    CPP_CLIENT,
+    GRPC_CLIENT,
+    RunPlan,
+)
 from jepsen_like.chaos.run import Progress, Run
 from jepsen_like.chaos.service import Described, ServiceUnusable
 from jepsen_like.chaos.services import USERS_SERVICE_MARK, find_service
@@ -112,9 +118,10 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 )
 @option(
     "--client",
-    "What sends and consumes: cpp is RocketMQ's client of C++, with the workload messages.",
+    "What sends and consumes with the workload messages: cpp is RocketMQ's client of C++, grpc "
+    "asks two proxies.",
     default=CLIENT_DEFAULT,
-    type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
+    type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT, GRPC_CLIENT]),
 )
 @flag("--grown", "The group begins with one member; it adds the others.")
 @option(
@@ -165,9 +172,9 @@ def run(
         raise click.UsageError("--system goes with a workload of the library, and without --dirty")
     if system is not None and not _is_there(system):
         raise click.UsageError(f"there is no module {system}")
+    if client != CLIENT_DEFAULT and name != "messages":
+        raise click.UsageError(f"--client {client} goes with --workload messages")
     if client == CPP_CLIENT:
-        if name != "messages":
-            raise click.UsageError("--client cpp goes with --workload messages")
         try:
             find_cpp_client()
         except CppClientMissing as error:

@@ -66,7 +66,9 @@ def make_certificates(
             raise CertificatesRefused(
                 str(folder.path), "it is not empty, and nothing is overwritten: give a new folder"
             )
-        authority = _Authority(folder, now)
+        authority = _Authority(folder, now, ec.generate_private_key(ec.SECP256R1()))
+        _new_file(folder.key(AUTHORITY), authority.secret, 0o600)
+        _new_file(folder.certificate(AUTHORITY), authority.certificate(), 0o644)
         here = (*HERE, *hosts)
         names = [(node, (node, *here)) for node in nodes]
         for name, shown in (*names, (NAMESERVER, (NAMESERVER, *here)), (CLIENT, (CLIENT,))):
@@ -77,14 +79,42 @@ def make_certificates(
     return [AUTHORITY, *nodes, NAMESERVER, CLIENT]
 
 
-class _Authority:
-    """Makes its own certificate at once. Raises OSError."""
+def add_authority(folder: CertificateFolder, now: datetime) -> None:
+    """Put a new authority before those that are believed. It signs what is signed again later.
 
-    def __init__(self, folder: CertificateFolder, now: datetime) -> None:
+    Everybody must have read its certificate before meeting one that it has signed. Raises OSError.
+    """
+    earlier = folder.certificate(AUTHORITY).read_bytes()
+    authority = _Authority(folder, now, ec.generate_private_key(ec.SECP256R1()))
+    _replace_file(folder.key(AUTHORITY), authority.secret, 0o600)
+    _replace_file(folder.certificate(AUTHORITY), authority.certificate() + earlier, 0o644)
+
+
+def renew_certificates(folder: CertificateFolder, days: int, now: datetime) -> None:
+    """Sign all certificates of a folder again, for the same names and keys. Raises OSError."""
+    key = serialization.load_pem_private_key(folder.key(AUTHORITY).read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    authority = _Authority(folder, now, key)
+    for path in sorted(folder.path.glob("*.pem")):
+        name = path.stem
+        if name != AUTHORITY and folder.key(name).exists():
+            authority.renew(name, days)
+
+
+class _Authority:
+    """Signs with its key. Its methods raise OSError."""
+
+    def __init__(
+        self, folder: CertificateFolder, now: datetime, key: ec.EllipticCurvePrivateKey
+    ) -> None:
         self._folder = folder
         self._now = now
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = key
         self._name = _subject("development authority of dledger")
+        self.secret = _secret(key)
+
+    def certificate(self) -> bytes:
+        """Return its own certificate, made anew."""
         public = self._key.public_key()
         made = (
             self._begun(self._name, public, AUTHORITY_DAYS)
@@ -93,18 +123,37 @@ class _Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        self._write(AUTHORITY, made, self._key)
+        return made.public_bytes(serialization.Encoding.PEM)
 
     def sign(self, name: str, shown: Iterable[str], days: int) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         alternatives = x509.SubjectAlternativeName([_general_name(one) for one in shown])
+        made = self._signed(name, key.public_key(), alternatives, days)
+        _new_file(self._folder.key(name), _secret(key), 0o600)
+        _new_file(self._folder.certificate(name), made, 0o644)
+
+    def renew(self, name: str, days: int) -> None:
+        path = self._folder.certificate(name)
+        earlier = x509.load_pem_x509_certificate(path.read_bytes())
+        public = earlier.public_key()
+        assert isinstance(public, ec.EllipticCurvePublicKey)
+        alternatives = earlier.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        _replace_file(path, self._signed(name, public, alternatives.value, days), 0o644)
+
+    def _signed(
+        self,
+        name: str,
+        public: ec.EllipticCurvePublicKey,
+        alternatives: x509.SubjectAlternativeName,
+        days: int,
+    ) -> bytes:
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         purposes = [
             ExtendedKeyUsageOID.SERVER_AUTH,
             ExtendedKeyUsageOID.CLIENT_AUTH,
         ]
         made = (
-            self._begun(_subject(name), key.public_key(), days)
+            self._begun(_subject(name), public, days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage("digital_signature"), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
@@ -112,7 +161,7 @@ class _Authority:
             .add_extension(identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        self._write(name, made, key)
+        return made.public_bytes(serialization.Encoding.PEM)
 
     def _begun(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int
@@ -127,15 +176,21 @@ class _Authority:
             .not_valid_after(self._now + timedelta(days=days))
         )
 
-    def _write(self, name: str, made: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        secret = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,  # which Java's clients read
-            serialization.NoEncryption(),
-        )
-        _new_file(self._folder.key(name), secret, 0o600)
-        shown = made.public_bytes(serialization.Encoding.PEM)
-        _new_file(self._folder.certificate(name), shown, 0o644)
+
+def _secret(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,  # which Java's clients read
+        serialization.NoEncryption(),
+    )
+
+
+def _replace_file(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that is read at any time: whole, or as it was before."""
+    written = path.with_suffix(".new")
+    written.unlink(missing_ok=True)
+    _new_file(written, content, mode)
+    written.replace(path)
 
 
 def _new_file(path: Path, content: bytes, mode: int) -> None:

@@ -24,6 +24,8 @@ class ClientProcess:
         self._ended = trio.Event()
         self._final: list[str] | None = None
         self._final_made = trio.Event()
+        self._changed: dict[str, int] = {}
+        self._change_heard = trio.lowlevel.ParkingLot()
 
     def _hear(self, line: str) -> None:
         said: dict[str, Any] = json.loads(line)
@@ -32,6 +34,9 @@ class ClientProcess:
             self._started.set()
         if "ended" in said:
             self._ended.set()
+        if "changed" in said:
+            self._changed[said["changed"]] = self._changed.get(said["changed"], 0) + 1
+            self._change_heard.unpark_all()
         if "final" in said:
             self._final = said["final"]
             self._final_made.set()
@@ -42,6 +47,15 @@ class ClientProcess:
             await self._started.wait()
         if not self._started.is_set():
             raise HarnessFailed(f"the clients had not started after {timeout_s:g} s")
+
+    async def change(self, order: str, timeout_s: float) -> bool:
+        """Have something changed; return whether that was done in time."""
+        done = self._changed.get(order, 0)
+        await self.process.say(order)
+        with trio.move_on_after(timeout_s):
+            while self._changed.get(order, 0) == done:
+                await self._change_heard.park()
+        return self._changed.get(order, 0) > done
 
     async def end_calls(self, timeout_s: float) -> None:
         await self.process.say("end")

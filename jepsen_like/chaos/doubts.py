@@ -18,6 +18,8 @@ _NOT_DONE = {
     "delayed": "delayed no sync",
     "failed": "failed no sync",
     "connected": "made no connection",
+    "answered": "was not answered",
+    "renewed": "showed no new certificate",
     "stepped": "met no reading of the clock",
 }
 

@@ -48,11 +48,12 @@ async def follow_orders(
     make_calls: Callable[[], Awaitable[None]],
     end: Callable[[], None],
     make_final_calls: Callable[[], Awaitable[None]],
+    follow_other: Callable[[str], None] = lambda _order: None,
 ) -> None:
     """Make the calls of clients as ordered, until standard input ends.
 
-    The order `end` calls `end`, the order `final` makes the last calls; `counts` are reported all
-    the time.
+    The order `end` calls `end`, the order `final` makes the last calls; `follow_other` takes all
+    others. `counts` are reported all the time.
     """
 
     async def tell() -> None:
@@ -68,4 +69,6 @@ async def follow_orders(
                 end()
             elif order == "final":
                 nursery.start_soon(make_final_calls)
+            else:
+                follow_other(order)
         nursery.cancel_scope.cancel()

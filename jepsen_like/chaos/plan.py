@@ -8,7 +8,7 @@ from dataclasses import dataclass
 NODES_DEFAULT = 3
 TIME_S_DEFAULT = 60.0
 CALLS_A_SECOND_DEFAULT = 20.0
-CLIENT_DEFAULT, CPP_CLIENT = "python", "cpp"
+CLIENT_DEFAULT, CPP_CLIENT, GRPC_CLIENT = "python", "cpp", "grpc"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class RunPlan:
         network: `auto`, `namespaces` or `none`.
         seeded_bug: a mistake to make on purpose.
         system: a module that runs a member of another system, or None.
-        client: of a workload of brokers: `python` is `dledger_mq`, `cpp` RocketMQ's client of C++.
+        client: of a workload of brokers: `python` is `dledger_mq`, `cpp` RocketMQ's client of C++,
+            `grpc` one that asks proxies.
         grown: the group begins with one member, to which the others are added before the faults.
     """
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import trio
 
+from dledger_mq.clusters.certificate_folder import CertificateFolder
 from jepsen_like.chance import Chance
 from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk, take_down_orphans
@@ -34,6 +35,8 @@ from jepsen_like.chaos.members_compared import (
     state_differences,
 )
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
+from jepsen_like.chaos.nemeses.certificate_faults import NEMESIS as CERTIFICATES
+from jepsen_like.chaos.nemeses.certificate_faults import CertificateFaults
 from jepsen_like.chaos.nemeses.disk_faults import DISK_FAULTS, free
 from jepsen_like.chaos.nemeses.executor import (
     Executor,
@@ -48,10 +51,18 @@ from jepsen_like.chaos.nemeses.hostile_client import PREFIX, HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
-from jepsen_like.chaos.nemeses.process_faults import CLIENTS, PROCESS_FAULTS, side_faults
+from jepsen_like.chaos.nemeses.process_faults import (
+    CLIENTS,
+    NAME_SERVER,
+    PROCESS_FAULTS,
+    side_faults,
+)
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.nemeses.user_faults import NEMESIS as USERS
+from jepsen_like.chaos.nemeses.user_faults import user_faults
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.security_made import make_security
 from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
@@ -201,6 +212,9 @@ class Run:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
             supervisor = Supervisor(group.members, self._faults, self._finding, self._replace_disk)
             self._group = group
+            if self.stage.security is not None:
+                names = (*self._names, *self._spares)
+                make_security(self.stage.security, names, wiring, _now())
             beside = {
                 name: SideProcess(name, command, self._folder / f"{name}.log")
                 for name, command in self.stage.beside_commands(wiring).items()
@@ -227,7 +241,7 @@ class Run:
                     await clients.wait_started(START_TIMEOUT_S)
                     if self.stage.clients_come_back:
                         beside[CLIENTS] = clients.process
-                    await self._break(self._executors(beside))
+                    await self._break(self._executors(beside, clients))
                     await self._quieten()
                     self._phase = "last reads"
                     await clients.end_calls(4 * CALL_TIMEOUT_S)
@@ -254,7 +268,8 @@ class Run:
     async def _lane(self, lane: list[Fault], zero: float, executors: Executors) -> None:
         for fault in lane:
             await self._wait_until(zero + fault.begin_s)
-            if self._nemeses.catalogue[fault.nemesis].harms_data or fault.nemesis == HOSTILE:
+            harms_data = self._nemeses.catalogue[fault.nemesis].harms_data
+            if harms_data or fault.nemesis in (HOSTILE, CERTIFICATES):
                 await self._wait_until_whole()
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return
@@ -294,7 +309,7 @@ class Run:
         with trio.move_on_at(moment):
             await self._stops.wait()
 
-    def _executors(self, beside: Mapping[str, SideProcess]) -> Executors:
+    def _executors(self, beside: Mapping[str, SideProcess], clients: ClientProcess) -> Executors:
         """Return the executors of the faults; faults that cannot be made in this run are
         skipped.
         """
@@ -318,8 +333,21 @@ class Run:
             **DISK_FAULTS,
             **side_faults(beside),
             **hostile.executors,
+            **self._security_faults(beside, clients),
             **self._nemeses.executors,
         }
+
+    def _security_faults(
+        self, beside: Mapping[str, SideProcess], clients: ClientProcess
+    ) -> Executors:
+        if self.stage.security is None:
+            no_users = absent("this workload has no certificates and no users")
+            return {CERTIFICATES: no_users, USERS: no_users}
+        folder = CertificateFolder(self.stage.security.certificates)
+        certificates = CertificateFaults(
+            folder, self._wiring, beside[NAME_SERVER], self._finding, _now
+        )
+        return {**certificates.executors, **user_faults(clients.change)}
 
     def _membership_faults(self) -> MembershipFaults:
         return MembershipFaults(
@@ -445,5 +473,9 @@ def _told(member: Member) -> str:
     return ", ".join(f"{name} {status.get(name)}" for name in ("role", "leader", "applied"))
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
 def _wall() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return _now().isoformat(timespec="milliseconds")

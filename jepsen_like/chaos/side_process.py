@@ -36,6 +36,7 @@ class SideProcess:
     _frozen: bool = False
     _end_expected: bool = False
     _holds: int = 0
+    _log_begin: int = 0
 
     async def run(self) -> None:
         """Run it, and start it again when the run has ended it. Cancelled, stop it.
@@ -53,6 +54,7 @@ class SideProcess:
     async def _run_once(self) -> None:
         self._end_expected = False
         with self.log.open("ab") as log:
+            self._log_begin = log.tell()
             process = await trio.lowlevel.open_process(
                 list(self.command),
                 stdin=subprocess.PIPE,
@@ -108,6 +110,25 @@ class SideProcess:
         while (process := self._process) is not None:
             await process.wait()
             await trio.lowlevel.checkpoint()
+
+    def stop(self) -> None:
+        """SIGTERM: it ends in order, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._end_expected = True
+            self._process.send_signal(signal.SIGTERM)
+
+    def hang_up(self) -> None:
+        """SIGHUP: it reads its files again, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGHUP)
+
+    def has_said(self, text: str) -> bool:
+        """Return whether its process runs, and the log has a text since its start."""
+        if self._process is None or self._process.returncode is not None:
+            return False
+        with self.log.open("rb") as log:
+            log.seek(self._log_begin)
+            return text.encode() in log.read()
 
     def freeze(self) -> None:
         """SIGSTOP: it does nothing until `resume`."""

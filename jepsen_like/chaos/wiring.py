@@ -9,6 +9,7 @@ from typing import NamedTuple
 CLIENTS_HOST = "clients"
 NAMESERVER_HOST = "names"
 BALANCER_HOST = "balancer"
+PROXY_HOSTS = ("proxy-0", "proxy-1")
 
 
 class Addresses(NamedTuple):

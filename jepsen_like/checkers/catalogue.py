@@ -9,6 +9,7 @@ from jepsen_like.checkers.bank import check_bank
 from jepsen_like.checkers.changed_queues import check_recalls, check_remade, check_resets
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
+from jepsen_like.checkers.guarded_queues import check_guarded_queue
 from jepsen_like.checkers.key_order import check_key_order
 from jepsen_like.checkers.linearizability import Linearizability
 from jepsen_like.checkers.list_append.consistency import check_list_append
@@ -71,6 +72,10 @@ CATALOGUE: dict[str, Entry] = {
     "set": Entry("what was added is read: add, read", check_set),
     "bank": Entry("no money appears or disappears: transfer, read", check_bank),
     "queue": Entry("no message is lost, doubled, invented: send, receive, drain", check_queue),
+    "guarded-queue": Entry(
+        "as queue; nothing that was denied is stored: send, receive, drain, allow, deny",
+        check_guarded_queue,
+    ),
     "broadcast": Entry(
         "every consumer receives each message: send, receive, drain", check_broadcast
     ),

@@ -10,8 +10,10 @@ import ipaddress
 import json
 import logging
 import os
+import signal
 import sys
 import time
+from collections.abc import AsyncIterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,14 @@ from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.command_line.log_lines import TEXT, set_up_logging
 from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
+from dledger_mq.clusters.certificate_folder import AUTHORITY, CertificateFolder
 from jepsen_like.chaos.members.control import Control
 from jepsen_like.mutants.planting import planted
+from remoting.net.access_file import read_access_file
 from remoting.net.address import Address, parse_address
+from remoting.net.tls_config import ServerTlsConfig, TlsMode
 from remoting.wire.errors import RemotingError
+from remoting.wire.users import AccessFile
 
 # Small, so that brokers that are killed in a run of a minute go on from snapshots.
 SNAPSHOTS = SnapshotPolicy(every_entries=500, trailing_entries=250)
@@ -51,7 +57,14 @@ async def serve(settings: dict[str, Any]) -> None:
         nameservers=(settings["nameserver"],),
         directory=Path(settings["directory"]),
         snapshots=SNAPSHOTS,
+        tls=_tls(settings),
+        access=_access(settings),
     )
+    with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+        await _serve(config, hangups)
+
+
+async def _serve(config: BrokerConfig, hangups: AsyncIterable[int]) -> None:
     async with trio.open_nursery() as nursery:
         surroundings = Surroundings(
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
@@ -61,8 +74,33 @@ async def serve(settings: dict[str, Any]) -> None:
         start = partial(run_broker, config, surroundings, _report)
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
+        nursery.start_soon(_read_again, broker, hangups)
         control = Control(broker.node, lambda: None, lambda: None)
         await control.run(nursery.cancel_scope)
+
+
+def _tls(settings: dict[str, Any]) -> ServerTlsConfig | None:
+    if settings["certificates"] is None:
+        return None
+    folder = CertificateFolder(Path(settings["certificates"]))
+    name = settings["node_id"]
+    return ServerTlsConfig(
+        certificate=folder.certificate(name),
+        key=folder.key(name),
+        authorities=folder.certificate(AUTHORITY),
+        mode=TlsMode.ENFORCING,
+    )
+
+
+def _access(settings: dict[str, Any]) -> AccessFile | None:
+    return None if settings["access"] is None else read_access_file(Path(settings["access"]))
+
+
+async def _read_again(broker: Broker, hangups: AsyncIterable[int]) -> None:
+    """Read the certificates again at each SIGHUP, as `python -m broker` does."""
+    async for _ in hangups:
+        if broker.config.tls is not None:
+            broker.tls.reload()
 
 
 def _report(text: str, /, **_fields: object) -> None:

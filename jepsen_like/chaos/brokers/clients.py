@@ -24,8 +24,11 @@ from jepsen_like.chaos.brokers.begun import Begun, begun_of
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.everything import Everything
+from jepsen_like.chaos.brokers.grpc.messages import GrpcMessages
+from jepsen_like.chaos.brokers.guarded import Guarded
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.queue_locks import QueueLocks
+from jepsen_like.chaos.brokers.security_files import SecurityFiles
 from jepsen_like.chaos.brokers.workload import (
     Broadcast,
     Delayed,
@@ -51,6 +54,7 @@ DRAINED_TIMEOUT_S = 40.0
 # By the names that `--workload` takes.
 BROKER_WORKLOADS: dict[str, type[Messages]] = {
     "messages": Messages,
+    "guarded": Guarded,
     "broadcast": Broadcast,
     "offset": Offsets,
     "queue-lock": QueueLocks,
@@ -77,10 +81,17 @@ class Traffic:
         self._ends = trio.Event()
 
     async def run(self) -> None:
-        await follow_orders(lambda: self._notes.counts, self._work, self._ends.set, self._drain)
+        await follow_orders(
+            lambda: self._notes.counts,
+            self._work,
+            self._ends.set,
+            self._drain,
+            self._workload.order,
+        )
 
     async def _work(self) -> None:
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._workload.operate)
             nursery.start_soon(self._produce)
             for consumer in range(self._settings["consumers"]):
                 nursery.start_soon(self._consume, consumer)
@@ -128,7 +139,7 @@ class Traffic:
         failed = [f"the group has not committed all within {DRAINED_TIMEOUT_S:g} s"]
         waits_until = trio.current_time() + self._workload.longest_wait_s
         with trio.move_on_at(waits_until + DRAINED_TIMEOUT_S):
-            async with Admin(nameservers=[self._settings["nameserver"]]) as admin:
+            async with self._workload.admin() as admin:
                 while not (
                     (self._notes.all_received or trio.current_time() >= waits_until)
                     and await self._is_drained(admin)
@@ -168,7 +179,13 @@ def _workload(settings: dict[str, Any], notes: Notes) -> Messages:
     nameservers = [settings["nameserver"]]
     if settings["client"] == "cpp":
         return CppMessages(notes, nameservers, Path(settings["home"]))
-    return BROKER_WORKLOADS[settings["workload"]](notes, nameservers)
+    if settings["security"] is not None:
+        return Guarded(notes, nameservers, SecurityFiles(*map(Path, settings["security"])))
+    if settings["client"] == "grpc":
+        return GrpcMessages(notes, nameservers, settings["proxies"])
+    workload: Any = BROKER_WORKLOADS[settings["workload"]]
+    made: Messages = workload(notes, nameservers)
+    return made
 
 
 def main() -> None:

@@ -67,6 +67,16 @@ class Messages:
     def go_on(self, operations: Sequence[Operation]) -> None:
         """Go on after clients that were killed and have made these calls."""
 
+    def admin(self) -> Admin:
+        """Return an administrator that is not open yet."""
+        return Admin(nameservers=self._nameservers)
+
+    async def operate(self) -> None:
+        """Do what is neither sending nor consuming, beside these."""
+
+    def order(self, text: str) -> None:
+        """Take an order of a nemesis."""
+
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """Return a producer that is not open yet."""
         return Producer(

@@ -156,6 +156,11 @@ class Member:
             self.end_expected = True
             self.process.send_signal(number)
 
+    def hang_up(self) -> None:
+        """SIGHUP: it reads its files again, if it runs and has begun."""
+        if self.process is not None and self.runs and self.status:
+            self.process.send_signal(signal.SIGHUP)
+
     def freeze(self) -> None:
         """SIGSTOP: it does nothing until `resume`."""
         if self.process is not None and self.runs:

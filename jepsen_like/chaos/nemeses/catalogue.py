@@ -175,6 +175,29 @@ NEMESES: dict[str, Nemesis] = {
         "kill -9 and SIGSTOP of all producers and consumers (workloads with brokers)",
         (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
     ),
+    "proxy": Nemesis(
+        "kill -9, SIGTERM and SIGSTOP of a proxy, kill -9 of all (clients of gRPC)",
+        (
+            Kind("kill-proxy", 0.5, 4.0),
+            Kind("stop-proxy", 0.5, 3.0),
+            Kind("freeze-proxy", 0.5, 7.0),
+            Kind("kill-all-proxies", 0.2, 2.0),
+        ),
+    ),
+    "certificates": Nemesis(
+        "certificates of all servers are renewed, by the same or by one more authority (guarded)",
+        (
+            Kind("renew-certificates", 1.0, 3.0),
+            Kind("new-authority", 1.0, 3.0),
+        ),
+    ),
+    "users": Nemesis(
+        "the clients' user gets another secret; another user loses its rights (guarded)",
+        (
+            Kind("renew-secret", 0.5, 3.0),
+            Kind("take-rights", 2.0, 6.0),
+        ),
+    ),
     "hostile": Nemesis(
         "a client without credentials floods ports with requests, connections and garbage",
         tuple(

@@ -1,10 +1,10 @@
 """Faults of processes: kill, stop, freeze, restarts, transfers of leadership; and faults of the
-processes beside a group: its name server, its clients.
+processes beside a group: its name server, its proxies, its clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from jepsen_like.chance import Chance
@@ -25,9 +25,10 @@ from jepsen_like.chaos.side_process import SideProcess
 # A member that was started again leads or follows by then, or there is a fault.
 BACK_TIMEOUT_S = 20.0
 TRANSFER_TIMEOUT_S = 5.0
-NAME_SERVER, CLIENTS = "name-server", "clients"
+NAME_SERVER, CLIENTS, PROXY = "name-server", "clients", "proxy"
 _ABSENT = {
     NAME_SERVER: "this workload has no name server",
+    PROXY: "the clients of this run need no proxy",
     CLIENTS: "the clients of this workload cannot go on where others stopped",
 }
 
@@ -104,29 +105,41 @@ def side_faults(processes: Mapping[str, SideProcess]) -> Executors:
     """Return what kills and freezes processes beside a group.
 
     Args:
-        processes: by the names of their nemeses. Missing ones, such as the name server of a group
-            without one, are skipped.
+        processes: by their names, which are those of their nemeses, or begin so: "proxy-0".
+            Missing ones, such as the name server of a group without one, are skipped.
     """
+    found = {
+        name: [one for key, one in processes.items() if key == name or key.startswith(f"{name}-")]
+        for name in _ABSENT
+    }
     return {
-        name: _executor(processes[name]) if name in processes else absent(reason)
+        name: _executor(found[name]) if found[name] else absent(reason)
         for name, reason in _ABSENT.items()
     }
 
 
-def _executor(process: SideProcess) -> Executor:
+def _executor(processes: Sequence[SideProcess]) -> Executor:
     @asynccontextmanager
     async def carried_out(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        await process.started()
-        if kind.startswith("freeze"):
-            process.freeze()
-            try:
-                yield Done((process.name,))
-            finally:
-                process.resume()
-            return
-        with process.held_down():
-            process.kill()
-            await process.ended()
-            yield Done((process.name,))
+        hit = list(processes)
+        if len(hit) > 1 and "-all-" not in kind:
+            hit = [chance.choice(hit)]
+        done = Done(tuple(process.name for process in hit))
+        with ExitStack() as stack:
+            for process in hit:
+                await process.started()
+                if kind.startswith("freeze"):
+                    stack.callback(process.resume)
+                    process.freeze()
+                    continue
+                stack.enter_context(process.held_down())
+                if kind.startswith("stop"):
+                    process.stop()
+                else:
+                    process.kill()
+            if not kind.startswith("freeze"):
+                for process in hit:
+                    await process.ended()
+            yield done
 
     return carried_out

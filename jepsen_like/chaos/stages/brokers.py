@@ -6,15 +6,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dledger_mq.clusters.certificate_folder import NAMESERVER, CertificateFolder
+from jepsen_like.chaos.brokers.security_files import security_files
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
-from jepsen_like.chaos.plan import CPP_CLIENT, RunPlan
+from jepsen_like.chaos.plan import CPP_CLIENT, GRPC_CLIENT, RunPlan
 from jepsen_like.chaos.stages.stage import Setting, command_with
-from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
+from jepsen_like.chaos.wiring import (
+    BALANCER_HOST,
+    CLIENTS_HOST,
+    NAMESERVER_HOST,
+    PROXY_HOSTS,
+    Wiring,
+)
 
 CONSUMERS, PRODUCERS = 2, 4
+GUARDED = "guarded"
 # The explanations of workloads with brokers for `jepsen-like list`.
 EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
+    "guarded": "Brokers with TLS and users: nothing is lost, and nothing denied is stored.",
     "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
     "offset": "Brokers: committed offsets never go back, and none that was acknowledged is lost.",
     "queue-lock": "Brokers: no two clients hold the lock of a queue at the same time.",
@@ -44,6 +54,7 @@ class Promise(NamedTuple):
 # their keys choose one.
 PROMISES = {
     "messages": Promise("queue", ("duplicated", "reordered")),
+    "guarded": Promise("guarded-queue", ("duplicated", "reordered")),
     "broadcast": Promise("broadcast", ("duplicated", "reordered")),
     "offset": Promise("offsets", settings={"initial": 0}),
     "queue-lock": Promise("mutex"),
@@ -102,10 +113,16 @@ class BrokerStage:
         self._setting = setting
         self._plan = plan = setting.plan
         self._has_balancer = plan.client == CPP_CLIENT
+        self._proxies: Sequence[str] = PROXY_HOSTS if plan.client == GRPC_CLIENT else ()
+        self.security = security_files(setting.folder) if plan.service == GUARDED else None
         promise = PROMISES[plan.service]
         self.model_name: str | None = promise.model
         self.allowed = promise.allowed
-        self.hosts: Sequence[str] = (NAMESERVER_HOST, *[BALANCER_HOST] * self._has_balancer)
+        self.hosts: Sequence[str] = (
+            NAMESERVER_HOST,
+            *[BALANCER_HOST] * self._has_balancer,
+            *self._proxies,
+        )
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         own = wiring.addresses[name]
@@ -120,6 +137,8 @@ class BrokerStage:
             "listen_group": own.group if self._has_balancer else None,
             "advertise": _clients_address(wiring, BALANCER_HOST) if self._has_balancer else None,
             "nameserver": _clients_address(wiring, NAMESERVER_HOST),
+            "certificates": None if self.security is None else str(self.security.certificates),
+            "access": None if self.security is None else str(self.security.access),
             "directory": str(self._setting.folder / "data" / name),
             "seeded_bug": self._plan.seeded_bug,
         }
@@ -143,6 +162,8 @@ class BrokerStage:
             "workload": plan.service,
             "client": plan.client,
             "home": str(home),
+            "security": None if self.security is None else [*map(str, self.security)],
+            "proxies": [_clients_address(wiring, host) for host in self._proxies],
             "header": {
                 "workload": plan.service,
                 "model": self.model_name,
@@ -158,6 +179,10 @@ class BrokerStage:
         listen = _clients_address(wiring, NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
         command.append("--insecure")  # hosts of a simulated network have addresses of their own
+        if self.security is not None:
+            folder = CertificateFolder(self.security.certificates)
+            command += folder.server_options(NAMESERVER)
+            command += ["--access", str(self.security.access)]
         commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}
         if self._has_balancer:
             listen = _clients_address(wiring, BALANCER_HOST)
@@ -167,6 +192,11 @@ class BrokerStage:
             ]
             command = [sys.executable, "-m", "jepsen_like.chaos.brokers.balancer", listen, *members]
             commands["balancer"] = wiring.command(BALANCER_HOST, command)
+        for host in self._proxies:
+            listen = _clients_address(wiring, host)
+            command = [sys.executable, "-m", "proxy", "--listen", listen, "--exit-with-stdin"]
+            command += ["--insecure", "--nameservers", _clients_address(wiring, NAMESERVER_HOST)]
+            commands[host] = wiring.command(host, command)
         return commands
 
 

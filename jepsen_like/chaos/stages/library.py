@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from jepsen_like.chaos.brokers.security_files import SecurityFiles
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.service import Described
@@ -26,6 +27,7 @@ class LibraryStage:
     allowed: tuple[str, ...] = ()
     hosts: Sequence[str] = ()
     clients_come_back = False
+    security: SecurityFiles | None = None
 
     def __init__(self, setting: Setting, service: Described) -> None:
         self._setting = setting

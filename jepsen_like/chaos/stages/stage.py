@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from jepsen_like.chaos.brokers.security_files import SecurityFiles
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.wiring import Wiring
 
@@ -34,6 +35,7 @@ class Stage(Protocol):
     members have an invariant to check; `can_join` that members can be added; `clients_come_back`
     that clients may be killed and started again. Of the clients, `readers` come first, then
     `writers`; process numbers that differ by a multiple of `step` are the same client.
+    `security` are the files of certificates and users, which the run makes.
     """
 
     group: str
@@ -45,6 +47,7 @@ class Stage(Protocol):
     readers: int
     writers: int
     step: int
+    security: SecurityFiles | None
 
     @property
     def hosts(self) -> Sequence[str]:

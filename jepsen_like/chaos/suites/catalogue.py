@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
+from jepsen_like.chaos.plan import CLIENT_DEFAULT, GRPC_CLIENT
+
 
 class Row(NamedTuple):
     """One run of a suite.
@@ -16,6 +18,7 @@ class Row(NamedTuple):
         nodes: members of the group.
         lease: whether the leader answers reads by its lease.
         grown: whether the group begins with one member, and the others are added to it.
+        client: what sends and consumes, of workloads with brokers.
     """
 
     workload: str
@@ -23,6 +26,7 @@ class Row(NamedTuple):
     nodes: int = 3
     lease: bool = False
     grown: bool = False
+    client: str = CLIENT_DEFAULT
 
 
 class Suite(NamedTuple):
@@ -75,6 +79,8 @@ SUITES: dict[str, Suite] = {
             Row("transaction", "kill,freeze,partition"),
             Row("pop", "kill,freeze,partition"),
             Row("everything", "kill,freeze,hostile"),
+            Row("guarded", "certificates,users,kill,freeze"),
+            Row("messages", "proxy,kill", client=GRPC_CLIENT),
         ),
     ),
     "partition": Suite(
@@ -155,6 +161,14 @@ SUITES: dict[str, Suite] = {
         + tuple(
             Row("everything", nemeses)
             for nemeses in ("hostile", "kill,freeze,hostile", "partition,loss,hostile")
+        )
+        + tuple(
+            Row("guarded", f"certificates,users,{nemeses}")
+            for nemeses in ("kill,freeze", "partition,loss", "clients,name-server", "rolling")
+        )
+        + tuple(
+            Row("messages", f"proxy,{nemeses}", client=GRPC_CLIENT)
+            for nemeses in ("kill,freeze", "partition,loss", "clients,name-server")
         ),
     ),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jepsen_like.chaos.plan import CLIENT_DEFAULT
 from jepsen_like.chaos.suites.catalogue import Planned
 
 RUN_FILE = "run.json"
@@ -57,7 +58,8 @@ def finished_run(folder: Path, planned: Planned, time_s: float) -> MadeRun | Non
     plan, row = told["plan"], planned.row
     asked = (row.workload, row.nemeses.split(","), row.nodes, time_s, planned.seed, row.lease)
     was = tuple(plan[name] for name in ("service", "nemeses", "nodes", "time_s", "seed", "lease"))
-    is_same = was == asked and plan.get("grown", False) == row.grown
+    more = plan.get("grown", False), plan.get("client", CLIENT_DEFAULT)
+    is_same = was == asked and more == (row.grown, row.client)
     return made_run(folder, planned) if is_same else None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from jepsen_like.chaos.plan import CLIENT_DEFAULT
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder, SuitePlan
@@ -71,6 +72,7 @@ class Series:
         words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]
         words += ["--network", plan.network, "--out", out, *["--lease"] * row.lease]
         words += ["--grown"] * row.grown
+        words += ["--client", row.client] * (row.client != CLIENT_DEFAULT)
         return [sys.executable, "-m", "jepsen_like", "run", *words]
 
     async def _hear_signals(

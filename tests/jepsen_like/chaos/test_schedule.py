@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jepsen_like.chaos.client_process import ClientProcess
 from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
 from jepsen_like.chaos.nemeses.executor import executor_of
@@ -93,7 +94,7 @@ def test_kinds_have_names_of_their_own() -> None:
 def test_a_run_carries_out_each_kind_or_says_why_not(tmp_path: Path) -> None:
     run = Run(RunPlan("register", ()), tmp_path, lambda progress: None)
     run._wiring = loopback(["n0"])
-    executors = run._executors({})
+    executors = run._executors({}, ClientProcess([], tmp_path / "clients.log"))
     kinds = [(name, kind.name) for name, one in NEMESES.items() for kind in one.kinds]
     assert executors.keys() <= NEMESES.keys() | {kind for _, kind in kinds}
     for name, kind in kinds:

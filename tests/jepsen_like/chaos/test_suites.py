@@ -39,6 +39,7 @@ def write_run(folder: Path, one: Planned, **changed: object) -> None:
             "time_s": TIME_S,
             "seed": one.seed,
             "lease": row.lease,
+            "client": row.client,
         },
         "again": f"jepsen-like run --seed {one.seed}",
         "interrupted": False,

@@ -9,16 +9,14 @@ from typing import Any, Final
 
 import trio
 
-from dledger_mq import Admin
-from dledger_mq.errors import MessagingError, OutcomeUnknown
+from dledger_mq.errors import OutcomeUnknown
 from jepsen_like.chaos.brokers.cpp.process import CppEnded, CppProcess, Role, cpp_process
+from jepsen_like.chaos.brokers.made_topic import MadeTopic
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import GROUP, TOPIC, WRITERS, Messages, Turn, body_of
 from jepsen_like.chaos.service import CallFailed
 from jepsen_like.history.operation import EventType
 
-QUEUES: Final = 4
-PAUSE_S: Final = 0.5
 # It tries three times, 3 s each, and asks for routes in between.
 SEND_TIMEOUT_S: Final = 60.0
 # Consumers commit, and wait for their threads.
@@ -35,8 +33,7 @@ class CppMessages(Messages):
     def __init__(self, notes: Notes, nameservers: Sequence[str], home: Path) -> None:
         super().__init__(notes, nameservers)
         self._home = home
-        self._turn = trio.Lock()
-        self._has_topic = False
+        self._topic_once = MadeTopic(nameservers, TOPIC)
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[CppProcess]:
@@ -73,20 +70,10 @@ class CppMessages(Messages):
 
     @asynccontextmanager
     async def _process(self, role: Role, group: str) -> AsyncIterator[CppProcess]:
-        await self._make_topic()
+        await self._topic_once.made()
         (nameserver,) = self._nameservers
         async with cpp_process(role, nameserver, TOPIC, group, self._home) as process:
             yield process
-
-    async def _make_topic(self) -> None:
-        """Make the topic before the consumers look for it: they look again only after 30 s."""
-        async with self._turn, Admin(nameservers=self._nameservers) as admin:
-            while not self._has_topic:
-                try:
-                    await admin.create_topic(TOPIC, queues=QUEUES)
-                    self._has_topic = True
-                except MessagingError:
-                    await trio.sleep(PAUSE_S)
 
 
 class _Listening:

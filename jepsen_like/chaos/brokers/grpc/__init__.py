@@ -1,0 +1,1 @@
+"""Producers and consumers of a run that speak gRPC to its proxies."""
