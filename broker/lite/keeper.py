@@ -10,7 +10,7 @@ from itertools import islice
 from broker.errors import RequestRefused
 from broker.lite import rows
 from broker.lite.commands import EndLite
-from broker.lite.limits import LEAST_LIFE_MS, MAX_ENDED_AT_ONCE
+from broker.lite.limits import LEAST_LIFE_MS, MAX_ENDED_AT_ONCE, SHARDS_AT_ONCE
 from broker.lite.state import LITE
 from broker.log.submissions import submit_commands
 from broker.messages.state import MESSAGES
@@ -51,13 +51,13 @@ class LiteKeeper:
         of = self._lite.parents.get(parent)
         # What each group has of a lite topic ends with it.
         at_once = 1 if of is None else max(1, MAX_ENDED_AT_ONCE // (1 + len(of.groups) // 16))
-        for shard in () if of is None else of.topics.shards():
+        for number, shard in enumerate(() if of is None else of.topics.shards(), 1):
             for name, row in list(islice(shard.items(), at_once)):
                 is_old = rows.last_ms(row) < before_ms
                 if not is_old and rows.last_position(row) >= before_position:
                     break  # the last messages of the others are later
                 names.append(name.decode())
-            if len(names) >= at_once:
+            if len(names) >= at_once or (names and number % SHARDS_AT_ONCE == 0):
                 self._end(parent, names, before_ms, before_position)
                 names = []
             yield

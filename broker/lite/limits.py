@@ -37,6 +37,9 @@ MAX_LITE_ACKS: Final = 1024
 # Lite topics that one entry ends.
 MAX_ENDED_AT_ONCE: Final = 500
 
+# Shards of which one entry ends lite topics: while a snapshot is written each is copied first.
+SHARDS_AT_ONCE: Final = 16
+
 # Messages in one answer; RocketMQ's limit.
 MAX_MESSAGES: Final = 32
 

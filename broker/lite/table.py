@@ -11,7 +11,8 @@ from zlib import crc32
 
 V = TypeVar("V")
 
-SHARDS: Final = 256
+# A change after a capture copies a shard: a thousand rows of a full table.
+SHARDS: Final = 1024
 
 
 class LiteTable(Generic[V]):
