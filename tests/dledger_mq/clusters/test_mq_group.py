@@ -143,6 +143,7 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
         assert {one["node"] for one in events if one["event"] == "listening"} == {
             "nameserver",
             "n0",
+            "proxy",
         }
         with urllib.request.urlopen(f"http://{metrics}/readyz", timeout=10) as answer:
             assert answer.status == 200
@@ -154,7 +155,7 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
     with start() as first:
         ready = await trio.to_thread.run_sync(read_until_ready, first)
         pids = json.loads((tmp_path / "d" / "group.json").read_text())["pids"]
-        assert set(pids) == {"nameserver", "n0"}
+        assert set(pids) == {"nameserver", "n0", "proxy"}
         first.kill()
     await until(lambda: not any(is_running(pid) for pid in pids.values()))
     with start() as second:
