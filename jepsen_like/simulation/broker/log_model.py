@@ -563,6 +563,8 @@ class LogModel:
                     }
             case (38, [_, _, _]):
                 pass
+            case (39, [_, _, _, _, _]):
+                pass  # who asked for a change that follows
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 
