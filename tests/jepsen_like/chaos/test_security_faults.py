@@ -29,7 +29,9 @@ from jepsen_like.chaos.nemeses.user_faults import user_faults
 from jepsen_like.chaos.nemeses.user_orders import ALLOW_GUEST, DENY_GUEST, RENEW_SECRET
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.wiring import Addresses, Wiring
+from tests.jepsen_like.chaos.run_process import run_in
 
+RUN_MAX_S = 300
 NOBODY = cast(Group, None)
 
 
@@ -209,6 +211,15 @@ async def test_a_server_that_shows_its_earlier_certificate_is_a_finding(
     else:
         told = ["n0 shows an earlier certificate after it was renewed"]
         assert (found, done.effect()) == (told, {"renewed": 1})
+
+
+@pytest.mark.long
+def test_nothing_denied_is_stored_while_certificates_and_users_change(tmp_path: Path) -> None:
+    nemeses = "certificates,users,kill"
+    words = ("--workload", "guarded", "--nemesis", nemeses, "--time", "30", "--seed", "2")
+    ended = run_in(tmp_path, *words, "--network", "none", "--out", "out", most_s=RUN_MAX_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (guarded-queue)" in ended.stdout
 
 
 class FakeProcess:
