@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.features import REGISTRY, empty_state
@@ -176,6 +176,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("send", "a", 0), ("end", "a", 0), ("send", "a", 0), ("wait", "a", 3), ("end", "a", 1)])
+@example([("send", "a", 0), ("send", "a", 0), ("pop", "a", 3), ("wait", "a", 3), ("pop", "a", 3)])
 def test_messages_of_lite_topics_are_given_in_order(steps: list[tuple[str, str, int]]) -> None:
     member, model = Member(), dict[str, Topic]()
     for step, name, count in steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,12 +53,15 @@ def steps(call: Callable[[], object]) -> int:
         count += event == "opcode"
         return trace
 
+    gc.collect()  # what earlier tests left would be finalised, and counted
+    gc.disable()
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
