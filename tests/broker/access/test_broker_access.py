@@ -99,7 +99,12 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             "pt": 1,
             "b": "AQ==",
         }
-        lite = {"action": "PARTIAL_ADD", "group": "g", "clientId": "c", "topic": "orders"}
+        lite: dict[str, Any] = {
+            "action": "PARTIAL_ADD",
+            "group": "g",
+            "clientId": "c",
+            "topic": "orders",
+        }
         lite |= {"liteTopicSet": ["a"]}
         for code, body in (
             (CODE.HEART_BEAT, encode_heartbeat(heartbeat)),
