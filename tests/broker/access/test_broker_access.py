@@ -121,10 +121,12 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
         ("topic", "b", "consumerGroup", "group", "groupName", "producerGroup", "srcGroup"), "orders"
     )
     fields |= {"destGroup": "orders", "username": "admin", "subject": "User:admin", "offset": 0}
+    fields |= {"parentTopic": "orders", "liteTopic": "a"}
     fields |= {"msgId": message_id("127.0.0.1", 1, 0), "commitLogOffset": 0, "a": "p", "queueId": 0}
     # Their bodies say what they are about. The last ones are answered with nothing of others.
     by_body = {CODE.HEART_BEAT, CODE.LOCK_BATCH_MQ, CODE.UNLOCK_BATCH_MQ, CODE.BATCH_ACK_MESSAGE}
     by_body |= {CODE.QUERY_ASSIGNMENT, CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP}
+    by_body |= {CODE.LITE_SUBSCRIPTION_CTL}
     own = {CODE.CHECK_CLIENT_CONFIG, CODE.END_TRANSACTION, CODE.VIEW_MESSAGE_BY_ID}
     async with guarded(tmp_path) as here:
         poor = await here.user("poor")
@@ -147,6 +149,7 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             "pt": 1,
             "b": "AQ==",
         }
+        lite = {"action": "PARTIAL_ADD", "group": "g", "topic": "orders", "clientId": "poor@1"}
         for code, body in (
             (CODE.HEART_BEAT, encode_heartbeat(heartbeat)),
             (CODE.LOCK_BATCH_MQ, json.dumps(lock).encode()),
@@ -154,6 +157,7 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             (CODE.BATCH_ACK_MESSAGE, json.dumps({"brokerName": "b", "acks": [ack]}).encode()),
             (CODE.QUERY_ASSIGNMENT, json.dumps({**lock, "topic": "orders"}).encode()),
             (CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g"}'),
+            (CODE.LITE_SUBSCRIPTION_CTL, json.dumps({"subscriptionSet": [lite]}).encode()),
         ):
             assert (await poor.ask(code, body)).code == NO_PERMISSION, code
 
