@@ -72,6 +72,7 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
         "orders",
     )
     fields |= {"destGroup": "orders", "username": "admin", "subject": "User:admin", "offset": 0}
+    fields |= {"liteTopic": "a"}
     fields |= {"msgId": message_id("127.0.0.1", 1, 0), "commitLogOffset": 0, "a": "p", "queueId": 0}
     # Their bodies say what they are about. The last ones are answered with nothing of others.
     by_body = {CODE.HEART_BEAT, CODE.LOCK_BATCH_MQ, CODE.UNLOCK_BATCH_MQ, CODE.BATCH_ACK_MESSAGE}
