@@ -41,8 +41,6 @@ REFUSED: Final = "refused"
 class PlainAclUnusable(MessagingError):
     """A file of accounts cannot be read. Nothing was done."""
 
-    retry_safe = True
-
     path: str
     problem: str
     _template = "{path}: {problem}"

@@ -274,6 +274,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, str], str, str]] = {
     "tlsCert": ({}, "c.pem", "it belongs to bootstrap"),
     "tlsKey": ({"path": "", "bootstrap": "a:1", "group": "g"}, "k.pem", "tlsCert='': TLS takes"),
     "tlsCa": ({"path": "", "bootstrap": "a:1", "group": "g"}, "a.pem", "tlsCert='': TLS takes"),
+    "credentials": ({}, "user.toml", "it belongs to bootstrap"),
     "maxBytesPerSecond": ({"path": "", "bootstrap": "a:1", "group": "g"}, "-1", "1 or more"),
     "table": ({}, "rows", "use one of entries, messages"),
     "subscribe": ({"table": "messages"}, "a,,b", "names of topics"),

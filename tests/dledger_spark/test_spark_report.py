@@ -524,7 +524,7 @@ def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:
     assert run("tables", "--path", path, "--out", tmp_path / "facts", "--facts-only")[0] == 0
     for words, said in (
         (("--tables", tmp_path / "none", "--out", "-"), "holds no tables: make them with"),
-        (("--tables", tmp_path / "facts", "--out", "-"), "has no table consumer_lag: run"),
+        (("--tables", tmp_path / "facts", "--out", "-"), "has no table audit: run"),
         (("--tables", made / "tables"), "Missing option '--out'"),
         (("--tables", made / "tables", "--out", tmp_path / "no" / "page"), "No such file"),
     ):
