@@ -61,6 +61,7 @@ def test_a_dead_letter_of_a_group_that_pops_says_how_often_it_was_given() -> Non
         Step("send", 1, 4),
         Step("pop", 1, 4),
         Step("pop", 1, 4, passes_ms=90_000),  # the one that comes again, and the next
+        Step("hide"),
         Step("bury"),
     )
     found = tables_of(*steps)
