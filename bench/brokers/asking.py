@@ -73,6 +73,15 @@ class Asking:
         return replies
 
 
+def is_listening(address: str) -> bool:
+    at = parse_address(address)
+    try:
+        with socket.create_connection((at.host, at.port), _TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
 def route(nameserver: str, topic: str) -> TopicRoute | None:
     """Return the route of a topic; None if the name server does not know it. Raises NotAnswered."""
     with Asking(nameserver) as asking:

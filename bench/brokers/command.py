@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import KEY as NULL
 from bench.brokers.null import null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.rocketmq import Load, load_program, rocketmq
-from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
+from bench.brokers.rows import ROWS
 from bench.one_run import RunFailed
 from bench.options import (
     build_option,
@@ -147,6 +148,8 @@ def measure(
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
 @click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))
 @click.option("--connections", default=Scale().connections, show_default=True)
+@click.option("--polls", default=Scale().polls, show_default=True, type=click.IntRange(1))
+@option("--polled", "polled_s", "Seconds for which receives wait.", default=Scale().polled_s)
 @click.option("--kills", default=Scale().kills, show_default=True, type=click.IntRange(1))
 @folder_option
 @build_option

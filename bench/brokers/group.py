@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers.asking import NotAnswered, leader_address, send_one
+from bench.brokers.asking import NotAnswered, is_listening, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
 from bench.process_figures import memory, processor_s, ran_s
 from remoting.wire.signature import Credentials
 
 NAMESERVER = "nameserver"
+PROXY = "proxy"
 
 # RocketMQ's brokers need about ten seconds.
 READY_TIMEOUT_S = 90.0
@@ -22,12 +23,13 @@ _PAUSE_S = 0.005
 
 
 class Addresses(NamedTuple):
-    """A folder, the address of a name server, and two addresses for each member."""
+    """A folder, the addresses of a name server and of a proxy, and two for each member."""
 
     folder: Path
     nameserver: str
     members: dict[str, str]
     inner: dict[str, str]
+    proxy: str = ""
 
 
 class Program(NamedTuple):
@@ -40,8 +42,9 @@ class Program(NamedTuple):
 class Brokers(NamedTuple):
     """One kind of brokers.
 
-    `addresses` chooses addresses for a group in a folder; `programs` returns the name server and
-    the members by name. `credentials`: of the administrator, with access control.
+    `addresses` chooses addresses for a group in a folder; `programs` returns the name server, the
+    members and, where there is one, the proxy by name. `credentials`: of the administrator, with
+    access control. `is_behind_proxy`: only rows with gRPC's clients are measured.
     """
 
     key: str
@@ -50,6 +53,7 @@ class Brokers(NamedTuple):
     addresses: Callable[[Path], Addresses]
     programs: Callable[[Addresses], dict[str, Program]]
     credentials: Credentials | None = None
+    is_behind_proxy: bool = False
 
 
 class BrokerGroup:
@@ -93,6 +97,17 @@ class BrokerGroup:
 
     def leader_address(self) -> str:
         return self._addresses.members[self.leader()]
+
+    def proxy(self) -> str:
+        """Return the address of the proxy, which is started when it is needed. Raises RunFailed."""
+        address = self._addresses.proxy
+        if PROXY not in self._running:
+            self.start(PROXY)
+            self._until(lambda: address if is_listening(address) else None, "no proxy listens")
+        return address
+
+    def proxy_pid(self) -> int:
+        return self._running[PROXY].pid
 
     def kill(self, name: str) -> None:
         process = self._running.pop(name)

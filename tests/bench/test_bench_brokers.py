@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.brokers.asking import Asking, make_topics, route
+from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.command import (
     Results,
     in_words,
@@ -31,7 +32,7 @@ from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
-from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
+from bench.brokers.rows import ROWS
 from bench.brokers.send_costs import calls_of_a_send, regular
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
