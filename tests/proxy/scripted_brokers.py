@@ -119,6 +119,9 @@ class ScriptedBrokers:
     def answer(self, code: int, asked: Any) -> None:
         self.questions[code] = asked
 
+    def gather(self) -> None:
+        pass
+
     def check_open(self) -> None:
         pass
 
