@@ -10,7 +10,7 @@ from remoting.bodies.route import TopicRoute, decode_route
 from remoting.net.address import parse_address
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.errors import RemotingError
+from remoting.wire.errors import BodyMalformed, RemotingError
 from remoting.wire.frame import FrameDecoder, encode_command
 from remoting.wire.signature import Credentials
 
@@ -86,7 +86,13 @@ def route(nameserver: str, topic: str) -> TopicRoute | None:
     """Return the route of a topic; None if the name server does not know it. Raises NotAnswered."""
     with Asking(nameserver) as asking:
         reply = asking.ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
-    return decode_route(reply.body) if reply.code == ResponseCode.SUCCESS else None
+    if reply.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        return decode_route(reply.body)
+    except BodyMalformed as error:
+        # RocketMQ's brokers of 5.3 have the number -1 before their first election.
+        raise NotAnswered(f"{nameserver}: {error}") from None
 
 
 def leader_address(nameserver: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ class Bench(NamedTuple):
     scale: Scale
     folder: Path
     is_ours: bool
+    grpc_loads: Mapping[str, Load] = {}
 
     def run(self, work: str, about_s: float, **options: object) -> dict[str, float]:
         """Run a task of the load program, for `about_s` at most. Raises RunFailed."""
@@ -87,7 +88,7 @@ class Row(NamedTuple):
 
     `only_ours`: RocketMQ would take too long, or the figure says nothing of it. `needs_load`: the
     load program is used. `load_alone`: the null broker shows the limit of the load. `by_proxy`:
-    clients of gRPC ask a proxy.
+    clients of gRPC ask a proxy. `needs_grpc`: RocketMQ 5's own ones.
     """
 
     key: str
@@ -97,3 +98,4 @@ class Row(NamedTuple):
     needs_load: bool = True
     load_alone: bool = False
     by_proxy: bool = False
+    needs_grpc: bool = False

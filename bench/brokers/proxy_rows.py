@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.brokers import light_calls
 from bench.brokers.asking import Asking, NotAnswered, route
@@ -13,7 +15,7 @@ from bench.brokers.frames import connected
 from bench.brokers.light_calls import POLL_S, Poller, keep_asking
 from bench.brokers.sender import Senders
 from bench.one_run import RunFailed
-from bench.process_figures import memory, ran_s
+from bench.process_figures import children_processor_s, memory, ran_s
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
@@ -169,11 +171,147 @@ def _wait_until_held(bench: Bench, topic: str, pollers: list[Poller], until: flo
     return False
 
 
-def _row(key: str, what: str, measure: object) -> Row:
-    return Row(key, what, measure, needs_load=False, by_proxy=True)
+class _Client(NamedTuple):
+    """How much one of RocketMQ's clients does on two processors beside a proxy and brokers.
+
+    `passed`: messages that are sent, received and acknowledged. `rate`: of messages end to end.
+    """
+
+    language: str
+    passed: int
+    rate: int
+
+
+_CLIENTS: Final = (_Client("Java", 10_000, 500), _Client("Python", 3_000, 100))
+_SENDERS: Final = 64
+_RECEIVERS: Final = 16
+_WARM_UP_MS: Final = 4000
+_PATIENCE_S: Final = 120
+
+
+def _loaded(
+    bench: Bench, client: _Client, name: str, work: str, about_s: float, **options: object
+) -> tuple[dict[str, float], list[Figure]]:
+    """Run a task of a client; also return the processor time for each message. Raises RunFailed."""
+    load = bench.grpc_loads[client.language]
+    given = {"proxy": bench.group.proxy(), "bytes": len(_BODY), "warm_up_ms": _WARM_UP_MS}
+    used, load_before_s = _Used(bench), children_processor_s()
+    within_s = about_s + _PATIENCE_S
+    nameserver = bench.group.nameserver
+    found = load.run(work, nameserver, bench.folder, within_s, **given, **options)
+    each = 1e6 / max(1, found["messages"])
+    load_s = children_processor_s() - load_before_s
+    return found, [
+        *used.spent(name, "us a message", each),
+        Figure(f"{name}: processor time of the client", "us a message", load_s * each),
+    ]
+
+
+def _by_client(client: _Client) -> Callable[[Bench], list[Figure]]:
+    """Return what measures a proxy by one of RocketMQ's own clients."""
+
+    def measure(bench: Bench) -> list[Figure]:
+        figures: list[Figure] = []
+        measured_s = bench.measured_s
+        for threads in (1, _SENDERS):
+            name = f"{client.language}: {threads} sender{'s'[: threads > 1]} of 1 KB"
+            topic = f"Proxy{client.language}{threads}"
+            bench.make_topics([topic])
+            found, cost = _loaded(
+                *(bench, client, name, "send", measured_s),
+                topic=topic,
+                threads=threads,
+                seconds=measured_s,
+            )
+            figures += [
+                Figure(name, "a second", found["a_second"], more_is_better=True),
+                Figure(f"{name}: median", "ms", found["p50_ms"]),
+                Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+                *cost,
+            ]
+        return figures + _passes(bench, client) + _travels(bench, client)
+
+    return measure
+
+
+def _passes(bench: Bench, client: _Client) -> list[Figure]:
+    name = f"{client.language}: sent, received, acknowledged"
+    topic = f"Proxy{client.language}Passes"
+    bench.make_topics([topic])
+    found, cost = _loaded(
+        *(bench, client, name, "pass", _PATIENCE_S),
+        topic=topic,
+        threads=_RECEIVERS,
+        receivers=_RECEIVERS,
+        count=client.passed,
+        timeout_s=_PATIENCE_S,
+    )
+    return [Figure(name, "a second", found["a_second"], more_is_better=True), *cost]
+
+
+def _travels(bench: Bench, client: _Client) -> list[Figure]:
+    name = f"{client.language}: end to end at {client.rate}/s"
+    topic = f"Proxy{client.language}Travels"
+    bench.make_topics([topic])
+    found, cost = _loaded(
+        *(bench, client, name, "travel", bench.measured_s),
+        topic=topic,
+        threads=_RECEIVERS,
+        rate=client.rate,
+        seconds=bench.measured_s,
+    )
+    return [
+        Figure(f"{name}: median", "ms", found["p50_ms"]),
+        Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+        *cost,
+    ]
+
+
+# From the start of the client until the leader is killed; and for how long it sends. RocketMQ's
+# group takes ten seconds to elect another.
+_KILLED_AFTER_S: Final = 12.0
+_SENT_S: Final = 40
+
+
+def _failover(bench: Bench) -> list[Figure]:
+    """Kill the leader under load; tell the longest time without an answer to any of 16 senders."""
+    topic, client = "ProxyFailover", _CLIENTS[0]
+    bench.make_topics([topic])
+    leader = bench.group.leader()
+    killer = threading.Timer(_KILLED_AFTER_S, bench.group.kill, [leader])
+    load = bench.grpc_loads[client.language]
+    given = {"proxy": bench.group.proxy(), "bytes": len(_BODY), "warm_up_ms": _WARM_UP_MS}
+    options = {"topic": topic, "threads": _RECEIVERS, "seconds": _SENT_S}
+    killer.start()
+    try:
+        found = load.run(
+            *("send", bench.group.nameserver, bench.folder, _SENT_S + _PATIENCE_S),
+            may_fail=True,
+            **given,
+            **options,
+        )
+    finally:
+        killer.cancel()
+        killer.join()
+        bench.group.start(leader)
+    return [
+        Figure("leader killed, Java client of gRPC", "ms", found["gap_ms"]),
+        Figure("leader killed, Java client of gRPC: failed sends", "sends", found["failed"]),
+    ]
+
+
+def _row(
+    key: str, what: str, measure: Callable[[Bench], list[Figure]], *, needs_grpc: bool = True
+) -> Row:
+    return Row(key, what, measure, needs_load=False, by_proxy=True, needs_grpc=needs_grpc)
 
 
 PROXY_ROWS = (
-    _row("proxy-sends", "sends by way of a proxy", _sends),
-    _row("proxy-polls", "receives that wait at a proxy", _polls),
+    _row("proxy-sends", "sends by way of a proxy", _sends, needs_grpc=False),
+    _row("proxy-polls", "receives that wait at a proxy", _polls, needs_grpc=False),
+    *(
+        _row(f"proxy-{one.language.lower()}", f"a proxy by {one.language}", _by_client(one))
+        for one in _CLIENTS
+    ),
+    _row("proxy-failover", "leader killed behind a proxy", _failover),
 )
