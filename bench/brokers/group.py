@@ -9,7 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers.asking import NotAnswered, is_listening, leader_address, send_one
+from bench.brokers.asking import (
+    NotAnswered,
+    is_listening,
+    leader_address,
+    make_topics,
+    send_one,
+)
 from bench.one_run import RunFailed, end, last_complaint
 from bench.process_figures import memory, processor_s, ran_s
 from remoting.wire.signature import Credentials
@@ -44,7 +50,8 @@ class Brokers(NamedTuple):
 
     `addresses` chooses addresses for a group in a folder; `programs` returns the name server, the
     members and, where there is one, the proxy by name. `credentials`: of the administrator, with
-    access control. `is_behind_proxy`: only rows with gRPC's clients are measured.
+    access control. `is_behind_proxy`: only rows with gRPC's clients are measured. `proxy_topics`:
+    that its proxy needs.
     """
 
     key: str
@@ -54,6 +61,7 @@ class Brokers(NamedTuple):
     programs: Callable[[Addresses], dict[str, Program]]
     credentials: Credentials | None = None
     is_behind_proxy: bool = False
+    proxy_topics: tuple[str, ...] = ()
 
 
 class BrokerGroup:
@@ -68,6 +76,7 @@ class BrokerGroup:
         folder.mkdir(parents=True)
         self._addresses = brokers.addresses(folder)
         self._credentials = brokers.credentials
+        self._proxy_topics = brokers.proxy_topics
         self._programs = brokers.programs(self._addresses)
         self._complaints = folder / "complaints"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -102,6 +111,10 @@ class BrokerGroup:
         """Return the address of the proxy, which is started when it is needed. Raises RunFailed."""
         address = self._addresses.proxy
         if PROXY not in self._running:
+            try:
+                make_topics(self.leader_address(), self._proxy_topics, 1)
+            except NotAnswered as error:
+                raise RunFailed(str(error)) from None
             self.start(PROXY)
             self._until(lambda: address if is_listening(address) else None, "no proxy listens")
         return address

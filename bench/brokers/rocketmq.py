@@ -117,7 +117,12 @@ def rocketmq_by_proxy(toolchain: Toolchain) -> Brokers:
     programs = _programs(toolchain, "server5")
     version = f"RocketMQ {PROXY_VERSION}"
     name = f"{version}, proxy"
-    return Brokers("java5", name, version, _addresses, programs, is_behind_proxy=True)
+    return Brokers(
+        *("java5", name, version, _addresses, programs),
+        is_behind_proxy=True,
+        # Its proxy gives up if brokers take three seconds to make it.
+        proxy_topics=("DefaultHeartBeatSyncerTopic",),
+    )
 
 
 def _programs(toolchain: Toolchain, sources: str) -> Callable[[Addresses], dict[str, Program]]:
