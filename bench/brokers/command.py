@@ -40,9 +40,10 @@ from dledger.command_line.options import option
 HOW = (
     "Three processes and a name server each on this machine, over loopback, data on one disk; one "
     "kind of brokers after the other. Ours answer when a message is synced on two of three; "
-    "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client, or one "
-    "of gRPC, which asks a proxy. The ratio is how many times better ours are. The null broker answers at once and keeps nothing; "
-    "it shows what the load can do at most, and the share is ours of that."
+    "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client, or a "
+    "client of gRPC, which asks a proxy. The ratio is how many times better ours are. The null "
+    "broker answers at once and keeps nothing; it shows what the load can do at most, and the "
+    "share is ours of that."
 )
 _PEERS = ("java", "java5", "null")
 _KEYS = [row.key for row in ROWS]

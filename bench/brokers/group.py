@@ -14,6 +14,7 @@ from bench.brokers.asking import (
     is_listening,
     leader_address,
     make_topics,
+    route,
     send_one,
 )
 from bench.one_run import RunFailed, end, last_complaint
@@ -26,6 +27,8 @@ PROXY = "proxy"
 # RocketMQ's brokers need about ten seconds.
 READY_TIMEOUT_S = 90.0
 _PAUSE_S = 0.005
+# RocketMQ's gives up if brokers and name servers take three seconds for an answer, at its start.
+_PROXY_STARTS = 4
 
 
 class Addresses(NamedTuple):
@@ -110,14 +113,22 @@ class BrokerGroup:
     def proxy(self) -> str:
         """Return the address of the proxy, which is started when it is needed. Raises RunFailed."""
         address = self._addresses.proxy
-        if PROXY not in self._running:
-            try:
-                make_topics(self.leader_address(), self._proxy_topics, 1)
-            except NotAnswered as error:
-                raise RunFailed(str(error)) from None
+        if PROXY in self._running:
+            return address
+        try:
+            make_topics(self.leader_address(), self._proxy_topics, 1)
+        except NotAnswered as error:
+            raise RunFailed(str(error)) from None
+        for topic in self._proxy_topics:
+            self._until(lambda topic=topic: route(self.nameserver, topic) and topic, "no route")
+        for left in reversed(range(_PROXY_STARTS)):
             self.start(PROXY)
-            self._until(lambda: address if is_listening(address) else None, "no proxy listens")
-        return address
+            try:
+                return self._until(lambda: address if is_listening(address) else None, "no proxy")
+            except RunFailed:
+                if not left or self._running[PROXY].poll() is None:
+                    raise
+        raise AssertionError(_PROXY_STARTS)
 
     def proxy_pid(self) -> int:
         return self._running[PROXY].pid
