@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from google.protobuf.message import Message as Protobuf
-
 from bench.http2_client import BenchClient, Requests
 from bench.one_run import RunFailed
 from proxy.http2.message_reader import PREFIX, PREFIX_BYTES
@@ -37,7 +35,7 @@ _POLL_PATIENCE_MS: Final = 40_000
 _BATCH: Final = 32
 _INVISIBLE_S: Final = 60
 
-_Answer = TypeVar("_Answer", bound=Protobuf)
+_Answer = TypeVar("_Answer", SendMessageResponse, ReceiveMessageResponse)
 
 
 def client_id(number: int) -> str:
