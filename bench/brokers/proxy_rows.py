@@ -27,6 +27,8 @@ _SENDS_A_SECOND: Final = {1: 300, 64: 1000}
 
 # RocketMQ's brokers hold a thousand receives of a group and a topic.
 _POLLS_EACH: Final = 100
+_ANY_QUEUE: Final = "-1"
+
 # Before the first receive ends; and for how long all of them must wait to be measured.
 _MARGIN_S: Final = 1.0
 _LEAST_QUIET_S: Final = 4.0
@@ -155,7 +157,10 @@ def _broker_name(nameserver: str, topic: str) -> str:
 def _wait_until_held(bench: Bench, topic: str, pollers: list[Poller], until: float) -> bool:
     """Wait until the leader holds all receives; return whether it does. Raises RunFailed."""
     questions = [
-        Command(RequestCode.POLLING_INFO, {"consumerGroup": one.group, "topic": topic})
+        Command(
+            RequestCode.POLLING_INFO,
+            {"consumerGroup": one.group, "topic": topic, "queueId": _ANY_QUEUE},
+        )
         for one in pollers
     ]
     while time.monotonic() < until:

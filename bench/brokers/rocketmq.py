@@ -101,7 +101,9 @@ def grpc_loads(toolchain: Toolchain, folder: Path) -> dict[str, Load]:
     python = toolchain.python_with("rocketmq-python-client", PYTHON_CLIENT_VERSION)
     return {
         "Java": Load([java, *_LOAD_MEMORY, *settings, "-cp", class_path, "Load5"]),
-        "Python": Load([python, str(ROCKETMQ / "load5.py")], {"HOME": str(folder)}),
+        "Python": Load(
+            [python, str(Path(__file__).with_name("grpc_load.py"))], {"HOME": str(folder)}
+        ),
     }
 
 

@@ -25,7 +25,7 @@ import org.apache.rocketmq.client.apis.producer.Producer;
 /**
  * Puts a load on a proxy, whichever it is, and prints one line of JSON.
  *
- * <p>Load5 WORK NAME=VALUE... where WORK is send, pass or travel. load5.py does the same in Python.
+ * <p>Load5 WORK NAME=VALUE... where WORK is send, pass or travel. grpc_load.py does the same in Python.
  */
 public final class Load5 {
   private static final ClientServiceProvider SERVICE = ClientServiceProvider.loadService();

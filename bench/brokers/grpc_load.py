@@ -1,6 +1,6 @@
 """Puts a load on a proxy with RocketMQ's Python client, and prints one line of JSON.
 
-As Load5.java: `load5.py WORK NAME=VALUE...`. Runs in a virtual environment of its own.
+As Load5.java: `grpc_load.py WORK NAME=VALUE...`. Runs in a virtual environment of its own.
 """
 
 import json
