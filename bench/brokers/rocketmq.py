@@ -103,8 +103,9 @@ def grpc_loads(toolchain: Toolchain, folder: Path) -> dict[str, Load]:
     python = toolchain.python_with("rocketmq-python-client", PYTHON_CLIENT_VERSION)
     return {
         "Java": Load([java, *_LOAD_MEMORY, *settings, "-cp", class_path, "Load5"]),
+        # Without -P, this module would be its `rocketmq`.
         "Python": Load(
-            [python, str(Path(__file__).with_name("grpc_load.py"))], {"HOME": str(folder)}
+            [python, "-P", str(Path(__file__).with_name("grpc_load.py"))], {"HOME": str(folder)}
         ),
     }
 
