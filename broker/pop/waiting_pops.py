@@ -22,7 +22,7 @@ class WaitingPop:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
-        user: for whom it counts; None for nobody.
+        user: whose share of waiting requests it counts in; None if it counts in no share.
     """
 
     origin: Origin

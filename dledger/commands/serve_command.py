@@ -204,7 +204,7 @@ def _read_files(node: Node, ctx: click.Context) -> None:
     """Read certificates and users again, from the paths given at the start."""
 
     def reload_users() -> None:
-        _check_protected(node.config, ctx)  # they may ask nobody from now on
+        _check_protected(node.config, ctx)  # the users' file may have become permissive
         node.reload_users()
 
     for is_given, what, reload in (
