@@ -3,7 +3,6 @@ of their invisible times (200053 with one).
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from broker.errors import RequestRefused
 from broker.lite import rows
@@ -29,6 +28,8 @@ from remoting.wire.command import Command
 class LiteAcks:
     """Answers acknowledgements, and changes of invisible times.
 
+    Implements `Acknowledged`.
+
     Attributes:
         gathered: the acknowledgements that wait for an entry.
     """
@@ -36,7 +37,7 @@ class LiteAcks:
     def __init__(self, parts: Parts) -> None:
         self._lite = parts.state[LITE]
         self._log = parts.log
-        self.gathered = GatheredAcks(parts, AckLite, MAX_LITE_ACKS, self._count, self._free)
+        self.gathered = GatheredAcks(parts, self, AckLite, MAX_LITE_ACKS)
         self._popping = parts[LITE_POPPING]
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
@@ -44,43 +45,15 @@ class LiteAcks:
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
 
-        As with other pops, one that is not in flight was acknowledged before, if this member is
-        sure to lead.
-
         Raises RequestRefused: (2) too many wait, (29) an invalid handle or name, (208) it was given
         again, or there is no such message.
         """
         message = _message(command)
-        flight = self._flight(message)
-        if flight is not None:
-            self._ack_out(message, flight, origin, command)
-            return
-        row = self._lite.row(message.parent, message.lite_topic.encode())
-        if row is None or not 0 <= message.offset < rows.end(row):
-            raise _no_message(message)
-        self.gathered.when_sure(origin, command, partial(self._ack_surely, message))
-
-    def _ack_surely(self, message: LiteMessage, origin: Origin, command: Command) -> None:
-        flight = self._flight(message)
-        if flight is None:
-            origin.send(command.reply())
-        else:
-            self._ack_out(message, flight, origin, command)
-
-    def _ack_out(
-        self, message: LiteMessage, flight: InFlight, origin: Origin, command: Command
-    ) -> None:
-        if flight.popped_ms != message.popped_ms:
-            raise _given_again(message)
-
-        def then(refusal: RequestRefused | None) -> None:
-            flight = self._flight(message)
-            # Another pop may have been applied before the acknowledgement.
-            if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
-                refusal = _given_again(message)
-            origin.send(command.reply() if refusal is None else refusal.reply_to(command))
-
-        self.gathered.add([message], then)
+        if not self.is_out(message):
+            row = self._lite.row(message.parent, message.lite_topic.encode())
+            if row is None or not 0 <= message.offset < rows.end(row):
+                raise _no_message(message)
+        self.gathered.ack(message, origin, command)
 
     def hide(self, origin: Origin, command: Command) -> None:
         """Change the time at which a message is given again; with `suspend` all that were given
@@ -114,11 +87,20 @@ class LiteAcks:
 
         submit_commands(self._log, [hide], then)
 
-    def _count(self, messages: Sequence[LiteMessage]) -> None:
+    def is_out(self, message: LiteMessage) -> bool:
+        return self._flight(message) is not None
+
+    def given_again(self, message: LiteMessage) -> RequestRefused | None:
+        flight = self._flight(message)
+        if flight is None or flight.popped_ms == message.popped_ms:
+            return None
+        return _given_again(message)
+
+    def count(self, messages: Sequence[LiteMessage]) -> None:
         for message in messages:
             self._traffic.acknowledged(message.group, message.parent, 1)
 
-    def _free(self, messages: Sequence[LiteMessage]) -> None:
+    def free(self, messages: Sequence[LiteMessage]) -> None:
         self._popping.freed(dict.fromkeys(map(_key, messages)))
 
     def _flight(self, message: LiteMessage) -> InFlight | None:

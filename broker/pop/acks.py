@@ -34,6 +34,8 @@ from remoting.wire.command import Command
 class PopAcks:
     """Answers acknowledgements, and changes of invisible times.
 
+    Implements `Acknowledged`.
+
     Args:
         chooser: told when a message will be due.
         freed: called with queues that may have something to give now.
@@ -49,7 +51,7 @@ class PopAcks:
         self._topics = parts.state[TOPICS]
         self._formats = parts.state[FORMATS]
         self._log = parts.log
-        self.gathered = GatheredAcks(parts, AckPopped, MAX_ACKS, self._count, self._free)
+        self.gathered = GatheredAcks(parts, self, AckPopped, MAX_ACKS)
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
         self._freed = freed
@@ -60,10 +62,6 @@ class PopAcks:
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
 
-        A message that is not in flight was acknowledged before, unless this member lost leadership
-        and does not know of the pop: so the group confirms it first. A message that was given to
-        another consumer meanwhile remains in flight.
-
         Raises RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) an
         invalid handle, (208) it was given again, or there is no such message.
         """
@@ -71,34 +69,9 @@ class PopAcks:
             self._detours.ack(origin, command)
             return
         message = self._message(command)
-        flight = self._flight(message)
-        if flight is None:
+        if not self.is_out(message):
             self._check_was_out(message)
-            self.gathered.when_sure(origin, command, partial(self._ack_surely, message))
-        else:
-            self._ack_out(message, flight, origin, command)
-
-    def _ack_surely(self, message: PoppedMessage, origin: Origin, command: Command) -> None:
-        flight = self._flight(message)
-        if flight is None:
-            origin.send(command.reply())
-        else:
-            self._ack_out(message, flight, origin, command)
-
-    def _ack_out(
-        self, message: PoppedMessage, flight: InFlight, origin: Origin, command: Command
-    ) -> None:
-        if flight.popped_ms != message.popped_ms:
-            raise _given_again(message)
-
-        def then(refusal: RequestRefused | None) -> None:
-            flight = self._pops.flight(message.key, message.offset)
-            # Another pop may have been applied before the acknowledgement.
-            if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
-                refusal = _given_again(message)
-            origin.send(command.reply() if refusal is None else refusal.reply_to(command))
-
-        self.gathered.add([message], then)
+        self.gathered.ack(message, origin, command)
 
     @staticmethod
     def batch_needs(command: Command) -> Sequence[Need]:
@@ -118,7 +91,7 @@ class PopAcks:
             if pop.kind == TOPIC_KIND  # others are of RocketMQ's retry topics
             for offset in pop.offsets
         ]
-        if all(self._flight(one) is not None for one in messages):
+        if all(map(self.is_out, messages)):
             self._ack_all(messages, origin, command)
         else:
             self.gathered.when_sure(origin, command, partial(self._ack_all, messages))
@@ -175,12 +148,21 @@ class PopAcks:
 
         submit_commands(self._log, [hide], then)
 
-    def _count(self, messages: Sequence[PoppedMessage]) -> None:
+    def is_out(self, message: PoppedMessage) -> bool:
+        return self._flight(message) is not None
+
+    def given_again(self, message: PoppedMessage) -> RequestRefused | None:
+        flight = self._pops.flight(message.key, message.offset)
+        if flight is None or flight.popped_ms == message.popped_ms:
+            return None
+        return _given_again(message)
+
+    def count(self, messages: Sequence[PoppedMessage]) -> None:
         counts = Counts((message.group, message.topic) for message in messages)
         for (group, topic), count in counts.items():
             self._traffic.acknowledged(group, topic, count)
 
-    def _free(self, messages: Sequence[PoppedMessage]) -> None:
+    def free(self, messages: Sequence[PoppedMessage]) -> None:
         self._freed({message.key for message in messages})
 
     def _message(self, command: Command) -> PoppedMessage:
