@@ -58,7 +58,7 @@ WAITS: Final = {
     "OwnTopics._making",
     "Popping._busy",
     "TopicChanges._deleting",
-    "WaitingPops._count",
+    "WaitingRequests._count",
     "_Waiting.offsets",
     "_Waiting.thens",
 }
