@@ -41,6 +41,7 @@ from dledger.command_line.option_sources import (
     RememberingCommand,
     as_toml,
     place,
+    print_config_option,
 )
 from dledger.command_line.options import FILE, Decorated, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
@@ -240,7 +241,7 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
 @insecure_option
 @log_options("warning")
 @flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def broker(ctx: click.Context, /, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""

@@ -14,6 +14,7 @@ import trio
 from dledger.command_line.log_lines import PROGRESS, set_up_logging
 from dledger.command_line.open_address import problem_of_open_address
 from dledger.command_line.option_sources import place
+from dledger.command_line.options import flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.command_line.supervisor import Supervisor
@@ -25,6 +26,21 @@ from remoting.net.bounded_log import BoundedLog
 from remoting.net.errors import AddressMalformed
 
 _progress = logging.getLogger(PROGRESS)
+
+max_connections_option = option(
+    "--max-connections",
+    "Connections at once; as many as the process may open files for.",
+    type=click.IntRange(1),
+)
+metrics_option = option(
+    "--metrics",
+    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
+    metavar="HOST:PORT",
+)
+exit_with_stdin_option = flag(
+    "--exit-with-stdin",
+    "End when standard input ends, as it does when the program that started this one dies.",
+)
 
 
 class Serving(NamedTuple):

@@ -11,16 +11,16 @@ from command_entry.stateless_server import (
     Serving,
     addresses,
     check_protected,
+    exit_with_stdin_option,
     log_as,
+    max_connections_option,
+    metrics_option,
     serve_until_signal,
 )
 from dledger.command_line.log_lines import log_options
 from dledger.command_line.open_address import TLS_OR_ACCESS, insecure_option
-from dledger.command_line.option_sources import (
-    ServerCommand,
-    as_toml,
-)
-from dledger.command_line.options import FILE, flag, option
+from dledger.command_line.option_sources import ServerCommand, as_toml, print_config_option
+from dledger.command_line.options import FILE, option
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
 from dledger.errors import AddressInUse
@@ -77,32 +77,21 @@ class _NetworksText(click.ParamType[str]):
     default=f"127.0.0.1:{NAMESERVER_PORT}",
     metavar="HOST:PORT",
 )
-@option(
-    "--max-connections",
-    "Connections at once; as many as the process may open files for.",
-    type=click.IntRange(1),
-)
+@max_connections_option
 @option(
     "--settings",
     "settings_file",
     "Keep settings such as order configurations in this file; only in memory without it.",
     type=FILE,
 )
-@option(
-    "--metrics",
-    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
-    metavar="HOST:PORT",
-)
+@metrics_option
 @option(
     "--changes-from",
     "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
     type=_NetworksText(),
 )
-@flag(
-    "--exit-with-stdin",
-    "End when standard input ends, as it does when the program that started this one dies.",
-)
+@exit_with_stdin_option
 @option(
     "--access",
     "access_file",
@@ -113,7 +102,7 @@ class _NetworksText(click.ParamType[str]):
 @server_tls_options
 @insecure_option
 @log_options("info")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Tell clients where topics are. Run as many as you like."""

@@ -11,12 +11,15 @@ from command_entry.stateless_server import (
     Serving,
     addresses,
     check_protected,
+    exit_with_stdin_option,
     log_as,
+    max_connections_option,
+    metrics_option,
     serve_until_signal,
 )
 from dledger.command_line.log_lines import log_options
 from dledger.command_line.open_address import insecure_option
-from dledger.command_line.option_sources import ServerCommand, as_toml
+from dledger.command_line.option_sources import ServerCommand, as_toml, print_config_option
 from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
@@ -66,20 +69,9 @@ proxy first."""
     "Name servers of the brokers: host:port;host:port.",
     default="127.0.0.1:9876",
 )
-@option(
-    "--max-connections",
-    "Connections at once; as many as the process may open files for.",
-    type=click.IntRange(1),
-)
-@option(
-    "--metrics",
-    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
-    metavar="HOST:PORT",
-)
-@flag(
-    "--exit-with-stdin",
-    "End when standard input ends, as it does when the program that started this one dies.",
-)
+@max_connections_option
+@metrics_option
+@exit_with_stdin_option
 @option(
     "--credentials",
     "A file with the access_key and the secret_key of this proxy's user, where brokers have "
@@ -100,7 +92,7 @@ proxy first."""
 @server_tls_options
 @insecure_option
 @log_options("info")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Serve the gRPC clients of RocketMQ 5. Run as many as you like."""

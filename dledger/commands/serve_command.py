@@ -26,7 +26,13 @@ from dledger.command_line.open_address import (
     insecure_log_option,
     problem_of_open_address,
 )
-from dledger.command_line.option_sources import RememberingCommand, as_toml, located, place
+from dledger.command_line.option_sources import (
+    RememberingCommand,
+    as_toml,
+    located,
+    place,
+    print_config_option,
+)
 from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
@@ -86,7 +92,7 @@ progress = logging.getLogger(PROGRESS)
 )
 @log_options("info")
 @flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @tls_options
 @option(
     "--users",
