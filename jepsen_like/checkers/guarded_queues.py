@@ -32,7 +32,7 @@ def check_guarded_queue(history: History, request: Request) -> Report:
     """Check `send` (`{id, as}`: a message and who sends it), `receive`, `drain`, and `allow` and
     `deny` (a user, or one secret of it).
 
-    As `queue`. Besides, a send that began after a denial was answered, and ended before anybody
+    As `queue`. Besides, a send that began after a denial was answered, and ended before any client
     asked to allow it again, is neither acknowledged nor received; and none is denied while it is
     allowed.
     """
