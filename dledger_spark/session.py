@@ -35,6 +35,13 @@ logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = fatal
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = fatal
+# The same holds for streams and writes: the exception of the query has their error.
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = fatal
+logger.writes.name = org.apache.spark.sql.execution.datasources.v2
+logger.writes.level = fatal
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = fatal
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

@@ -25,6 +25,7 @@ from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
 from dledger_spark.query.source_options import SourceOptions, read_options
 from dledger_spark.query.source_plan import batch_entries, is_open, plan, read_piece
+from dledger_spark.query.told_errors import told, told_rows
 from dledger_spark.query.wanted import Wanted
 from dledger_spark.schema import SCHEMAS, check_columns
 from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
@@ -46,10 +47,12 @@ class DledgerDataSource(DataSource):
         """Return the name for `format`."""
         return NAME
 
+    @told
     def schema(self) -> StructType:
         """Return the columns of the table. Raises OptionInvalid."""
         return _schema(read_options(self.options))
 
+    @told
     def reader(self, schema: StructType) -> DledgerReader:
         """Return a reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
@@ -58,6 +61,7 @@ class DledgerDataSource(DataSource):
         make = FilteringReader if options.push_filters else DledgerReader
         return make(options, _columns(schema, options))
 
+    @told
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
         """Return a reader of a stream of the columns in `schema`.
 
@@ -79,6 +83,7 @@ class DledgerReader(DataSourceReader):
         self._columns = columns
         self._wanted = Wanted(topics=options.topics)
 
+    @told
     def partitions(self) -> list[InputPartition]:
         """Return ranges of about equal size. The commit indexes are read here, once for all
         tasks.
@@ -93,6 +98,7 @@ class DledgerReader(DataSourceReader):
             for piece in plan(log, wanted, entries.start, options, judge)
         ]
 
+    @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._options, self._columns, self._wanted.topics)
 
@@ -104,6 +110,7 @@ class FilteringReader(DledgerReader):
     the plan of a DataFrame with the filters of its first query, also for later queries without.
     """
 
+    @told
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
         """Apply filters over indexes, groups, topics and store times; return the others."""
         from dledger_spark.query.pushed_filters import take_filters  # noqa: PLC0415

@@ -24,6 +24,7 @@ from dledger_spark.commands.terminal import (
     session_options,
     started_session,
 )
+from dledger_spark.native_stderr import set_python_apart
 
 if TYPE_CHECKING:
     from dledger_spark.replay.replay import Piece
@@ -252,6 +253,7 @@ def main() -> NoReturn:
     """Run the command; Ctrl-C and SIGTERM end it."""
     end_at_signals()
     escape_what_cannot_be_shown()
+    set_python_apart()
     dledger_spark(prog_name="dledger-spark")
     sys.exit(0)
 

@@ -32,6 +32,7 @@ from dledger_spark.query.source_plan import (
     read_piece,
 )
 from dledger_spark.query.stream_offset import VERSION, GroupOffset, decode_offset, encode_offset
+from dledger_spark.query.told_errors import told, told_rows
 
 _REMEDY: Final = "begin with a new checkpoint"
 # Spark asks again 10 ms after an answer that there is nothing new. Reading the state of all nodes
@@ -53,6 +54,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None  # where availableNow ends
         self._latest: dict[str, int] = {}  # the last known ends of the logs
 
+    @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
         """Return where a stream without a checkpoint begins."""
         logs = open_all(self._options)
@@ -75,6 +77,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
+    @told
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark names it
         """Return where the next batch ends.
 
@@ -114,12 +117,14 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of the logs at the last batch, for the progress of the query."""
         return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
 
+    @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
         """Let the stream end with what is committed now; other streams read on by themselves."""
         logs = open_all(self._options)
         self._target = {_group_of(log): next_of(log) for log in logs}
         warn_of_unrecorded(logs)
 
+    @told
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return ranges of about equal size of one batch.
 
@@ -138,6 +143,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for piece in self._pieces(logs[group], begins.get(group), stop)
         ]
 
+    @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._options, self._columns, self._options.topics)
 
