@@ -73,11 +73,12 @@ class RangeUnavailable(DledgerSparkError):
 
 
 class LogDamaged(DledgerSparkError):
-    """A file of the log is damaged."""
+    """A file of the log is damaged; `entry` is the first entry that cannot be read, if known."""
 
     path: str
     offset: int
     problem: str
+    entry: int | None = None
     _template = (
         "{path} at byte {offset}: {problem}; read another node's copy of the log, and let `dledger "
         "verify` look at this one"
@@ -244,6 +245,19 @@ class QueryFailed(DledgerSparkError):
 
     reason: str
     _template = "the query cannot be answered: {reason}"
+
+
+class EntriesLeftOut(DeclaredError, UserWarning):
+    """A query leaves out entries that cannot be read, because failOnDataLoss is off.
+
+    All texts begin with the same words; see `UnrecordedEntries`.
+    """
+
+    name: str
+    first: int
+    last: int
+    problem: str
+    _template = "left-out entries of {name}: {first}..{last}: {problem:.500}"
 
 
 class UnrecordedEntries(DeclaredError, UserWarning):

@@ -12,7 +12,12 @@ import click
 from dledger.command_line.options import flag, json_option, option
 from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_spark.commands.ending import end_at_signals
-from dledger_spark.commands.log_options import given_logs, log_options
+from dledger_spark.commands.log_options import (
+    TOLD_HERE,
+    given_logs,
+    log_options,
+    print_left_out,
+)
 from dledger_spark.commands.report_command import report
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.stream_command import stream
@@ -107,7 +112,7 @@ def replay(
                 goes_on=not named.first,
                 fail_on_data_loss=named.fail_on_data_loss,
             )
-            _print_lost(plan.lost)
+            print_left_out(plan.lost)
             pieces += plan.pieces
             there[log.name] = plan.entries
         read: dict[str | None, tuple[int, int]] = {}
@@ -162,22 +167,23 @@ def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
 def count(as_json: bool) -> None:
     """Print how many messages each topic has."""
     from dledger_spark.commands.topic_count import TopicCount, count_topics  # noqa: PLC0415
-    from dledger_spark.log.log_range import END, left_out  # noqa: PLC0415
+    from dledger_spark.log.log_range import END  # noqa: PLC0415
+    from dledger_spark.log.readable_log import readable_parts  # noqa: PLC0415
 
     named = given_logs()
     logs: list[dict[str, Any]] = []
     topics: list[TopicCount] = []
     ranges = named.ranges()
     for log, entries in ranges:
-        parts = log.parts(entries, fail_on_data_loss=named.fail_on_data_loss)
-        _print_lost(left_out(entries, parts))
+        read = readable_parts(log, entries, fail_on_data_loss=named.fail_on_data_loss)
+        print_left_out(read.left_out)
         logs.append(
             {
                 "raft_group": log.group,
                 "log": log.name,
                 "first": entries.start,
                 "last": entries.stop - 1,
-                "entries": sum(map(len, parts)),
+                "entries": sum(map(len, read.parts)),
             }
         )
     total = sum(one["entries"] for one in logs)
@@ -185,7 +191,7 @@ def count(as_json: bool) -> None:
         uncommitted = (named.last or "").lower() == END
         with (
             progress(None, meanwhile="reading the logs: tasks done") as on_progress,
-            started_session() as session,
+            started_session(python_warnings=TOLD_HERE) as session,
         ):
             topics = count_topics(
                 session,
@@ -256,8 +262,3 @@ def main() -> NoReturn:
     set_python_apart()
     dledger_spark(prog_name="dledger-spark")
     sys.exit(0)
-
-
-def _print_lost(gaps: list[range]) -> None:
-    for gap in gaps:
-        click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)

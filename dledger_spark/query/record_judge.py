@@ -6,7 +6,12 @@ from dledger_spark.entries.entry_columns import EntryMismatch
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.mark import NO_CHAIN, UNKNOWN
 from dledger_spark.log.queued_entries import QueuedEntries
-from dledger_spark.log.readable_log import Origin, ReadableLog, acceptance_from
+from dledger_spark.log.readable_log import (
+    Origin,
+    ReadableLog,
+    acceptance_from,
+    sound_batches,
+)
 from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, changes_topics
 from dledger_spark.records.message_columns import message_batch
 
@@ -57,7 +62,7 @@ class RecordJudge:
         known = _remembered.get(judged)
         if known is None:
             state = self._state_before(log, log.group, begin, entries.start)
-            known = _judge(log, entries, state), state.encode()
+            known = self._judge(log, entries, state), state.encode()
             # If lost entries are skipped, they may come back.
             if end.chain != NO_CHAIN and self._fail_on_data_loss:
                 _remember(judged, *known)
@@ -74,9 +79,38 @@ class RecordJudge:
         for part in log.parts(range(at, index), fail_on_data_loss=self._fail_on_data_loss):
             if part.start != at:
                 state = Acceptance(is_whole=False)
-            _judge(log, part, state)
+            self._judge(log, part, state)
             at = part.stop
         return state if at == index else Acceptance(is_whole=False)
+
+    def _judge(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+        """Return the refused records of a range; consume queues decide on most entries."""
+        refused: list[Run] = []
+        at = entries.start
+        for stretch in log.queued(entries):
+            if not _is_accepted(state, stretch):
+                refused += self._judge_all(log, stretch.entries, state)
+            at = stretch.entries.stop
+        return refused + self._judge_all(log, range(at, entries.stop), state)
+
+    def _judge_all(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+        refused: list[Run] = []
+        at = entries.start
+        for batch in sound_batches(
+            log,
+            entries,
+            batch_bytes=BATCH_BYTES,
+            # A task leaves out damaged entries, which must not count as records here.
+            checksums=not self._fail_on_data_loss,
+            fail_on_data_loss=self._fail_on_data_loss,
+        ):
+            if batch.column("index")[0].as_py() != at:
+                state.forget()
+            refused += state.judge(batch, message_batch(batch, COLUMNS))
+            at = batch.column("index")[-1].as_py() + 1
+        if at != entries.stop:
+            state.forget()
+        return refused
 
 
 def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
@@ -84,17 +118,6 @@ def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
         if len(_remembered) >= MAX_REMEMBERED:
             del _remembered[next(iter(_remembered))]
         _remembered[judged] = refused, state
-
-
-def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-    """Return the refused records of a range; consume queues decide on most entries."""
-    refused: list[Run] = []
-    at = entries.start
-    for stretch in log.queued(entries):
-        if not _is_accepted(state, stretch):
-            refused += _judge_all(log, stretch.entries, state)
-        at = stretch.entries.stop
-    return refused + _judge_all(log, range(at, entries.stop), state)
 
 
 def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
@@ -109,10 +132,3 @@ def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
         if len(message_batch(read, ("index",))) or changes_topics(read):
             return False
     return state.take(stretch.runs)
-
-
-def _judge_all(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-    refused: list[Run] = []
-    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
-        refused += state.judge(batch, message_batch(batch, COLUMNS))
-    return refused

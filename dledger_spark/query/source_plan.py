@@ -14,7 +14,7 @@ from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.log_range import END, begin_kept
 from dledger_spark.log.queued_entries import QueuedEntries
-from dledger_spark.log.readable_log import Origin, ReadableLog
+from dledger_spark.log.readable_log import Origin, ReadableLog, sound_batches
 from dledger_spark.query.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
 from dledger_spark.query.record_judge import RecordJudge
 from dledger_spark.query.source_options import EARLIEST, LATEST, Place, SourceOptions
@@ -193,7 +193,13 @@ def _of_stretch(
 
 
 def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    return log.batches(entries, batch_bytes=BATCH_BYTES, checksums=options.checksums)
+    return sound_batches(
+        log,
+        entries,
+        batch_bytes=BATCH_BYTES,
+        checksums=options.checksums,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 @cache

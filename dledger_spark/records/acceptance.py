@@ -117,6 +117,10 @@ class Acceptance:
         refused.append(self._judge_records(records.slice(start), entries))
         return _runs(index, np.unique(np.concatenate(refused)))
 
+    def forget(self) -> None:
+        """Go on behind missing entries: what they did to topics is unknown."""
+        vars(self).update(vars(Acceptance(is_whole=False)))
+
     def encode(self) -> bytes:
         ends = {
             topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())
