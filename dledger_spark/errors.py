@@ -98,6 +98,15 @@ class DataLost(DledgerSparkError):
     )
 
 
+class TopicUnknown(DledgerSparkError):
+    """A topic of "subscribe" never existed in the logs."""
+
+    topic: str
+    logs: str
+    known: str
+    _template = "{logs:.200} never had a topic {topic!r}; the topics are {known:.500}"
+
+
 class SegmentGone(DledgerSparkError):
     """Retention removed a file between planning and reading."""
 

@@ -14,21 +14,34 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructType
 
-from dledger_spark.errors import OptionInvalid
+from dledger_spark.errors import OptionInvalid, PackageMissing
+
+try:
+    from dledger_spark.spark_version import FOR_BATCHES, FOR_FILTERS, FOR_STREAMS, require_spark
+
+    require_spark(FOR_BATCHES, "the data source")
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType, StructType
+except ModuleNotFoundError as missing:
+    raise PackageMissing(str(missing.name)) from None
+
 from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.log.readable_log import warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
 from dledger_spark.query.source_options import SourceOptions, read_options
-from dledger_spark.query.source_plan import batch_entries, is_open, plan, read_piece
+from dledger_spark.query.source_plan import (
+    batch_entries,
+    is_open,
+    plan,
+    read_piece,
+    require_topics,
+)
 from dledger_spark.query.told_errors import told, told_rows
 from dledger_spark.query.wanted import Wanted
 from dledger_spark.schema import SCHEMAS, check_columns
-from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
 
 if TYPE_CHECKING:  # earlier versions of pyspark, without these readers, lack these modules
     from pyspark.sql.datasource import Filter
@@ -92,11 +105,13 @@ class DledgerReader(DataSourceReader):
         judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         found = list(batch_entries(open_all(options), options, self._wanted))
         warn_of_unrecorded(log for log, _, wanted in found if is_open(log, wanted, options))
-        return [
+        pieces: list[InputPartition] = [
             piece
             for log, entries, wanted in found
             for piece in plan(log, wanted, entries.start, options, judge)
         ]
+        require_topics(judge, options, [log for log, _, _ in found])
+        return pieces
 
     @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -43,9 +43,9 @@ class FolderOrigin:
         return FolderLog(open_log(self.path))
 
 
-def open_folders(path: str) -> list[FolderLog]:
-    """Return the log of each group below a path. Raises what `log_set.open_logs` does."""
-    return [FolderLog(folder) for folder in open_logs(path).logs]
+def open_folders(*paths: str) -> list[FolderLog]:
+    """Return the log of each group below some paths. Raises what `log_set.open_logs` does."""
+    return [FolderLog(folder) for folder in open_logs(*paths).logs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class RecordJudge:
         self._states[log.group] = entries.stop, content
         return refused
 
+    def topics_before(self, log: ReadableLog, index: int) -> frozenset[str] | None:
+        """Return all topics that there were before an entry; None if that is unknown."""
+        at, content = self._states.get(log.group or "", (-1, b""))
+        return Acceptance.decode(content).topics if at == index else None
+
     def _state_before(self, log: ReadableLog, group: str, begin: int, index: int) -> Acceptance:
         at, content = self._states.get(group, (-1, b""))
         if begin <= at <= index:

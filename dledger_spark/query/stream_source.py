@@ -4,8 +4,9 @@ Only committed entries are read, and they never change. So a batch that is read 
 has the same rows.
 """
 
-from collections.abc import Iterator, Sequence
-from time import sleep
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic, sleep
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from dledger_spark.query.source_plan import (
     next_of,
     plan,
     read_piece,
+    require_topics,
 )
 from dledger_spark.query.stream_offset import VERSION, GroupOffset, decode_offset, encode_offset
 from dledger_spark.query.told_errors import told, told_rows
@@ -53,6 +55,8 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         self._target: dict[str, int] | None = None  # where availableNow ends
         self._latest: dict[str, int] = {}  # the last known ends of the logs
+        self._read: dict[str, int] = {}  # where the last batch ended
+        self._triggered_s = -math.inf  # when the last batch was planned
 
     @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
@@ -107,15 +111,31 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # would stop the stream for good, also with the right folder.
                 self._check_kept(log, first, stop)
                 available[group] = range(first, stop)
-        if not available and self._target is None:
+        if self._target is None and (not available or self._waits(available)):
+            available = {}
             sleep(IDLE_S)
         for group, stop in self._limited(available, logs, limit).items():
             ends[group] = _offset_at(logs[group], stop)
+        self._read = {group: at.next for group, at in ends.items()}
         return encode_offset(ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """Return the ends of the logs at the last batch, for the progress of the query."""
-        return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
+        """Return the ends of the logs at the last batch, for the progress of the query.
+
+        Spark gives sources in Python no place for metrics, so those of Kafka's source are here.
+        """
+        behind = [max(0, at - self._read.get(group, at)) for group, at in self._latest.items()] or [
+            0
+        ]
+        return {
+            "v": VERSION,
+            "groups": {group: {"next": at} for group, at in self._latest.items()},
+            "metrics": {
+                "avgOffsetsBehindLatest": sum(behind) / len(behind),
+                "maxOffsetsBehindLatest": max(behind),
+                "minOffsetsBehindLatest": min(behind),
+            },
+        }
 
     @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
@@ -136,12 +156,14 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = decode_offset(start), decode_offset(end)
         logs = {_group_of(log): log for log in open_all(self._options)}
         self._check_gone(ends, logs)
-        return [
+        pieces = [
             piece
             for group, stop in ends.items()
             if group in logs
             for piece in self._pieces(logs[group], begins.get(group), stop)
         ]
+        require_topics(self._judge, self._options, list(logs.values()))
+        return pieces
 
     @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -162,6 +184,18 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = max(first, log.first_index)
         entries = range(first, max(first, end.next))
         yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
+
+    def _waits(self, available: Mapping[str, range]) -> bool:
+        """Return whether a batch waits for minOffsetsPerTrigger; the first one never does."""
+        least = self._options.min_rows
+        now_s = monotonic()
+        if least is None:
+            return False
+        rows = sum(map(len, available.values()))
+        if rows < least and now_s - self._triggered_s <= self._options.max_delay_s:
+            return True
+        self._triggered_s = now_s
+        return False
 
     def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
         """Raises DataLost: a log lacks the first entries of a range, and options do not allow
