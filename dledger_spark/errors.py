@@ -249,6 +249,14 @@ class TablesInvalid(DledgerSparkError):
     _template = "{path}: {problem}"
 
 
+class TablesStale(DledgerSparkError):
+    """The tables are older, or further behind their log, than `dledger-spark status` allows."""
+
+    path: str
+    problem: str
+    _template = "{path}: {problem}: see that `dledger-spark tables` or `stream` runs"
+
+
 class QueryFailed(DledgerSparkError):
     """A query over the tables cannot be answered."""
 

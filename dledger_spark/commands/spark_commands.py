@@ -18,6 +18,7 @@ from dledger_spark.commands.log_options import (
     log_options,
     print_left_out,
 )
+from dledger_spark.commands.operate_commands import catalog_command, prune_command, status
 from dledger_spark.commands.report_command import report
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.stream_command import stream
@@ -59,6 +60,9 @@ def dledger_spark() -> None:
       dledger-spark stream --path DIR --out OUT    the same tables, as the log grows
       dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
       dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
+      dledger-spark status --tables OUT --path DIR   how fresh the tables are
+      dledger-spark prune  --tables OUT            remove what the tables no longer need
+      dledger-spark catalog --tables OUT           SQL that registers the tables elsewhere
     """  # noqa: D301 - click's mark, a backspace
 
 
@@ -251,7 +255,7 @@ def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: b
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 
-for _command in (tables, stream, sql, report):
+for _command in (tables, stream, sql, report, status, prune_command, catalog_command):
     dledger_spark.add_command(_command)
 
 

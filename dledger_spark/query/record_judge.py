@@ -62,13 +62,16 @@ class RecordJudge:
         known = _remembered.get(judged)
         if known is None:
             state = self._state_before(log, log.group, begin, entries.start)
-            known = self._judge(log, entries, state), state.encode()
+            known = self._judged(log, entries, state), state.encode()
             # If lost entries are skipped, they may come back.
             if end.chain != NO_CHAIN and self._fail_on_data_loss:
                 _remember(judged, *known)
         refused, content = known
         self._states[log.group] = entries.stop, content
         return refused
+
+    def _judged(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+        return _judge(log, entries, state, fail_on_data_loss=self._fail_on_data_loss)
 
     def topics_before(self, log: ReadableLog, index: int) -> frozenset[str] | None:
         """Return all topics that there were before an entry; None if that is unknown."""
@@ -84,38 +87,9 @@ class RecordJudge:
         for part in log.parts(range(at, index), fail_on_data_loss=self._fail_on_data_loss):
             if part.start != at:
                 state = Acceptance(is_whole=False)
-            self._judge(log, part, state)
+            self._judged(log, part, state)
             at = part.stop
         return state if at == index else Acceptance(is_whole=False)
-
-    def _judge(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-        """Return the refused records of a range; consume queues decide on most entries."""
-        refused: list[Run] = []
-        at = entries.start
-        for stretch in log.queued(entries):
-            if not _is_accepted(state, stretch):
-                refused += self._judge_all(log, stretch.entries, state)
-            at = stretch.entries.stop
-        return refused + self._judge_all(log, range(at, entries.stop), state)
-
-    def _judge_all(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-        refused: list[Run] = []
-        at = entries.start
-        for batch in sound_batches(
-            log,
-            entries,
-            batch_bytes=BATCH_BYTES,
-            # A task leaves out damaged entries, which must not count as records here.
-            checksums=not self._fail_on_data_loss,
-            fail_on_data_loss=self._fail_on_data_loss,
-        ):
-            if batch.column("index")[0].as_py() != at:
-                state.forget()
-            refused += state.judge(batch, message_batch(batch, COLUMNS))
-            at = batch.column("index")[-1].as_py() + 1
-        if at != entries.stop:
-            state.forget()
-        return refused
 
 
 def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
@@ -137,3 +111,38 @@ def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
         if len(message_batch(read, ("index",))) or changes_topics(read):
             return False
     return state.take(stretch.runs)
+
+
+def _judge(
+    log: ReadableLog, entries: range, state: Acceptance, *, fail_on_data_loss: bool
+) -> list[Run]:
+    """Return the refused records of a range; consume queues decide on most entries."""
+    refused: list[Run] = []
+    at = entries.start
+    for stretch in log.queued(entries):
+        if not _is_accepted(state, stretch):
+            refused += _judge_all(log, stretch.entries, state, fail_on_data_loss)
+        at = stretch.entries.stop
+    return refused + _judge_all(log, range(at, entries.stop), state, fail_on_data_loss)
+
+
+def _judge_all(
+    log: ReadableLog, entries: range, state: Acceptance, fail_on_data_loss: bool
+) -> list[Run]:
+    refused: list[Run] = []
+    at = entries.start
+    for batch in sound_batches(
+        log,
+        entries,
+        batch_bytes=BATCH_BYTES,
+        # A task leaves out damaged entries, which must not count as records here.
+        checksums=not fail_on_data_loss,
+        fail_on_data_loss=fail_on_data_loss,
+    ):
+        if batch.column("index")[0].as_py() != at:
+            state.forget()
+        refused += state.judge(batch, message_batch(batch, COLUMNS))
+        at = batch.column("index")[-1].as_py() + 1
+    if at != entries.stop:
+        state.forget()
+    return refused
