@@ -107,6 +107,48 @@ def prune_command(out: str, keep_hours: int, as_json: bool) -> None:
         )
 
 
+@click.command("publish")
+@option("--tables", "out", "Folder of the tables.", required=True, metavar="OUT")
+@option("--target", "Where to: s3://BUCKET/..., a folder and so on.", required=True, metavar="URL")
+@option(
+    "--storage-option",
+    "storage_options",
+    "An option of Delta's for the store, such as AWS_ENDPOINT_URL=http://minio:9000. May be given "
+    "again. Secrets are better in the environment, which it reads too.",
+    multiple=True,
+    metavar="KEY=VALUE",
+)
+@keep_option
+@json_option("Print one JSON object.")
+def publish_command(
+    out: str, target: str, storage_options: tuple[str, ...], keep_hours: int, as_json: bool
+) -> None:
+    """Copy what is new in the tables to an object store or another folder.
+
+    Each row arrives exactly once, however often this command is killed. Run it after `tables`, as
+    often as readers there want news.
+    """
+    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
+    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
+    from dledger_spark.tables.publish import Target, publish  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+
+    options = dict(one.partition("=")[::2] for one in storage_options)
+    if not all(options) or not all("=" in one for one in storage_options):
+        raise click.UsageError("--storage-option takes KEY=VALUE")
+    home = TableHome(out)
+    if not home.exists:
+        raise TablesInvalid(home.path, "holds no tables: name the folder of `dledger-spark tables`")
+    place = Target(target, options, keep_hours)
+    with home.held(), progress(None, "copying", "copying") as on_progress:
+        written = publish(home, catalog(home), place, lambda _table: on_progress(0))
+    if as_json:
+        click.echo(json.dumps({"out": home.path, "to": target, "rows": written}, indent=2))
+    else:
+        rows = [(name, f"+{count}") for name, count in written.items()]
+        print_rows(f"{home.path} to {target}", ("table", "rows"), rows)
+
+
 @click.command("catalog")
 @option("--tables", "out", "Folder of the tables.", required=True, metavar="OUT")
 @option(

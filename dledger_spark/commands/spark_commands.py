@@ -18,7 +18,12 @@ from dledger_spark.commands.log_options import (
     log_options,
     print_left_out,
 )
-from dledger_spark.commands.operate_commands import catalog_command, prune_command, status
+from dledger_spark.commands.operate_commands import (
+    catalog_command,
+    prune_command,
+    publish_command,
+    status,
+)
 from dledger_spark.commands.report_command import report
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.stream_command import stream
@@ -62,6 +67,7 @@ def dledger_spark() -> None:
       dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
       dledger-spark status --tables OUT --path DIR   how fresh the tables are
       dledger-spark prune  --tables OUT            remove what the tables no longer need
+      dledger-spark publish --tables OUT --target URL  copy what is new to an object store
       dledger-spark catalog --tables OUT           SQL that registers the tables elsewhere
     """  # noqa: D301 - click's mark, a backspace
 
@@ -255,7 +261,16 @@ def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: b
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 
-for _command in (tables, stream, sql, report, status, prune_command, catalog_command):
+for _command in (
+    tables,
+    stream,
+    sql,
+    report,
+    status,
+    prune_command,
+    publish_command,
+    catalog_command,
+):
     dledger_spark.add_command(_command)
 
 

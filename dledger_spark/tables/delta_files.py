@@ -72,9 +72,11 @@ def _on_one_line(text: str) -> str:
 
 def _room(path: str) -> str:
     """Return what to do if the disk of a path is full; else nothing."""
-    while path != "/" and not os.path.isdir(path):
+    if not path.startswith("/"):
+        return ""  # a table in an object store
+    while not os.path.isdir(path):
         path = os.path.dirname(path)
-    free = shutil.disk_usage(path or "/").free
+    free = shutil.disk_usage(path).free
     if free >= _FULL_BYTES:
         return ""
     return (

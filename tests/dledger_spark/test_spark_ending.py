@@ -38,6 +38,7 @@ LONG_WORK = {
     "report": "dledger_spark.report.page.page",
     "status": "dledger_spark.tables.condition.table_conditions",
     "prune": "dledger_spark.tables.pruning.prune",
+    "publish": "dledger_spark.tables.publish.publish",
     "catalog": "dledger_spark.tables.catalog.registration",
 }
 ENDLESS = (
@@ -71,6 +72,7 @@ def test_every_command_ends_with_the_code_of_the_signal_and_frees_its_lock(
     places: dict[str, tuple[object, ...]] = {
         "sql": ("--tables", made, "select 1"),
         "report": ("--tables", made, "--out", tmp_path / "page"),
+        "publish": ("--tables", made, "--target", tmp_path / "copy"),
         **dict.fromkeys(("status", "prune", "catalog"), ("--tables", made)),
     }
     found, wanted = {}, {}

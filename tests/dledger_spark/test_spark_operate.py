@@ -13,7 +13,9 @@ import pytest
 
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 
-from dledger_spark.tables.catalog import catalog, registration
+from dledger_spark.errors import TablesInvalid
+from dledger_spark.tables.catalog import CatalogTable, catalog, registration
+from dledger_spark.tables.publish import Target, publish
 from dledger_spark.tables.table_home import TableHome
 from tests.dledger_spark.test_spark_commands import orders, run
 
@@ -129,3 +131,58 @@ def test_the_catalog_is_sql_of_which_odd_paths_change_nothing(
             connection.execute(statement)
         place = connection.sql('select place from log."messages"').fetchall()
     assert place == [(f"{out}/facts/messages",)]
+
+
+def rows_of(one: CatalogTable) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = one.table.to_pyarrow_table().to_pylist()
+    return sorted(rows, key=str)
+
+
+def test_a_published_copy_has_each_row_once_however_often_publishing_is_killed(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    log, out, copy = write_log(orders(9)), tmp_path / "out", tmp_path / "copy"
+    home, target = TableHome(str(out)), Target(str(copy), {}, 1)
+
+    def killed(at: str) -> None:
+        def on_table(name: str) -> None:
+            if name == at:
+                raise KeyboardInterrupt
+
+        with home.held(), pytest.raises(KeyboardInterrupt):
+            publish(home, catalog(home), target, on_table)
+
+    def whole() -> dict[str, int]:
+        with home.held():
+            found = publish(home, catalog(home), target)
+        here, there = catalog(home), catalog(TableHome(str(copy)))
+        assert [(one.name, rows_of(one)) for one in here if one.files] == [
+            (one.name, rows_of(one)) for one in there if one.files
+        ]
+        return found
+
+    assert run("tables", "--path", log, "--out", out)[0] == 0
+    killed("commands")  # messages are there
+    killed("traffic")  # all facts are there
+    first = whole()
+    assert (first["messages"], first["entries"], first["traffic"]) == (0, 0, 2)
+    write_log(orders(12)[9:])
+    assert run("tables", "--path", log, "--out", out)[0] == 0
+    second = whole()
+    assert (second["messages"], second["entries"]) == (3, 3)
+    assert not any(whole().values())
+
+
+def test_a_copy_of_another_log_is_refused(write_log: LogWriter, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for number, bodies in enumerate((orders(9), orders(14)[5:])):
+        out = tmp_path / f"out-{number}"
+        log = write_log(bodies, base=tmp_path / f"log-{number}")
+        words = ("tables", "--path", log, "--out", out, "--facts-only")
+        assert run(*words)[0] == 0
+        home = TableHome(str(out))
+        if not number:
+            assert run("publish", "--tables", out, "--target", copy)[0] == 0
+        else:
+            with home.held(), pytest.raises(TablesInvalid, match="from another log: entry"):
+                publish(home, catalog(home), Target(str(copy), {}, 1))

