@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dledger_spark.errors import DataLost, LogBehind, LogFolderInvalid, LogReplaced
-from dledger_spark.log.mark import UNKNOWN, differ
+from dledger_spark.log.mark import NO_TERM, UNKNOWN, differ
 from dledger_spark.log.readable_log import ReadableLog, warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
@@ -235,8 +235,9 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def check_same(log: ReadableLog, at: GroupOffset) -> None:
     """Check that the entry before an offset is the one that the stream has read.
 
-    An entry that is no longer kept cannot be compared. Nor can one that this node does not know to
-    be committed: it may still have another one there, which it will replace.
+    An entry that is no longer kept cannot be compared; but terms never fall, so a log that begins
+    behind it, in a smaller term, is another one. Nor can one be compared that this node does not
+    know to be committed: it may still have another one there, which it will replace.
 
     Raises:
         LogReplaced: it is another one.
@@ -246,6 +247,10 @@ def check_same(log: ReadableLog, at: GroupOffset) -> None:
     found = log.mark(at.next - 1)
     if found is not None and differ(found, at.before):
         raise LogReplaced(log.name, at.next - 1, tuple(at.before), tuple(found))
+    if found is None and at.next < log.first_index:
+        later = log.mark(log.first_index - 1)
+        if later is not None and NO_TERM < later.term < at.before.term:
+            raise LogReplaced(log.name, at.next - 1, tuple(at.before), tuple(later))
 
 
 def _offset_at(log: ReadableLog, index: int) -> GroupOffset:
