@@ -98,8 +98,9 @@ def local_session(
                 builder = builder.config(key, value)
             if python_warnings is not None:
                 builder = builder.config("spark.executorEnv.PYTHONWARNINGS", python_warnings)
+            signals.take()  # while Spark begins
             session = _begun(builder, found)
-            signals.take()
+            signals.take()  # instead of Spark's, which are there now
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)

@@ -312,7 +312,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, str], str, str]] = {
     "credentials": ({}, "user.toml", "it belongs to bootstrap"),
     "maxBytesPerSecond": ({"path": "", "bootstrap": "a:1", "group": "g"}, "-1", "1 or more"),
     "table": ({}, "rows", "use one of entries, messages"),
-    "paths": ({}, "[]", "give JSON of 1 to 64 paths"),
+    "paths": ({"path": ""}, "[]", "give JSON of 1 to 64 paths"),
     "subscribePattern": ({"table": "messages"}, "*", "no regular expression of Python"),
     "startingOffsetsByTimestamp": ({}, "{}", "milliseconds since 1970 by group"),
     "startingOffsetsByTimestampStrategy": ({"startingTimestamp": "5"}, "x", "use error or latest"),
