@@ -259,10 +259,10 @@ def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool =
     if time_ms is not None:
         stop = next_of(log)
         kept = range(min(log.first_index, stop), stop)
-        index = entry_at_time(log, kept, time_ms)
-        if place.must_find and not _has_message(log, range(index, stop)):
+        found = entry_at_time(log, kept, time_ms)
+        if place.must_find and not _has_message(log, range(found, stop)):
             raise OptionInvalid(place.option, str(time_ms), _NOT_SO_LATE.format(name=log.name))
-        return index
+        return found
     index = place.of_group.get(log.group or "", place.everywhere)
     index = default if index is None else index
     if index == EARLIEST:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 
+from dledger.entry import Body
 from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import EntriesLeftOut, LogDamaged
 from dledger_spark.log.folder_log import FolderLog
@@ -34,12 +35,12 @@ SEGMENT_BYTES = 4096
 OFF = {"failOnDataLoss": "false"}
 
 
-def bodies(count: int = COUNT) -> list[bytes]:
+def bodies(count: int = COUNT) -> list[Body]:
     found = BrokerBodies()
     found.put_topic("t")
     for at in range(count - 1):
         found.message(MessageRecord(topic="t", body=b"%d" % at))
-    return found.bodies
+    return list(found.bodies)
 
 
 def flip(folder: Path, place: int) -> None:
