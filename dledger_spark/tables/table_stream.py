@@ -7,10 +7,11 @@ repeats doubles a row.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dledger.declared_error import DeclaredError
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.source_options import read_options
 from dledger_spark.source import NAME
@@ -42,6 +43,7 @@ class TableStream:
             the time.
         on_batch: called with the number of entries added by each batch.
         memory_mib: see `duckdb_engine`.
+        on_left_out: called with what cannot be read of each batch.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class TableStream:
         refresh_s: float,
         on_batch: Callable[[int], None],
         memory_mib: int = DEFAULT_MEMORY_MIB,
+        on_left_out: Callable[[Sequence[LeftOut]], None] = lambda _left_out: None,
     ) -> None:
         self._home = home
         self._source = source
         self._refresh_s = refresh_s
         self._on_batch = on_batch
         self._memory_mib = memory_mib
+        self._on_left_out = on_left_out
         self._refresh_at = 0.0
         self._through: dict[str, int] = {}
         self._is_ending = False
@@ -119,7 +123,10 @@ class TableStream:
                     fail_on_data_loss=options.fail_on_data_loss,
                     on_progress=self._check_ending,
                 )
-                added += len(updated.entries)
+                self._on_left_out(updated.left_out)
+                added += len(updated.entries) - sum(
+                    each.last - each.first + 1 for each in updated.left_out
+                )
                 self._through[log.group or ""] = stop - 1
         self._on_batch(added)
         if time.monotonic() >= self._refresh_at:

@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
+from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.mark import differ
-from dledger_spark.log.readable_log import ReadableLog
+from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
@@ -33,11 +35,13 @@ class Updated(NamedTuple):
     Attributes:
         entries: the entries whose rows were not complete before.
         rows: the number of rows added, by table.
+        left_out: those of the entries that cannot be read.
     """
 
     group: str | None
     entries: range
     rows: dict[str, int]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
@@ -66,7 +70,8 @@ def update_tables(
         log: the log.
         stop: the entry before which to stop; by default behind the commit index.
         checksums: whether to check the sums of each entry.
-        fail_on_data_loss: whether missing entries are an error.
+        fail_on_data_loss: whether missing and damaged entries are an error; else they are rows of
+            `lost_entries`, once an entry behind them is in the tables.
         piece_bytes: the bytes of the log that are committed at a time.
         on_progress: called with the number of entries folded so far.
 
@@ -92,11 +97,14 @@ def update_tables(
         problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    parts = log.parts(wanted, fail_on_data_loss=fail_on_data_loss)
+    parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    if fold is not None and first < log.first_index:
+        problem = f"{log.name} now begins with entry {log.first_index}"
+        left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for number, piece in enumerate(
-            _pieces(log, parts, fold, checksums, piece_bytes, on_progress)
+            _pieces(log, parts, left_out, fold, checksums, piece_bytes, on_progress)
         ):
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
@@ -105,7 +113,7 @@ def update_tables(
         _add(rows, writing)
     _compact(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
-    return Updated(log.group, wanted, rows)
+    return Updated(log.group, wanted, rows, tuple(left_out))
 
 
 def _add_later_tables(tables: dict[str, FactTable], app: str, next_index: int) -> None:
@@ -126,16 +134,20 @@ class _Piece(NamedTuple):
 def _pieces(
     log: ReadableLog,
     parts: list[range],
+    left_out: list[LeftOut],
     fold: LogFold | None,
     checksums: bool,
     piece_bytes: int,
     on_progress: Callable[[int], None],
 ) -> Iterator[_Piece]:
-    done = 0
+    done, untold = 0, list(left_out)
     for part in parts:
+        lost = FactRows(log.group)
+        while untold and untold[0].first < part.start:
+            lost.add("lost_entries", *untold.pop(0))
         if fold is None or fold.next_index != part.start:
             fold = LogFold(log.group, part.start, is_judged_whole=log.is_judged_whole)
-        batches: dict[str, list[pa.RecordBatch]] = {}
+        batches = {table: [rows] for table, rows in lost.take().items()}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
         try:
