@@ -270,7 +270,6 @@ def _queries(
 
 def _tables(path: str, home: Path, rounds: int) -> Took:
     from dledger_spark.log.folder_log import open_folders  # noqa: PLC0415
-    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
     from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
@@ -283,8 +282,7 @@ def _tables(path: str, home: Path, rounds: int) -> Took:
         with tables.held():
             for log in open_folders(path):
                 update_tables(tables, log)
-            with duckdb_engine(catalog(tables, derived=False)) as engine:
-                refresh(tables, engine, {})
+            refresh(tables, duckdb_engine, {})
 
     return _median(make, rounds, warm=False)
 

@@ -47,11 +47,16 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
     for name, path in paths.items():
         if not os.path.isdir(f"{path}/_delta_log"):
             continue
-        with delta_failures(path, "cannot be read"):
-            table = DeltaTable(path)
-            found.append(CatalogTable(name, table, files_of_delta(path, table.file_uris())))
+        found.append(catalog_table(name, path))
     if not found:
         made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
         problem = f"holds no tables: {made}"
         raise TablesInvalid(home.path, problem)
     return found
+
+
+def catalog_table(name: str, path: str) -> CatalogTable:
+    """Return the table at a path, as it is now. Raises TablesInvalid."""
+    with delta_failures(path, "cannot be read"):
+        table = DeltaTable(path)
+        return CatalogTable(name, table, files_of_delta(path, table.file_uris()))

@@ -5,6 +5,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from dledger_spark.tables.catalog import CatalogTable
+
 
 class Engine(Protocol):
     def query(self, sql: str) -> pa.Table:
@@ -15,3 +17,12 @@ class Engine(Protocol):
 
         Raises QueryFailed, at any batch.
         """
+
+    def define(self, name: str, sql: str) -> None:
+        """Give a query a name in later ones, in place of an earlier query of that name.
+
+        Raises QueryFailed.
+        """
+
+    def add(self, table: CatalogTable) -> None:
+        """Let queries find a table, in place of an earlier one of its name."""

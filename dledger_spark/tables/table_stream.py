@@ -8,13 +8,13 @@ repeats doubles a row.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from dledger.declared_error import DeclaredError
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.source_options import read_options
 from dledger_spark.source import NAME
-from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.duckdb_engine import DEFAULT_MEMORY_MIB, duckdb_engine
 from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
@@ -129,8 +129,7 @@ class TableStream:
         """Compute the derived tables, if there are any facts."""
         began = time.monotonic()
         if self._through:
-            tables = catalog(self._home, derived=False)
-            with duckdb_engine(tables, self._memory_mib) as engine:
-                refresh(self._home, engine, self._through, self._check_ending)
+            opens = partial(duckdb_engine, memory_mib=self._memory_mib)
+            refresh(self._home, opens, self._through, self._check_ending)
         ended = time.monotonic()
         self._refresh_at = ended + max(self._refresh_s, (ended - began) * _PAUSES_PER_REFRESH)

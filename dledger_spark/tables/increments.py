@@ -1,0 +1,419 @@
+"""What new facts change in each derived table, and which facts that is computed from.
+
+A table is made anew at the places that new facts touch: the minutes, positions or indexes of its
+rows. Its query runs over the facts that rows at these places depend on. It sees them as views under
+their own names; under `all_NAME` it finds all facts, under `new_NAME` those that the table lacks,
+and under `old_NAME` a derived table as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.tables.derived import QUEUE_MINUTES, query
+from dledger_spark.tables.engine import Engine
+from dledger_spark.tables.touched import (
+    ENDLESS,
+    Literal,
+    Touched,
+    inside,
+    is_group,
+    rows_in,
+    time_of,
+    touched,
+)
+
+MINUTE_MS: Final = 60_000
+# Rows of the same 64 MiB of the log, and of as many entries, are made anew together.
+POSITIONS: Final = 64 * 1024 * 1024
+INDEXES: Final = 64 * 1024
+
+# Returns the views of facts, by name, that give the rows at some places.
+Views = Callable[[Engine, Touched], Mapping[str, str]]
+
+
+class Increment(NamedTuple):
+    """How a table is brought up to date.
+
+    Attributes:
+        column: the column of the table that has the places.
+        unit: places are made anew in whole units of it.
+        places: the query for the places that new facts touch: columns `raft_group` and `place`.
+        views: see `Views`.
+        literal: how a place is written.
+        to_the_end: whether all places behind the first one of any group are touched too.
+        key: the columns that identify a row, if a row's place depends on several facts.
+    """
+
+    column: str
+    unit: int
+    places: str
+    views: Views
+    literal: Literal = str
+    to_the_end: bool = False
+    key: tuple[str, ...] = ()
+
+    @property
+    def units(self) -> str:
+        """The query for the units of the places that new facts touch."""
+        behind = f"((p.place % {self.unit}) + {self.unit}) % {self.unit}"
+        return f"select distinct p.raft_group, p.place - {behind} from ({self.places}) p"
+
+    def rows(self, table: str, query: str, where: Touched) -> str:
+        """Return the query for the rows of a table at some places."""
+        found = f"select r.* from (\n{query}\n) r where ({self._inside('r', where)})"
+        if self.key:
+            # Of other rows the views may have only a part.
+            found += f"""
+                and not exists (
+                    select 1 from old_{table} o
+                    where {_same(self.key, "o", "r")} and not ({self._inside("o", where)})
+                )
+            """
+        return found
+
+    def _inside(self, alias: str, where: Touched) -> str:
+        return inside(f"{alias}.{self.column}", where, self.literal, f"{alias}.raft_group")
+
+    def touched(self, rows: Iterable[tuple[str | None, int | None]]) -> Touched:
+        """Return what the rows of the query `places` say."""
+        found = touched(rows, self.unit)
+        if self.to_the_end and found.ranges:
+            first = min(ranges[0].start for ranges in found.ranges.values())
+            behind = [range(first, ENDLESS)]
+            return Touched(dict.fromkeys(found.ranges, behind), frozenset())
+        return found
+
+
+def _same(key: Iterable[str], one: str, other: str) -> str:
+    return " and ".join(f"{one}.{name} is not distinct from {other}.{name}" for name in key)
+
+
+def _stored_in(_engine: Engine, where: Touched) -> dict[str, str]:
+    return {"messages": rows_in("all_messages", "store_time", where, time_of)}
+
+
+# --- by minute ------------------------------------------------------------------------------------
+
+_STORED: Final = """
+select n.raft_group, unix_millis(n.store_time) as place
+from new_messages n
+where n.store_time is not null
+"""
+
+_QUEUE: Final = """
+    on {one}.topic = {other}.topic and {one}.topic_life = {other}.topic_life
+    and {one}.queue = {other}.queue and {one}.raft_group is not distinct from {other}.raft_group
+"""
+_READER: Final = f"{_QUEUE} and {{one}}.consumer_group = {{other}}.consumer_group"
+
+# A step of a group's progress counts for the messages before it, except for those that the group
+# had passed at an earlier time.
+_PASSED: Final = f"""
+with fresh as (
+    select
+        p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
+        max(p.offset) as high, min(p.time) as since, min(p.index) as first_index
+    from new_consumer_progress p
+    where p.offset is not null and p.source <> 'reset' and p.time is not null
+    group by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue
+),
+passed as (
+    select f.raft_group, f.topic, f.topic_life, f.queue, f.high, max(o.offset) as low
+    from fresh f
+    left join all_consumer_progress o
+        {_READER.format(one="o", other="f")}
+        and o.index < f.first_index and o.time <= f.since and o.source <> 'reset'
+    group by f.raft_group, f.consumer_group, f.topic, f.topic_life, f.queue, f.high
+)
+{_STORED}
+union
+select q.raft_group, unix_millis(q.minute) as place
+from {QUEUE_MINUTES} q
+join passed p
+    {_QUEUE.format(one="q", other="p")}
+    and q.first_offset < p.high and q.last_offset >= coalesce(p.low, q.last_offset)
+"""
+
+
+def _latency_views(engine: Engine, where: Touched) -> dict[str, str]:
+    minutes = rows_in(QUEUE_MINUTES, "minute", where, time_of)
+    progress = f"""
+        select p.* from all_consumer_progress p
+        join (
+            select q.raft_group, q.topic, q.topic_life, q.queue, min(q.first_offset) as low
+            from ({minutes}) q
+            group by q.raft_group, q.topic, q.topic_life, q.queue
+        ) l {_QUEUE.format(one="l", other="p")} and p.offset > l.low
+    """
+    return {**_stored_in(engine, where), "consumer_progress": progress}
+
+
+# A row depends on the end of the log if its minute was not over there. If the old end is in an
+# earlier minute than all new messages, it is the last time before them.
+_MOVED: Final = f"""
+{_STORED}
+union
+select p.raft_group, unix_millis(p.time) as place
+from new_consumer_progress p
+where p.time is not null
+union
+select o.raft_group, l.place
+from (select distinct raft_group from old_consumer_lag) o
+cross join (
+    select unix_millis(max(q.last_time)) as place from {QUEUE_MINUTES} q
+    where q.last_time < (
+        select coalesce(min(n.store_time), timestamp_millis(0)) from new_messages n
+    )
+) l
+where l.place is not null
+"""
+
+
+def _lag_views(engine: Engine, where: Touched) -> dict[str, str]:
+    """Rows from a minute on depend on what was last before it, and on messages that wait."""
+    since = time_of(next(iter(where.ranges.values()))[0].start)
+    key = "raft_group, consumer_group, topic, topic_life, queue"
+    engine.define(
+        "progress_since",
+        f"""
+        select p.* from all_consumer_progress p where p.time >= {since}
+        union all
+        select p.* from all_consumer_progress p
+        join (
+            select {key}, max(o.index) as last_index
+            from all_consumer_progress o where o.time < {since}
+            group by {key}
+        ) l {_READER.format(one="l", other="p")} and p.index = l.last_index
+        """,
+    )
+    waiting = f"""
+        from progress_since p
+        join {QUEUE_MINUTES} q
+            {_QUEUE.format(one="q", other="p")}
+            and p.offset between q.first_offset and q.last_offset
+        where q.minute < {since}
+    """
+    places = engine.query(f"select distinct p.raft_group, unix_millis(q.minute) as place {waiting}")
+    minutes = touched(
+        zip(*(places.column(at).to_pylist() for at in range(2)), strict=True), MINUTE_MS
+    )
+    # The last message of each queue, those that wait, and for the end of the log one that is of
+    # no topic.
+    before = f"""
+        select
+            q.raft_group, q.topic, q.topic_life, q.queue, max(q.last_offset) as offset,
+            max_by(q.end_time, q.last_offset) as store_time
+        from {QUEUE_MINUTES} q where q.minute < {since}
+        group by q.raft_group, q.topic, q.topic_life, q.queue
+        union
+        select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.store_time
+        from ({rows_in("all_messages", "store_time", minutes, time_of)}) m
+        join (
+            select distinct p.raft_group, p.topic, p.topic_life, p.queue, p.offset {waiting}
+        ) w {_QUEUE.format(one="w", other="m")} and w.offset = m.offset
+        where m.store_time < {since}
+        union
+        select
+            cast(null as varchar(255)), cast(null as varchar(255)), 0, 0, cast(0 as bigint),
+            max(q.last_time)
+        from {QUEUE_MINUTES} q where q.minute < {since}
+    """
+    messages = f"""
+        select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.store_time
+        from all_messages m where m.store_time >= {since}
+        union all
+        select * from ({before}) b where b.store_time is not null
+    """
+    return {"messages": messages, "consumer_progress": "select * from progress_since"}
+
+
+# --- by the time of the first of some steps -------------------------------------------------------
+
+
+_RETRIED: Final = ("raft_group", "consumer_group", "topic", "origin_message_id")
+_POPPED: Final = ("raft_group", "consumer_group", "topic", "topic_life", "queue", "offset")
+
+
+def _first_times(table: str, key: Iterable[str]) -> str:
+    """Return the query for the first times of keys with new steps, in the new rows and the old."""
+    return f"""
+        select n.raft_group, unix_millis(n.first_time) as place from fresh n
+        union
+        select o.raft_group, unix_millis(o.first_time) as place
+        from old_{table} o join fresh n on {_same(key, "o", "n")}
+    """
+
+
+def _since(table: str, column: str, where: Touched) -> str:
+    """Return the query for all rows since the first place of each group, and those without time."""
+    whole = {
+        group: [range(ranges[0].start, ENDLESS)] for group, ranges in where.ranges.items() if ranges
+    }
+    all_groups = frozenset({*whole, *where.without})
+    return rows_in(table, column, Touched(whole, all_groups), time_of)
+
+
+# --- by place in the log --------------------------------------------------------------------------
+
+
+def _of_transactions(_engine: Engine, where: Touched) -> dict[str, str]:
+    return {
+        "transaction_events": rows_in("all_transaction_events", "position", where),
+        "messages": rows_in("all_messages", "physical_offset", where),
+    }
+
+
+def _of_delays(_engine: Engine, where: Touched) -> dict[str, str]:
+    events = rows_in("all_delay_events", "position", where)
+    columns = "m.raft_group, m.index, m.physical_offset, m.topic, m.unique_key, m.store_time"
+    first = rows_in("all_messages", "physical_offset", where)
+    delivered = f"select e.raft_group, e.index from ({events}) e where e.event = 'delivered'"
+    messages = f"""
+        select {columns}, m.properties from ({first}) m
+        union all
+        select {columns}, m.properties
+        from all_messages m
+        join (select distinct d.raft_group, d.index from ({delivered}) d) d
+            on d.index = m.index and d.raft_group is not distinct from m.raft_group
+        where not coalesce({inside("m.physical_offset", where, group_column="m.raft_group")}, false)
+    """
+    return {"delay_events": events, "messages": messages}
+
+
+def _of_dead_letters(_engine: Engine, where: Touched) -> dict[str, str]:
+    return {
+        "messages": rows_in("all_messages", "index", where),
+        "pop_events": rows_in("all_pop_events", "index", where),
+    }
+
+
+_DEAD: Final = """
+select n.raft_group, n.index as place from new_messages n where substr(n.topic, 1, 5) = '%DLQ%'
+union
+select o.raft_group, o.index as place
+from old_dead_letters o
+join new_redrives r
+    on r.topic = concat('%DLQ%', o.consumer_group) and r.queue = o.queue and r.offset = o.offset
+    and r.raft_group is not distinct from o.raft_group
+"""
+
+# The table of elections is not here: its rows so far and those of new entries are added up.
+INCREMENTS: Final[Mapping[str, Increment]] = {
+    QUEUE_MINUTES: Increment("minute", MINUTE_MS, _STORED, _stored_in, time_of),
+    "traffic": Increment("minute", MINUTE_MS, _STORED, _stored_in, time_of),
+    "consumer_lag": Increment("minute", MINUTE_MS, _MOVED, _lag_views, time_of, to_the_end=True),
+    "latency": Increment("minute", MINUTE_MS, _PASSED, _latency_views, time_of),
+    "hot_keys": Increment("since", 10 * MINUTE_MS, _STORED, _stored_in, time_of),
+    "retries": Increment(
+        "first_time",
+        MINUTE_MS,
+        _first_times("retries", _RETRIED),
+        lambda _engine, where: {"messages": _since("all_messages", "store_time", where)},
+        time_of,
+        key=_RETRIED,
+    ),
+    "pops": Increment(
+        "first_time",
+        MINUTE_MS,
+        _first_times("pops", _POPPED),
+        lambda _engine, where: {"pop_events": _since("all_pop_events", "time", where)},
+        time_of,
+        key=_POPPED,
+    ),
+    "dead_letters": Increment("index", INDEXES, _DEAD, _of_dead_letters),
+    "transactions": Increment(
+        "position",
+        POSITIONS,
+        "select n.raft_group, n.position as place from new_transaction_events n",
+        _of_transactions,
+    ),
+    "delays": Increment(
+        "position",
+        POSITIONS,
+        "select n.raft_group, n.position as place from new_delay_events n",
+        _of_delays,
+    ),
+    "audit": Increment(
+        "index",
+        INDEXES,
+        "select n.raft_group, n.index as place from new_commands n where n.name = 'audit request'",
+        lambda _engine, where: {"commands": rows_in("all_commands", "index", where)},
+    ),
+}
+
+_ADDED_UP: Final = "elections"
+
+
+class Change(NamedTuple):
+    """A change of a table.
+
+    Attributes:
+        sql: the query for the new rows; None: nothing changes.
+        where: the places whose rows they replace; None: all.
+    """
+
+    sql: str | None
+    where: Touched | None
+
+
+def change_of(
+    engine: Engine,
+    table: str,
+    begins: Mapping[str | None, int] | None,
+    ends: Mapping[str | None, int],
+) -> Change:
+    """Return what the facts change in a table, of which those before `begins` are in it.
+
+    `begins` and `ends` are indexes, by group. With None the whole table is new. The query of the
+    change is good until the next call. Raises QueryFailed.
+    """
+    text = query(table)
+    if table == _ADDED_UP:
+        _see_new(engine, text, begins or {}, ends)
+        if begins is None:
+            return Change(text, None)
+        engine.define("fresh", text)
+        return Change(query(f"{table}_merged"), None)
+    if begins is None:
+        _see(engine, text, {})
+        return Change(text, None)
+    increment = INCREMENTS[table]
+    _see_new(engine, f"{text} {increment.places}", begins, ends)
+    engine.define("fresh", text)
+    units = engine.query(increment.units)
+    columns = (units.column(at).to_pylist() for at in range(2))
+    where = increment.touched(zip(*columns, strict=True))
+    if not where:
+        return Change(None, where)
+    _see(engine, text, increment.views(engine, where))
+    return Change(increment.rows(table, text, where), where)
+
+
+def _see_new(
+    engine: Engine,
+    text: str,
+    begins: Mapping[str | None, int],
+    ends: Mapping[str | None, int],
+) -> None:
+    """Let a query see only those facts that the table lacks."""
+    for table in FACTS:
+        if table in text:
+            queries = [
+                f"select * from all_{table} where {is_group(group)} "
+                f"and index >= {begins.get(group, 0)} and index < {end}"
+                for group, end in ends.items()
+                if begins.get(group) != end
+            ]
+            none = f"select * from all_{table} where false"
+            engine.define(f"new_{table}", " union all ".join(queries) or none)
+            engine.define(table, f"select * from new_{table}")
+
+
+def _see(engine: Engine, text: str, views: Mapping[str, str]) -> None:
+    """Let a query see the facts of some views; of other tables all."""
+    for table in FACTS:
+        if table in text:
+            engine.define(table, views.get(table, f"select * from all_{table}"))
