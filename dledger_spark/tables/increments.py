@@ -15,12 +15,14 @@ from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.tables.derived import QUEUE_MINUTES, query
 from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.touched import (
-    ENDLESS,
     Literal,
     Touched,
+    before_all,
+    from_first,
     inside,
     is_group,
     rows_in,
+    text_of,
     time_of,
     touched,
 )
@@ -43,7 +45,7 @@ class Increment(NamedTuple):
         places: the query for the places that new facts touch: columns `raft_group` and `place`.
         views: see `Views`.
         literal: how a place is written.
-        to_the_end: whether all places behind the first one of any group are touched too.
+        to_the_end: whether all places behind the first one of a group are touched too.
         key: the columns that identify a row, if a row's place depends on several facts.
     """
 
@@ -80,11 +82,7 @@ class Increment(NamedTuple):
     def touched(self, rows: Iterable[tuple[str | None, int | None]]) -> Touched:
         """Return what the rows of the query `places` say."""
         found = touched(rows, self.unit)
-        if self.to_the_end and found.ranges:
-            first = min(ranges[0].start for ranges in found.ranges.values())
-            behind = [range(first, ENDLESS)]
-            return Touched(dict.fromkeys(found.ranges, behind), frozenset())
-        return found
+        return from_first(found) if self.to_the_end else found
 
 
 def _same(key: Iterable[str], one: str, other: str) -> str:
@@ -151,8 +149,7 @@ def _latency_views(engine: Engine, where: Touched) -> dict[str, str]:
     return {**_stored_in(engine, where), "consumer_progress": progress}
 
 
-# A row depends on the end of the log if its minute was not over there. If the old end is in an
-# earlier minute than all new messages, it is the last time before them.
+# A row depends on how far the log's time has come if its minute was not over by then.
 _MOVED: Final = f"""
 {_STORED}
 union
@@ -160,74 +157,107 @@ select p.raft_group, unix_millis(p.time) as place
 from new_consumer_progress p
 where p.time is not null
 union
-select o.raft_group, l.place
-from (select distinct raft_group from old_consumer_lag) o
-cross join (
-    select unix_millis(max(q.last_time)) as place from {QUEUE_MINUTES} q
-    where q.last_time < (
-        select coalesce(min(n.store_time), timestamp_millis(0)) from new_messages n
-    )
-) l
-where l.place is not null
+select p.raft_group, unix_millis(p.time) as place
+from new_pop_progress p
+where p.time is not null
+union
+select o.raft_group, unix_millis(o.time) as place
+from old_now o
+join (select distinct n.raft_group from new_entries n) n
+    on n.raft_group is not distinct from o.raft_group
+"""
+_NOW: Final = """
+select t.raft_group, unix_millis(max(t.time)) as ms
+from (
+    select o.raft_group, o.time from old_now o
+    union all select m.raft_group, m.store_time from new_messages m
+    union all select c.raft_group, c.time from new_commands c
+    union all select e.raft_group, e.time from new_pop_events e
+) t
+where t.time is not null
+group by t.raft_group
 """
 
 
 def _lag_views(engine: Engine, where: Touched) -> dict[str, str]:
-    """Rows from a minute on depend on what was last before it, and on messages that wait."""
-    since = time_of(next(iter(where.ranges.values()))[0].start)
-    key = "raft_group, consumer_group, topic, topic_life, queue"
-    engine.define(
-        "progress_since",
-        f"""
-        select p.* from all_consumer_progress p where p.time >= {since}
-        union all
-        select p.* from all_consumer_progress p
-        join (
-            select {key}, max(o.index) as last_index
-            from all_consumer_progress o where o.time < {since}
-            group by {key}
-        ) l {_READER.format(one="l", other="p")} and p.index = l.last_index
-        """,
-    )
+    """Return the facts from a minute on, and the state of each group and queue at its beginning."""
+    for table in ("consumer_progress", "pop_progress"):
+        engine.define(f"{table}_since", _progress_since(f"all_{table}", where))
+    before = before_all(where)
+    queues = rows_in(QUEUE_MINUTES, "minute", before, time_of)
     waiting = f"""
-        from progress_since p
-        join {QUEUE_MINUTES} q
+        from (
+            select p.raft_group, p.topic, p.topic_life, p.queue, p.offset
+            from consumer_progress_since p
+            union
+            select p.raft_group, p.topic, p.topic_life, p.queue, p.offset
+            from pop_progress_since p
+        ) p
+        join ({queues}) q
             {_QUEUE.format(one="q", other="p")}
             and p.offset between q.first_offset and q.last_offset
-        where q.minute < {since}
     """
     places = engine.query(f"select distinct p.raft_group, unix_millis(q.minute) as place {waiting}")
-    minutes = touched(
-        zip(*(places.column(at).to_pylist() for at in range(2)), strict=True), MINUTE_MS
-    )
-    # The last message of each queue, those that wait, and for the end of the log one that is of
-    # no topic.
-    before = f"""
-        select
-            q.raft_group, q.topic, q.topic_life, q.queue, max(q.last_offset) as offset,
-            max_by(q.end_time, q.last_offset) as store_time
-        from {QUEUE_MINUTES} q where q.minute < {since}
-        group by q.raft_group, q.topic, q.topic_life, q.queue
-        union
-        select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.store_time
-        from ({rows_in("all_messages", "store_time", minutes, time_of)}) m
-        join (
-            select distinct p.raft_group, p.topic, p.topic_life, p.queue, p.offset {waiting}
-        ) w {_QUEUE.format(one="w", other="m")} and w.offset = m.offset
-        where m.store_time < {since}
-        union
-        select
-            cast(null as varchar(255)), cast(null as varchar(255)), 0, 0, cast(0 as bigint),
-            max(q.last_time)
-        from {QUEUE_MINUTES} q where q.minute < {since}
-    """
+    columns = (places.column(at).to_pylist() for at in range(2))
+    minutes = touched(zip(*columns, strict=True), MINUTE_MS)
+    # The largest offset of each queue, its last minute, and messages that wait.
     messages = f"""
-        select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.store_time
-        from all_messages m where m.store_time >= {since}
+        select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.index, m.store_time
+        from ({rows_in("all_messages", "store_time", where, time_of)}) m
         union all
-        select * from ({before}) b where b.store_time is not null
+        select * from (
+            select
+                q.raft_group, q.topic, q.topic_life, q.queue, max(q.last_offset) as offset,
+                cast(null as bigint) as index, max_by(q.last_time, q.last_offset) as store_time
+            from ({queues}) q
+            group by q.raft_group, q.topic, q.topic_life, q.queue
+            union
+            select
+                q.raft_group, q.topic, q.topic_life, q.queue,
+                max_by(q.last_offset, q.minute) as offset, cast(null as bigint) as index,
+                max(q.last_time) as store_time
+            from ({queues}) q
+            group by q.raft_group, q.topic, q.topic_life, q.queue
+            union
+            select m.raft_group, m.topic, m.topic_life, m.queue, m.offset, m.index, m.store_time
+            from ({rows_in("all_messages", "store_time", minutes, time_of)}) m
+            join (
+                select distinct p.raft_group, p.topic, p.topic_life, p.queue, p.offset {waiting}
+            ) w {_QUEUE.format(one="w", other="m")} and w.offset = m.offset
+            where {inside("m.store_time", before, time_of, "m.raft_group")}
+        ) b
     """
-    return {"messages": messages, "consumer_progress": "select * from progress_since"}
+    return {
+        "messages": messages,
+        "consumer_progress": "select * from consumer_progress_since",
+        "pop_progress": "select * from pop_progress_since",
+        "pop_events": "select n.raft_group, n.time from new_pop_events n",
+        "commands": "select n.raft_group, n.time from new_commands n "
+        "union all select o.raft_group, o.time from old_now o",
+    }
+
+
+def _progress_since(table: str, where: Touched) -> str:
+    """Return the query for steps from a minute on, and of each reader the last ones before: that
+    of the log's order, and that of the last minute.
+    """
+    before = rows_in(table, "time", before_all(where), time_of)
+    key = "p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue"
+    return f"""
+        {rows_in(table, "time", where, time_of)}
+        union all
+        select p.* from ({before}) p
+        join (
+            select {key}, max(p.last_index) as last_index, max_by(p.last_index, p.minute) as end_index
+            from (
+                select {key}, date_trunc('minute', p.time) as minute, max(p.index) as last_index
+                from ({before}) p
+                group by {key}, date_trunc('minute', p.time)
+            ) p
+            group by {key}
+        ) l
+            {_READER.format(one="l", other="p")} and p.index in (l.last_index, l.end_index)
+    """
 
 
 # --- by the time of the first of some steps -------------------------------------------------------
@@ -249,11 +279,9 @@ def _first_times(table: str, key: Iterable[str]) -> str:
 
 def _since(table: str, column: str, where: Touched) -> str:
     """Return the query for all rows since the first place of each group, and those without time."""
-    whole = {
-        group: [range(ranges[0].start, ENDLESS)] for group, ranges in where.ranges.items() if ranges
-    }
-    all_groups = frozenset({*whole, *where.without})
-    return rows_in(table, column, Touched(whole, all_groups), time_of)
+    ranges = from_first(where).ranges
+    all_groups = frozenset({*ranges, *where.without})
+    return rows_in(table, column, Touched(ranges, all_groups), time_of)
 
 
 # --- by place in the log --------------------------------------------------------------------------
@@ -345,6 +373,8 @@ INCREMENTS: Final[Mapping[str, Increment]] = {
 }
 
 _ADDED_UP: Final = "elections"
+_TO_NOW: Final = "consumer_lag"
+Nows = Mapping[str | None, int]
 
 
 class Change(NamedTuple):
@@ -353,10 +383,12 @@ class Change(NamedTuple):
     Attributes:
         sql: the query for the new rows; None: nothing changes.
         where: the places whose rows they replace; None: all.
+        nows: how far the time of each log has come, in milliseconds, if the table depends on it.
     """
 
     sql: str | None
     where: Touched | None
+    nows: Nows
 
 
 def change_of(
@@ -364,22 +396,29 @@ def change_of(
     table: str,
     begins: Mapping[str | None, int] | None,
     ends: Mapping[str | None, int],
+    nows: Nows,
 ) -> Change:
     """Return what the facts change in a table, of which those before `begins` are in it.
 
-    `begins` and `ends` are indexes, by group. With None the whole table is new. The query of the
-    change is good until the next call. Raises QueryFailed.
+    `begins` and `ends` are indexes, by group; with None the whole table is new. `nows` is that of
+    the change before. The query of the change is good until the next call. Raises QueryFailed.
     """
     text = query(table)
+    if table == _TO_NOW:
+        _define_now(engine, nows)
+        _see_new(engine, f"{text} {_MOVED}", begins or {}, ends)
+        found = engine.query(_NOW)
+        columns = (found.column(at).to_pylist() for at in range(2))
+        nows = dict(zip(*columns, strict=True))
     if table == _ADDED_UP:
         _see_new(engine, text, begins or {}, ends)
         if begins is None:
-            return Change(text, None)
+            return Change(text, None, nows)
         engine.define("fresh", text)
-        return Change(query(f"{table}_merged"), None)
+        return Change(query(f"{table}_merged"), None, nows)
     if begins is None:
         _see(engine, text, {})
-        return Change(text, None)
+        return Change(text, None, nows)
     increment = INCREMENTS[table]
     _see_new(engine, f"{text} {increment.places}", begins, ends)
     engine.define("fresh", text)
@@ -387,9 +426,18 @@ def change_of(
     columns = (units.column(at).to_pylist() for at in range(2))
     where = increment.touched(zip(*columns, strict=True))
     if not where:
-        return Change(None, where)
+        return Change(None, where, nows)
     _see(engine, text, increment.views(engine, where))
-    return Change(increment.rows(table, text, where), where)
+    return Change(increment.rows(table, text, where), where, nows)
+
+
+def _define_now(engine: Engine, nows: Nows) -> None:
+    rows = [
+        f"select {text_of(group)} as raft_group, {time_of(now)} as time"
+        for group, now in nows.items()
+    ]
+    none = f"select {text_of(None)} as raft_group, {time_of(0)} as time where false"
+    engine.define("old_now", " union all ".join(rows) or none)
 
 
 def _see_new(

@@ -29,22 +29,30 @@ from dledger_spark.tables.delta_files import (
 from dledger_spark.tables.derived import DERIVED, QUEUE_MINUTES, STORED, VIEWS, query
 from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.fact_table import app_of
-from dledger_spark.tables.increments import INCREMENTS, change_of
+from dledger_spark.tables.increments import INCREMENTS, Nows, change_of
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.touched import delta_time_of, inside, time_of
 from dledger_spark.tables.update import next_index
 
 # Opens an engine over tables.
 Opens = Callable[[Sequence[CatalogTable]], AbstractContextManager[Engine]]
-# The transaction whose version is a sum of the query.
+# The transaction whose version is a sum of the query, and the end of the names of those whose
+# version is a time.
 _QUERY: Final = "query"
+_NOW: Final = "/now"
 
 
 class _Marks(NamedTuple):
-    """Up to which entry a table is complete, by group, and the sum of its query; None: no table."""
+    """Up to which entry a table is complete, by group, and what it was made with.
 
-    of_group: dict[str | None, int]
+    Attributes:
+        query_sum: the sum of its query; None: there is no table.
+        nows: see `Change`.
+    """
+
+    of_group: Mapping[str | None, int]
     query_sum: int | None
+    nows: Nows
 
 
 def refresh(
@@ -66,7 +74,7 @@ def refresh(
     facts = catalog(home, derived=False)
     ends = {group: next_index(home, group) or 0 for group in home.groups()}
     marks = {name: _marks(home, name, ends) for name in STORED}
-    lacking = [name for name in STORED if marks[name] != _Marks(ends, _sum(name))]
+    lacking = [name for name in STORED if marks[name][:2] != (ends, _sum(name))]
     if lacking:
         with opens(_sources(home, facts)) as engine:
             for name in lacking:
@@ -104,13 +112,19 @@ def _sum(name: str) -> int:
 
 def _marks(home: TableHome, name: str, ends: Mapping[str | None, int]) -> _Marks:
     if not _is_made(home, name):
-        return _Marks({}, None)
+        return _Marks({}, None, {})
     path = home.derived_path(name)
     with delta_failures(path, "cannot be read"):
         table = DeltaTable(path)
-        found = {group: table.transaction_version(app_of(group)) for group in ends}
-        there = {group: index for group, index in found.items() if index is not None}
-        return _Marks(there, table.transaction_version(_QUERY))
+        there, nows = (
+            {
+                group: version
+                for group in ends
+                if (version := table.transaction_version(f"{app_of(group)}{of}")) is not None
+            }
+            for of in ("", _NOW)
+        )
+        return _Marks(there, table.transaction_version(_QUERY), nows)
 
 
 def _tended(home: TableHome, name: str) -> int:
@@ -143,18 +157,16 @@ class _Refreshed:
         self._engine = engine
         self._name = name
         self._is_new = marks.query_sum is None
-        self._begins = marks.of_group if marks.query_sum == _sum(name) else None
+        goes_on = marks.query_sum == _sum(name)
+        self._begins = marks.of_group if goes_on else None
+        self._nows = marks.nows if goes_on else {}
+        self._through = dict(through)
         self._ends = ends
-        self._commit = CommitProperties(
-            custom_metadata={"through": str(dict(through))},
-            app_transactions=[
-                Transaction(_QUERY, _sum(name)),
-                *(Transaction(app_of(group), end) for group, end in ends.items()),
-            ],
-        )
 
     def make(self) -> None:
-        sql, where = change_of(self._engine, self._name, self._begins, self._ends)
+        sql, where, self._nows = change_of(
+            self._engine, self._name, self._begins, self._ends, self._nows
+        )
         if sql is None:
             self._write_nothing()
         elif where is None:
@@ -163,6 +175,17 @@ class _Refreshed:
             increment = INCREMENTS[self._name]
             literal = delta_time_of if increment.literal is time_of else increment.literal
             self._write(sql, inside(increment.column, where, literal))
+
+    @property
+    def _commit(self) -> CommitProperties:
+        return CommitProperties(
+            custom_metadata={"through": str(self._through)},
+            app_transactions=[
+                Transaction(_QUERY, _sum(self._name)),
+                *(Transaction(app_of(group), end) for group, end in self._ends.items()),
+                *(Transaction(f"{app_of(group)}{_NOW}", now) for group, now in self._nows.items()),
+            ],
+        )
 
     def _write(self, sql: str, predicate: str | None) -> None:
         """Replace the rows that fulfil the predicate, or all."""

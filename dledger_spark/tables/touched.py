@@ -62,11 +62,32 @@ def _ranges(units: list[int], unit: int) -> list[range]:
     return [range(first * unit, (last + 1) * unit) for first, last in found]
 
 
+def from_first(where: Touched) -> Touched:
+    """Return all places of each group from its first one on."""
+    ranges = {group: [range(found[0].start, ENDLESS)] for group, found in where.ranges.items()}
+    return Touched(ranges, frozenset())
+
+
+def before_all(where: Touched) -> Touched:
+    """Return all places of each group before its first one."""
+    ranges = {group: [range(-ENDLESS, found[0].start)] for group, found in where.ranges.items()}
+    return Touched(ranges, frozenset())
+
+
+def text_of(group: str | None) -> str:
+    """Return the name of a group in SQL."""
+    return "cast(null as varchar(255))" if group is None else _quoted(group)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 def is_group(group: str | None, column: str = "raft_group") -> str:
     """Return the condition of SQL that a row is of a group."""
     if group is None:
         return f"{column} is null"
-    return f"{column} = '" + group.replace("'", "''") + "'"
+    return f"{column} = {_quoted(group)}"
 
 
 def time_of(place: int) -> str:
@@ -87,7 +108,7 @@ def inside(
         f"({is_group(group, group_column)} and ({_inside(column, ranges, is_without, literal)}))"
         for group, ranges, is_without in where.groups()
     )
-    return " or ".join(conditions)
+    return " or ".join(conditions) or "false"
 
 
 def rows_in(table: str, column: str, where: Touched, literal: Literal = str) -> str:
@@ -104,11 +125,7 @@ def rows_in(table: str, column: str, where: Touched, literal: Literal = str) -> 
 
 
 def _inside(column: str, ranges: Sequence[range], is_without: bool, literal: Literal) -> str:
-    conditions = [
-        f"{column} >= {literal(one.start)}"
-        + ("" if one.stop == ENDLESS else f" and {column} < {literal(one.stop)}")
-        for one in ranges
-    ]
+    conditions = [_in_range(column, one, literal) for one in ranges]
     if is_without:
         conditions.append(f"{column} is null")
     found = " or ".join(f"({one})" for one in conditions)
@@ -116,3 +133,9 @@ def _inside(column: str, ranges: Sequence[range], is_without: bool, literal: Lit
         whole = range(ranges[0].start, ranges[-1].stop)
         found = f"{_inside(column, [whole], False, literal)} and ({found})"
     return found
+
+
+def _in_range(column: str, places: range, literal: Literal) -> str:
+    low = "" if places.start == -ENDLESS else f"{column} >= {literal(places.start)}"
+    high = "" if places.stop == ENDLESS else f"{column} < {literal(places.stop)}"
+    return " and ".join(filter(None, (low, high)))

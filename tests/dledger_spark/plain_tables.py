@@ -35,6 +35,7 @@ class PlainTables:
         self.messages: list[Row] = []
         self.progress: list[Row] = []
         self.pop_events: list[Row] = []
+        self.popped: list[Row] = []
         self.commands: list[Row] = []
         self._lives: defaultdict[str, int] = defaultdict(int)
         self._log_ms: int | None = None
@@ -49,6 +50,7 @@ class PlainTables:
             key: (queue.in_flight.copy(), queue.attempt_id)
             for key, queue in self._state[POPS].queues.items()
         }
+        had = _popped(self._state)
         existing = set(self._state[TOPICS].configs)
         lives = self._lives.copy()
         (refused,) = fold(self._state, [entry]).results
@@ -90,6 +92,11 @@ class PlainTables:
                 row = {**head, "key": key, "life": life, "offset": after.get(key)}
                 self.progress.append({**row, "is_reset": type(command).__name__ == "ResetOffsets"})
         self._take_pops(head, command, pops)
+        has = _popped(self._state)
+        for key in had.keys() | has.keys():
+            if had.get(key) != has.get(key) and self._lives[key[1]] == lives[key[1]]:
+                row = {**head, "key": key, "life": self._lives[key[1]], "left": has.get(key)}
+                self.popped.append(row)
 
     def _take_message(self, entry: Entry, record: MessageRecord) -> None:
         pairs = record.property_map()
@@ -170,51 +177,10 @@ class PlainTables:
         ]
 
     def consumer_lag(self) -> list[Row]:
-        rows = []
-        keys = {(one["key"], one["life"]) for one in self.progress}
-        last_ms = max((one["stored"] for one in self.messages), default=0)
-        for (group, topic, queue), life in keys:
-            moves = [
-                one
-                for one in self.progress
-                if (one["key"], one["life"]) == ((group, topic, queue), life)
-                and one["ms"] is not None  # before the first message of a log there is no time
-            ]
-            if not moves:
-                continue
-            sent = [
-                one
-                for one in self.messages
-                if (one["topic"], one["life"], one["queue"]) == (topic, life, queue)
-            ]
-            since = min(_floor(one["ms"], MINUTE_MS) for one in moves)
-            minutes = {_floor(one["ms"], MINUTE_MS) for one in moves}
-            minutes |= {_floor(one["stored"], MINUTE_MS) for one in sent}
-            for minute in sorted(minute for minute in minutes if minute >= since):
-                end_ms = minute + MINUTE_MS
-                move = max((one for one in moves if one["ms"] < end_ms), key=lambda m: m["index"])
-                if move["offset"] is None:
-                    continue
-                there = [one for one in sent if one["stored"] < end_ms]
-                end = max((one["offset"] + 1 for one in there), default=0)
-                lag_ms: int | None = 0
-                if end > move["offset"]:
-                    first = [one for one in sent if one["offset"] == move["offset"]]
-                    now = min(end_ms, max(last_ms, minute))
-                    lag_ms = max(now - first[0]["stored"], 0) if first else None
-                rows.append(
-                    {
-                        "consumer_group": group,
-                        "topic": topic,
-                        "queue": queue,
-                        "minute": minute,
-                        "consumer_offset": move["offset"],
-                        "queue_end": end,
-                        "lag_messages": max(end - move["offset"], 0),
-                        "lag_ms": lag_ms,
-                    }
-                )
-        return rows
+        times = [*(one["stored"] for one in self.messages), *(one["ms"] for one in self.commands)]
+        times += [one["ms"] for one in self.pop_events]
+        now_ms = max(filter(None, times), default=0)
+        return plain_lag(self.progress, self.popped, self.messages, now_ms)
 
     def latency(self) -> list[Row]:
         took: defaultdict[Any, list[int]] = defaultdict(list)
@@ -484,6 +450,81 @@ def _progress(state: BrokerState) -> dict[tuple[str, str, int], int]:
         for key, of in state[OFFSETS].tables.items()
         for queue, offset in of.items()
     }
+
+
+def plain_lag(
+    progress: list[Row], popped: list[Row], messages: list[Row], now_ms: int
+) -> list[Row]:
+    """Ask at the end of every minute of a log: what waits, and since when?"""
+    rows = []
+    for key, life in {(one["key"], one["life"]) for one in progress}:
+        # Before the first message of a log there is no time.
+        moves = [one for one in _at((key, life), progress) if one["ms"] is not None]
+        pops = [one for one in _at((key, life), popped) if one["ms"] is not None]
+        place = (key[1], life, key[2])
+        sent = [one for one in messages if (one["topic"], one["life"], one["queue"]) == place]
+        steps = {_floor(one["ms"], MINUTE_MS) for one in moves + pops}
+        if not steps:
+            continue
+        events = steps | {_floor(one["stored"], MINUTE_MS) for one in sent}
+        last = max(*events, _floor(now_ms, MINUTE_MS))
+        event = min(steps)
+        for minute in range(min(steps), last + 1, MINUTE_MS):
+            event = minute if minute in events else event
+            quiet = (minute - event) // MINUTE_MS
+            is_shown = quiet <= 1440 or (quiet % 60 == 0 and quiet <= 527_040)
+            if not is_shown and minute != last and minute + MINUTE_MS not in events:
+                continue
+            end_ms = minute + MINUTE_MS
+            before = [one for one in moves if one["ms"] < end_ms]
+            if not before:
+                continue
+            offset = max(before, key=lambda one: one["index"])["offset"]
+            if offset is None:
+                continue
+            end = max((one["offset"] + 1 for one in sent if one["stored"] < end_ms), default=0)
+            waits = max(end - offset, 0)
+            left = [one for one in pops if one["ms"] < end_ms]
+            if left and (had := max(left, key=lambda one: one["index"])["left"]) is not None:
+                offset, next_offset, flights = had
+                waits = flights + max(end - next_offset, 0)
+            if not waits and event != minute:
+                continue
+            first = [one for one in sent if one["offset"] == offset and one["stored"] < end_ms]
+            since = first[-1]["stored"] if waits and first else None
+            now = min(end_ms, max(now_ms, minute))
+            rows.append(
+                {
+                    **{"consumer_group": key[0], "topic": key[1], "queue": key[2]},
+                    **{"minute": minute, "consumer_offset": offset, "queue_end": end},
+                    "lag_messages": waits,
+                    "lag_ms": (None if since is None else max(now - since, 0)) if waits else 0,
+                    "waiting_since": since,
+                }
+            )
+    return rows
+
+
+def _popped(state: BrokerState) -> dict[Any, tuple[int, int, int]]:
+    """What the next pop of each queue would begin with: the first message, the first new one, and
+    how many come again if they are not acknowledged.
+    """
+    found = {}
+    offsets = state[OFFSETS]
+    for key, queue in state[POPS].queues.items():
+        group, topic, number = key
+        at = offsets.resets.get((group, topic), {}).get(number)
+        ahead = offsets.tables.get((group, topic), {}).get(number, 0)
+        if at is None and ahead > queue.next_offset:
+            at = ahead
+        flights = frozenset(queue.in_flight if at is None else ())
+        next_offset = queue.next_offset if at is None else at
+        found[key] = min(flights, default=next_offset), next_offset, len(flights)
+    return found
+
+
+def _at(place: tuple[Any, int], rows: list[Row]) -> list[Row]:
+    return [one for one in rows if (one["key"], one["life"]) == place]
 
 
 def _floor(ms: int, unit: int) -> int:

@@ -71,6 +71,7 @@ class Grown:
     def __init__(self) -> None:
         self.tables: dict[str, pa.Table] = {}
         self._begins: dict[str, int] | None = None
+        self._nows: dict[str, Any] = {}
 
     def take(self, facts: Facts, ends: dict[str, int]) -> None:
         named = {f"all_{name}": table for name, table in facts.items()}
@@ -78,7 +79,8 @@ class Grown:
             named[name if name == QUEUE_MINUTES else f"old_{name}"] = table
         with engine_over(named) as engine:
             for name in STORED:
-                sql, where = change_of(engine, name, self._begins, ends)
+                nows = self._nows.get(name, {})
+                sql, where, self._nows[name] = change_of(engine, name, self._begins, ends, nows)
                 if sql is None:
                     continue
                 found = engine.query(sql)

@@ -7,7 +7,6 @@ select
     date_trunc('minute', m.store_time) as minute,
     min(m.offset) as first_offset,
     max(m.offset) as last_offset,
-    max_by(m.store_time, m.offset) as end_time,
     max(m.store_time) as last_time
 from messages m
 where m.store_time is not null
