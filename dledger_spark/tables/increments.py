@@ -248,7 +248,9 @@ def _progress_since(table: str, where: Touched) -> str:
         union all
         select p.* from ({before}) p
         join (
-            select {key}, max(p.last_index) as last_index, max_by(p.last_index, p.minute) as end_index
+            select
+                {key}, max(p.last_index) as last_index,
+                max_by(p.last_index, p.minute) as end_index
             from (
                 select {key}, date_trunc('minute', p.time) as minute, max(p.index) as last_index
                 from ({before}) p

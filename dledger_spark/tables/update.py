@@ -5,7 +5,7 @@ never change, and the fold is a function of the entries, so after a run was kill
 next one goes on from the end of each table.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -19,12 +19,12 @@ from dledger_spark.log.mark import differ
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
+from dledger_spark.tables.passes import LAST, fold_at
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together. That takes twice as much memory,
 # because the next ones are folded while these are written.
 PIECE_BYTES: Final = 64 * 1024 * 1024
-_LAST: Final = "entries"
 
 
 class Updated(NamedTuple):
@@ -46,7 +46,7 @@ def next_index(home: TableHome, group: str | None) -> int | None:
     A commit writes the table of entries last, so its end counts for all. Other tables need no
     commit for entries that give them no rows.
     """
-    return FactTable(home.fact_path(_LAST), FACTS[_LAST]).next_index(app_of(group))
+    return FactTable(home.fact_path(LAST), FACTS[LAST]).next_index(app_of(group))
 
 
 def update_tables(
@@ -74,25 +74,12 @@ def update_tables(
         DledgerSparkError: the log cannot be read, is not the log of the tables, or the tables
             cannot be written. Committed rows are right, and the next update goes on.
     """
-    committed = -1 if log.committed is None else log.committed
-    stop = committed + 1 if stop is None else min(stop, committed + 1)
-    fold = _begin(home, log)
-    first = log.first_index if fold is None else fold.next_index
     rows = dict.fromkeys(FACTS, 0)
-    tables = {
-        name: FactTable(home.fact_path(name), schema, home.kept_hours)
-        for name, schema in FACTS.items()
-    }
+    tables = fact_tables(home)
     app = app_of(log.group)
-    if fold is not None:
-        _add_later_tables(tables, app, first)
-    if first >= stop:
-        return Updated(log.group, range(first, first), rows)
-    if first < log.first_index and fail_on_data_loss:
-        problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
-        raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
-    wanted = range(max(first, log.first_index), stop)
-    parts = log.parts(wanted, fail_on_data_loss=fail_on_data_loss)
+    wanted, parts, fold = lacking(home, log, tables, stop, fail_on_data_loss=fail_on_data_loss)
+    if not wanted:
+        return Updated(log.group, wanted, rows)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for number, piece in enumerate(
@@ -101,14 +88,49 @@ def update_tables(
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
             if number % SMALL_FILES_MAX == SMALL_FILES_MAX - 1:
-                pool.submit(_compact, tables).result()
+                pool.submit(compact_all, tables).result()
         _add(rows, writing)
-    _compact(tables)
+    compact_all(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
     return Updated(log.group, wanted, rows)
 
 
-def _add_later_tables(tables: dict[str, FactTable], app: str, next_index: int) -> None:
+def fact_tables(home: TableHome) -> dict[str, FactTable]:
+    return {
+        name: FactTable(home.fact_path(name), schema, home.kept_hours)
+        for name, schema in FACTS.items()
+    }
+
+
+def lacking(
+    home: TableHome,
+    log: ReadableLog,
+    tables: Mapping[str, FactTable],
+    stop: int | None,
+    *,
+    fail_on_data_loss: bool,
+) -> tuple[range, list[range], LogFold | None]:
+    """Return the entries that the tables lack, the parts of them that exist, and the fold behind
+    those that they have, if they have some.
+
+    For the arguments and errors see `update_tables`.
+    """
+    committed = -1 if log.committed is None else log.committed
+    stop = committed + 1 if stop is None else min(stop, committed + 1)
+    fold = _begin(home, log)
+    first = log.first_index if fold is None else fold.next_index
+    if fold is not None:
+        _add_later_tables(tables, app_of(log.group), first)
+    if first >= stop:
+        return range(first, first), [], fold
+    if first < log.first_index and fail_on_data_loss:
+        problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
+        raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
+    wanted = range(max(first, log.first_index), stop)
+    return wanted, log.parts(wanted, fail_on_data_loss=fail_on_data_loss), fold
+
+
+def _add_later_tables(tables: Mapping[str, FactTable], app: str, next_index: int) -> None:
     """Add the tables that an earlier version did not have. Their rows begin with the next entry."""
     for table in tables.values():
         if table.next_index(app) is None:
@@ -133,8 +155,7 @@ def _pieces(
 ) -> Iterator[_Piece]:
     done = 0
     for part in parts:
-        if fold is None or fold.next_index != part.start:
-            fold = LogFold(log.group, part.start, is_judged_whole=log.is_judged_whole)
+        fold = fold_at(log, fold, part.start)
         batches: dict[str, list[pa.RecordBatch]] = {}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
@@ -160,14 +181,14 @@ def _commit(
     """Write the rows of a piece; those of the table of entries last."""
     home.save_state(group, piece.entries.stop, piece.state)
     added = {}
-    for name in (*(name for name in tables if name != _LAST), _LAST):
+    for name in (*(name for name in tables if name != LAST), LAST):
         batches = piece.batches.get(name, [])
         if batches or tables[name].next_index(app) is None:
             added[name] = tables[name].append(app, piece.entries, batches)
     return added
 
 
-def _compact(tables: dict[str, FactTable]) -> None:
+def compact_all(tables: Mapping[str, FactTable]) -> None:
     for table in tables.values():
         table.compact()
 
