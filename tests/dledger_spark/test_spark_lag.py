@@ -216,4 +216,4 @@ def test_lag_of_a_log_with_entries_lost_between_two_runs_is_what_its_facts_say(s
     assert as_rows(lag_of(facts), names) == sorted(
         (tuple(row[name] for name in names) for row in expected), key=repr
     )
-    assert len(expected) > 10
+    assert expected

@@ -217,19 +217,23 @@ def test_latencies_are_those_of_the_table_of_latencies(engine: DuckdbEngine) -> 
     assert span is not None
     steps = span.steps(1000)
     found = rows(engine, latency.consumed_query(steps))
-    whole = {row["consumer_group"]: row for row in found if row["step"] is None}
+    whole = {(row["consumer_group"], row["kind"]): row for row in found if row["step"] is None}
     of_table = rows(
         engine,
-        "select consumer_group, sum(messages) as messages, max(max_ms) as most from latency "
-        "where kind = 'consumed' group by 1",
+        "select consumer_group, kind, sum(messages) as messages, max(max_ms) as most from latency "
+        "where kind in ('committed', 'acknowledged') group by all",
     )
-    assert {row["consumer_group"] for row in of_table} == set(whole) == {"g", "h"}
+    places = {(row["consumer_group"], row["kind"]) for row in of_table}
+    assert places == set(whole)
+    assert {("g", "committed"), ("h", "committed")} < places
     for row in of_table:
-        group = row["consumer_group"]
+        group = row["consumer_group"], row["kind"]
         assert whole[group]["messages"] == row["messages"] > 10
         assert whole[group]["most"] == row["most"]
         of_steps = [
-            one for one in found if one["consumer_group"] == group and one["step"] is not None
+            one
+            for one in found
+            if (one["consumer_group"], one["kind"]) == group and one["step"] is not None
         ]
         assert sum(one["messages"] for one in of_steps) == row["messages"]
 
