@@ -9,6 +9,7 @@ and under `old_NAME` a derived table as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dledger_spark.facts.fact_schemas import FACTS
@@ -47,6 +48,8 @@ class Increment(NamedTuple):
         literal: how a place is written.
         to_the_end: whether all places behind the first one of a group are touched too.
         key: the columns that identify a row, if a row's place depends on several facts.
+        concerned: the views of facts that give the rows that new facts are about, if new facts
+            alone do not. The query over them is the view `fresh`.
     """
 
     column: str
@@ -56,6 +59,7 @@ class Increment(NamedTuple):
     literal: Literal = str
     to_the_end: bool = False
     key: tuple[str, ...] = ()
+    concerned: Mapping[str, str] = MappingProxyType({})
 
     @property
     def units(self) -> str:
@@ -107,23 +111,28 @@ _QUEUE: Final = """
 """
 _READER: Final = f"{_QUEUE} and {{one}}.consumer_group = {{other}}.consumer_group"
 
-# A step of a group's progress counts for the messages before it, except for those that the group
-# had passed at an earlier time.
+# A commit counts for the messages before it, except for those that an earlier one was past; so it
+# may count instead of later ones, which the table has already.
 _PASSED: Final = f"""
 with fresh as (
     select
         p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
         max(p.offset) as high, min(p.time) as since, min(p.index) as first_index
     from new_consumer_progress p
-    where p.offset is not null and p.source <> 'reset' and p.time is not null
+    where p.offset is not null and p.source = 'committed' and p.time is not null
     group by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue
 ),
 passed as (
-    select f.raft_group, f.topic, f.topic_life, f.queue, f.high, max(o.offset) as low
+    select
+        f.raft_group, f.topic, f.topic_life, f.queue,
+        max(case when o.time <= f.since then o.offset end) as low,
+        greatest(
+            f.high, coalesce(max(case when o.time > f.since then o.offset end), f.high)
+        ) as high
     from fresh f
     left join all_consumer_progress o
         {_READER.format(one="o", other="f")}
-        and o.index < f.first_index and o.time <= f.since and o.source <> 'reset'
+        and o.index < f.first_index and o.source = 'committed'
     group by f.raft_group, f.consumer_group, f.topic, f.topic_life, f.queue, f.high
 )
 {_STORED}
@@ -133,20 +142,59 @@ from {QUEUE_MINUTES} q
 join passed p
     {_QUEUE.format(one="q", other="p")}
     and q.first_offset < p.high and q.last_offset >= coalesce(p.low, q.last_offset)
+union
+select q.raft_group, unix_millis(q.minute) as place
+from {QUEUE_MINUTES} q
+join new_pop_events e
+    {_QUEUE.format(one="q", other="e")}
+    and e.offset between q.first_offset and q.last_offset
+where e.event = 'acknowledged'
 """
 
 
 def _latency_views(engine: Engine, where: Touched) -> dict[str, str]:
-    minutes = rows_in(QUEUE_MINUTES, "minute", where, time_of)
-    progress = f"""
-        select p.* from all_consumer_progress p
-        join (
-            select q.raft_group, q.topic, q.topic_life, q.queue, min(q.first_offset) as low
-            from ({minutes}) q
-            group by q.raft_group, q.topic, q.topic_life, q.queue
-        ) l {_QUEUE.format(one="l", other="p")} and p.offset > l.low
+    """Return the messages of some minutes, the acknowledgements of these, the commits past the
+    first of them, those behind these, and those right before.
     """
-    return {**_stored_in(engine, where), "consumer_progress": progress}
+    offsets = f"""
+        select
+            q.raft_group, q.topic, q.topic_life, q.queue,
+            min(q.first_offset) as low, max(q.last_offset) as high
+        from ({rows_in(QUEUE_MINUTES, "minute", where, time_of)}) q
+        group by q.raft_group, q.topic, q.topic_life, q.queue
+    """
+    commits = """
+        select p.* from all_consumer_progress p
+        where p.source = 'committed' and p.offset is not null and p.time is not null
+    """
+    key = "p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue"
+    firsts = f"""
+        select {key}, min(p.time) as since
+        from ({commits}) p
+        join ({offsets}) l {_QUEUE.format(one="l", other="p")} and p.offset > l.low
+        group by {key}
+    """
+    begins = f"""
+        select {key}, coalesce(max(case when p.time < f.since then p.time end), f.since) as since
+        from ({commits}) p
+        join ({firsts}) f {_READER.format(one="f", other="p")}
+        group by {key}, f.since
+    """
+    progress = f"""
+        select p.* from ({commits}) p
+        join ({begins}) b {_READER.format(one="b", other="p")} and p.time >= b.since
+    """
+    acknowledged = f"""
+        select e.* from all_pop_events e
+        join ({offsets}) l
+            {_QUEUE.format(one="l", other="e")} and e.offset between l.low and l.high
+        where e.event = 'acknowledged'
+    """
+    return {
+        **_stored_in(engine, where),
+        "consumer_progress": progress,
+        "pop_events": acknowledged,
+    }
 
 
 # A row depends on how far the log's time has come if its minute was not over by then.
@@ -269,6 +317,55 @@ _RETRIED: Final = ("raft_group", "consumer_group", "topic", "origin_message_id")
 _POPPED: Final = ("raft_group", "consumer_group", "topic", "topic_life", "queue", "offset")
 
 
+# The messages that new facts are about.
+_CONCERNED: Final = f"""
+select n.* from new_messages n
+union all
+select m.* from all_messages m
+join (
+    select distinct c.raft_group, c.index
+    from (
+        select m.raft_group, m.index from all_messages m
+        join new_delay_events e
+            on e.position = m.physical_offset and e.raft_group is not distinct from m.raft_group
+        union all
+        select m.raft_group, m.index from all_messages m
+        join new_redrives e {_QUEUE.format(one="e", other="m")} and e.offset = m.offset
+        union all
+        select m.raft_group, m.index from all_messages m
+        join (select distinct e.raft_group, e.topic, e.topic_life, e.queue, e.offset
+              from new_pop_events e) e
+            {_QUEUE.format(one="e", other="m")} and e.offset = m.offset
+    ) c
+) c on c.index = m.index and c.raft_group is not distinct from m.raft_group
+left join (select n.raft_group, n.index from new_messages n) n
+    on n.index = m.index and n.raft_group is not distinct from m.raft_group
+where n.index is null
+"""
+_CONCERNED_POPS: Final = f"""
+select e.* from all_pop_events e
+join (
+    select distinct m.raft_group, m.topic, m.topic_life, m.queue, m.offset from ({_CONCERNED}) m
+) c {_QUEUE.format(one="c", other="e")} and c.offset = e.offset
+"""
+
+
+def _of_retries(_engine: Engine, where: Touched) -> dict[str, str]:
+    """Return all since the first place, and the messages that were popped since then."""
+    pops = _since("all_pop_events", "time", where)
+    before = inside("m.store_time", before_all(where), time_of, "m.raft_group")
+    messages = f"""
+        {_since("all_messages", "store_time", where)}
+        union all
+        select m.* from all_messages m
+        join (
+            select distinct e.raft_group, e.topic, e.topic_life, e.queue, e.offset from ({pops}) e
+        ) e {_QUEUE.format(one="e", other="m")} and e.offset = m.offset
+        where {before}
+    """
+    return {"messages": messages, "pop_events": pops}
+
+
 def _first_times(table: str, key: Iterable[str]) -> str:
     """Return the query for the first times of keys with new steps, in the new rows and the old."""
     return f"""
@@ -314,9 +411,20 @@ def _of_delays(_engine: Engine, where: Touched) -> dict[str, str]:
 
 
 def _of_dead_letters(_engine: Engine, where: Touched) -> dict[str, str]:
+    buried = f"""
+        select e.* from ({rows_in("all_pop_events", "index", where)}) e where e.event = 'buried'
+    """
+    key = "e.raft_group, e.consumer_group, e.topic, e.topic_life, e.queue, e.offset"
     return {
         "messages": rows_in("all_messages", "index", where),
-        "pop_events": rows_in("all_pop_events", "index", where),
+        "pop_events": f"""
+            select e.* from ({buried}) e
+            union all
+            select e.* from all_pop_events e
+            join (select distinct {key} from ({buried}) e) b
+                {_READER.format(one="b", other="e")} and b.offset = e.offset
+            where e.event = 'given'
+        """,
     }
 
 
@@ -341,9 +449,15 @@ INCREMENTS: Final[Mapping[str, Increment]] = {
         "first_time",
         MINUTE_MS,
         _first_times("retries", _RETRIED),
-        lambda _engine, where: {"messages": _since("all_messages", "store_time", where)},
+        _of_retries,
         time_of,
         key=_RETRIED,
+        concerned={
+            "messages": _CONCERNED,
+            "pop_events": _CONCERNED_POPS,
+            "delay_events": "select * from all_delay_events",
+            "redrives": "select * from all_redrives",
+        },
     ),
     "pops": Increment(
         "first_time",
@@ -422,7 +536,10 @@ def change_of(
         _see(engine, text, {})
         return Change(text, None, nows)
     increment = INCREMENTS[table]
-    _see_new(engine, f"{text} {increment.places}", begins, ends)
+    needed = f"{text} {increment.places} {' '.join(increment.concerned.values())}"
+    _see_new(engine, needed, begins, ends)
+    if increment.concerned:
+        _see(engine, text, increment.concerned)
     engine.define("fresh", text)
     units = engine.query(increment.units)
     columns = (units.column(at).to_pylist() for at in range(2))
