@@ -136,12 +136,19 @@ def small_places(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(INCREMENTS, name, one)  # type: ignore[arg-type]
 
 
+LONG_MS = 700_000
+WAITING = [
+    *(Step("send"), Step("send"), Step("send"), Step("offsets")),
+    *(Step("send", passes_ms=LONG_MS), Step("send", passes_ms=LONG_MS)),
+    Step("audit", passes_ms=90_000),
+]
 cuts_of_both = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=3)
 
 
 @settings(deadline=None, max_examples=examples(15))
 @given(scripts, scripts, cuts_of_both)
-@example([Step("send"), Step("offsets"), Step("send")], [], [(8, 0), (9, 0)]).via("a late commit")
+@example([Step("send"), Step("offsets", passes_ms=LONG_MS)], [], [(8, 0)]).via("a late commit")
+@example(WAITING, [], [(11, 0), (12, 0), (13, 0)]).via("messages that wait for long")
 def test_runs_over_new_facts_make_what_one_run_over_all_makes(
     one: list[Step], other: list[Step], cuts: list[tuple[int, int]]
 ) -> None:

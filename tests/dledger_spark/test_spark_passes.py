@@ -153,3 +153,17 @@ def test_lost_entries_are_an_error_in_tasks_too(tmp_path: Path) -> None:
         later = FolderLog(replace(folder.folder, first_index=50, before_begin_chain=None))
         with pytest.raises(DataLost, match=r"30\.\.49"):
             update_on_spark(session, home, [later])
+
+
+@pytest.mark.spark
+def test_tasks_of_spark_make_the_tables_of_one_process(spark: Any, tmp_path: Path) -> None:
+    logs = [
+        write(log, tmp_path / group, 0, len(log.entries), group)
+        for group, log in (("g", scripted(1, 60)), ("h", scripted(2, 40)))
+    ]
+    home, at_once = TableHome(str(tmp_path / "tables")), TableHome(str(tmp_path / "at-once"))
+    with home.held():
+        update_on_spark(spark, home, logs, round_bytes=60_000, range_bytes=20_000)
+    for log in logs:
+        update(at_once, log)
+    assert rows_of(home) == rows_of(at_once)
