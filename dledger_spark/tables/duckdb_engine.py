@@ -52,12 +52,12 @@ class DuckdbEngine:
         except duckdb.Error as error:
             raise QueryFailed(str(error)) from None
 
-    def add(self, table: CatalogTable) -> None:
-        if table.files:
-            listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in table.files)
-            self.define(table.name, f"select * from read_parquet([{listed}])")
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        if files:
+            listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
+            self.define(name, f"select * from read_parquet([{listed}])")
         else:
-            self.connection.register(table.name, table.schema.empty_table())
+            self.connection.register(name, schema.empty_table())
 
     def query(self, sql: str) -> pa.Table:
         try:
@@ -87,7 +87,7 @@ def duckdb_engine(
     """Yield an engine over the tables of a folder. `query` needs memory beyond `memory_mib`."""
     with engine_over({}, memory_mib) as made:
         for one in tables:
-            made.add(one)
+            made.add(one.name, one.files, one.schema)
         if {one.name for one in tables}.issuperset(FACTS):
             for name in VIEWS:
                 made.define(name, query(name))

@@ -1,11 +1,9 @@
 """The interface of DuckDB and Spark as engines of queries over the tables."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
-
-from dledger_spark.tables.catalog import CatalogTable
 
 
 class Engine(Protocol):
@@ -24,5 +22,5 @@ class Engine(Protocol):
         Raises QueryFailed.
         """
 
-    def add(self, table: CatalogTable) -> None:
-        """Let queries find a table, in place of an earlier one of its name."""
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        """Let queries find a table of Parquet files, in place of an earlier one of its name."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from dledger_spark.tables.delta_files import compact, configuration, delta_failures, keep_for
 from dledger_spark.tables.fact_file import FactFile, FileWritten, now_ms
@@ -64,7 +64,7 @@ class FactTable:
 
         The files have all rows that the table lacks up to there. Raises TablesInvalid.
         """
-        actions = [
+        actions: list[AddAction | RemoveAction] = [
             AddAction(one.name, one.size, {}, now_ms(), True, one.statistics) for one in files
         ]
         transactions = [Transaction(app, end) for app, end in ends.items()]

@@ -81,7 +81,8 @@ def refresh(
                 on_table(name)
                 _Refreshed(home, engine, name, marks[name], ends, through).make()
                 if name == QUEUE_MINUTES:
-                    engine.add(_derived(home, name))
+                    made = _derived(home, name)
+                    engine.add(made.name, made.files, made.schema)
     for name in VIEWS:  # earlier versions stored them
         shutil.rmtree(home.derived_path(name), ignore_errors=True)
     counts = {name: _tended(home, name) for name in STORED}

@@ -42,8 +42,8 @@ class SparkEngine:
         except PySparkException as error:
             raise _failed(error) from None
 
-    def add(self, table: CatalogTable) -> None:
-        _register(self._session, table)
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        _register(self._session, name, files, schema)
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield batches through files: the driver may have less memory than they need."""
@@ -75,16 +75,16 @@ def _failed(error: PySparkException) -> QueryFailed:
 def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:
     """Let `session.sql("select ... from traffic")` find the tables."""
     for one in tables:
-        _register(session, one)
+        _register(session, one.name, one.files, one.schema)
     if {one.name for one in tables}.issuperset(FACTS):
         for name in VIEWS:
             session.sql(query(name)).createOrReplaceTempView(name)
 
 
-def _register(session: Any, table: CatalogTable) -> None:
-    schema = from_arrow_schema(table.schema)
-    if table.files:
-        frame = session.read.options(**SPARK_PATHS).schema(schema).parquet(*table.files)
+def _register(session: Any, name: str, files: Sequence[str], schema: Any) -> None:
+    of_spark = from_arrow_schema(schema)
+    if files:
+        frame = session.read.options(**SPARK_PATHS).schema(of_spark).parquet(*files)
     else:
-        frame = session.createDataFrame([], schema)
-    frame.createOrReplaceTempView(table.name)
+        frame = session.createDataFrame([], of_spark)
+    frame.createOrReplaceTempView(name)

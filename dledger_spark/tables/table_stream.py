@@ -131,7 +131,7 @@ class TableStream:
     def _add(self, ends: Mapping[str, int]) -> None:
         options = read_options(self._source)
         logs = [log for log in open_all(options) if log.group in ends]
-        stops = {log.group: ends[log.group] for log in logs if log.group is not None}
+        stops: dict[str | None, int] = {log.group: ends[log.group or ""] for log in logs}
         fails = options.fail_on_data_loss
         if self._on_cluster:
             found = update_on_spark(
@@ -147,13 +147,13 @@ class TableStream:
                 update_tables(
                     self._home,
                     log,
-                    ends[log.group or ""],
+                    stops[log.group],
                     fail_on_data_loss=fails,
                     on_progress=self._check_ending,
                 )
                 for log in logs
             ]
-        self._through |= {group: stop - 1 for group, stop in stops.items()}
+        self._through |= {group or "": stop - 1 for group, stop in stops.items()}
         self._on_batch(sum(len(one.entries) for one in found))
         if time.monotonic() >= self._refresh_at:
             self.refresh()

@@ -41,7 +41,7 @@ def of_group(facts: Facts, group: str) -> Facts:
     return {name: renamed(table) for name, table in facts.items()}
 
 
-def up_to(facts: Facts, ends: Mapping[str, int]) -> Facts:
+def up_to(facts: Facts, ends: Mapping[str | None, int]) -> Facts:
     """The facts of entries before the ends of their groups."""
     return {
         name: table.filter(
@@ -70,10 +70,10 @@ class Grown:
 
     def __init__(self) -> None:
         self.tables: dict[str, pa.Table] = {}
-        self._begins: dict[str, int] | None = None
+        self._begins: dict[str | None, int] | None = None
         self._nows: dict[str, Any] = {}
 
-    def take(self, facts: Facts, ends: dict[str, int]) -> None:
+    def take(self, facts: Facts, ends: dict[str | None, int]) -> None:
         named = {f"all_{name}": table for name, table in facts.items()}
         for name, table in self.tables.items():
             named[name if name == QUEUE_MINUTES else f"old_{name}"] = table
@@ -103,7 +103,7 @@ def check_grown(facts: Facts, cuts: list[tuple[int, int]]) -> None:
     groups = facts["entries"].column("raft_group").to_pylist()
     stops = [groups.count("g"), groups.count("h")]
     grown = Grown()
-    reached = {"g": 0, "h": 0}
+    reached: dict[str | None, int] = {"g": 0, "h": 0}
     for cut in [*cuts, (stops[0], stops[1])]:
         reached = {
             group: max(reached[group], min(at, stop))
@@ -133,7 +133,7 @@ def small_places(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, one in INCREMENTS.items()
     }
     for name, one in small.items():
-        monkeypatch.setitem(INCREMENTS, name, one)  # type: ignore[arg-type]
+        monkeypatch.setitem(INCREMENTS, name, one)
 
 
 LONG_MS = 700_000

@@ -86,10 +86,10 @@ def test_tasks_that_are_stopped_anywhere_make_the_tables_of_one_process(
     for _ in range(200):
         try:
             with home.held():
-                sizes = {"round_bytes": chance.choice([9000, 40_000]), "range_bytes": 3000}
+                size = chance.choice([9000, 40_000])
                 if chance.random() < 0.3:  # one process goes on with what tasks have begun
                     update_one(home, logs[0])
-                update_on_spark(session, home, logs, **sizes)
+                update_on_spark(session, home, logs, round_bytes=size, range_bytes=3000)
             break
         except Stopped:
             continue
@@ -122,7 +122,7 @@ def test_files_of_tasks_have_the_bounds_of_their_rows_in_deltas_log(tmp_path: Pa
     assert updated.entries == range(len(log.entries))
     for name in FACTS:
         table = DeltaTable(home.fact_path(name))
-        actions = table.get_add_actions(flatten=True)
+        actions: Any = table.get_add_actions(flatten=True)
         told = dict(
             zip(actions.column_names, (column.to_pylist() for column in actions), strict=True)
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from deltalake import DeltaTable
 
 from dledger_spark.errors import QueryFailed
 from dledger_spark.schema import TIME
-from dledger_spark.tables.catalog import CatalogTable
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.duckdb_engine import BATCH_ROWS, THREAD_MEMORY_MIB, engine_over
 from dledger_spark.tables.refresh import refresh
@@ -57,7 +57,7 @@ class Scripted:
     def define(self, name: str, sql: str) -> None:
         pass
 
-    def add(self, table: CatalogTable) -> None:
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
         pass
 
     def batches(self, _sql: str) -> Iterator[pa.RecordBatch]:
