@@ -44,7 +44,7 @@ class _Seconds(click.FloatRange):
 @option(
     "--refresh",
     "refresh_s",
-    "How often the tables that follow from the facts are made anew.",
+    "How often the tables that follow from the facts are brought up to date.",
     type=_Seconds(0, MAX_S),
     default=60.0,
     metavar="SECONDS",

@@ -50,9 +50,7 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
     for name, path in paths.items():
         if not os.path.isdir(f"{path}/_delta_log"):
             continue
-        with delta_failures(path, "cannot be read"):
-            table = DeltaTable(path)
-            found.append(CatalogTable(name, path, table, files_of_delta(path, table.file_uris())))
+        found.append(catalog_table(name, path))
     if not found:
         made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
         problem = f"holds no tables: {made}"
@@ -76,3 +74,10 @@ def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> I
     for one in tables:
         path = one.path.replace("'", "''")
         yield f"CREATE OR REPLACE VIEW {name}.\"{one.name}\" AS FROM delta_scan('{path}');"
+
+
+def catalog_table(name: str, path: str) -> CatalogTable:
+    """Return the table at a path, as it is now. Raises TablesInvalid."""
+    with delta_failures(path, "cannot be read"):
+        table = DeltaTable(path)
+        return CatalogTable(name, path, table, files_of_delta(path, table.file_uris()))
