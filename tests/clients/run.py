@@ -22,7 +22,7 @@ from tests.clients.grpc_scenarios import GRPC_SCENARIOS
 from tests.clients.grpc_toolchains import GRPC_INSTALLERS, GRPC_TITLES
 from tests.clients.java_process import JavaProcesses
 from tests.clients.local_cluster import LocalCluster
-from tests.clients.local_proxy import SharedProxy
+from tests.clients.local_proxy import Reach, SharedProxy
 from tests.clients.scenarios import SCENARIOS, Place, Scenario
 from tests.clients.toolchains import INSTALLERS, TITLES, Client, Toolchains, install
 
@@ -76,7 +76,7 @@ def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Res
     with (
         LocalCluster(folder) as cluster,
         JavaProcesses(toolchains, folder, cluster.names) as java,
-        SharedProxy(folder, cluster.names) as proxy,
+        SharedProxy(folder, cluster.names, Reach()) as proxy,
     ):
 
         def run_one(scenario: Scenario) -> None:
@@ -91,9 +91,11 @@ def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Res
         with (
             ThreadPoolExecutor(PROCESSES_AT_ONCE) as costly,
             ThreadPoolExecutor(IN_JAVA_AT_ONCE) as cheap,
+            ThreadPoolExecutor(len(chosen)) as waiting,
         ):
             for scenario in together:
-                (costly if scenario.starts_processes else cheap).submit(run_one, scenario)
+                pool = costly if scenario.starts_processes else cheap
+                (waiting if scenario.waits else pool).submit(run_one, scenario)
         for scenario in chosen:
             if scenario.breaks_things:
                 run_one(scenario)
