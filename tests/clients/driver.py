@@ -110,10 +110,14 @@ class Driver:
         user: Credentials | None = None,
     ) -> None:
         self._tls = tls
-        self._user = user or Credentials("", "")
+        signing = user or Credentials("", "")
+        self._where = {
+            "endpoints": endpoints,
+            "user": signing.access_key,
+            "secret": signing.secret_key,
+        }
         home = folder / f"home-{len(list(folder.glob('home-*')))}"
         home.mkdir()
-        self._endpoints = endpoints
         self._errors = home / "errors"
         self._numbers = itertools.count()
         self._lock = threading.Condition()
@@ -194,6 +198,11 @@ class Driver:
             transactional=transactional,
         )
 
+    def begin_producer(self, topic: str) -> Future[Told]:
+        """Begin to start a producer, once."""
+        words = {"name": "producer", "topics": [topic], "transactional": False}
+        return self.begin("producer", tls=self._tls, **self._where, **words)
+
     def consumer(
         self,
         kind: str,
@@ -223,14 +232,9 @@ class Driver:
 
     def _start(self, do: str, **words: object) -> None:
         """Start, as an application would: on a busy machine some give up within a second."""
-        where = {
-            "endpoints": self._endpoints,
-            "user": self._user.access_key,
-            "secret": self._user.secret_key,
-        }
         for left in reversed(range(STARTS)):
             try:
-                self.ask(do, START_S, **where, **words)
+                self.ask(do, START_S, **self._where, **words)
                 return
             except Refused:
                 if not left:

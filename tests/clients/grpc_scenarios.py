@@ -1,5 +1,6 @@
 """Which client of RocketMQ 5's gRPC protocol does what: all features of those it has."""
 
+import re
 from collections.abc import Callable
 
 from tests.clients import (
@@ -15,6 +16,7 @@ from tests.clients.client_script import Failed
 from tests.clients.driver import Came
 from tests.clients.grpc_stage import Stage
 from tests.clients.grpc_toolchains import GRPC_CLIENTS, GRPC_TITLES
+from tests.clients.mqadmin import Expected
 from tests.clients.scenarios import LONG, Place, Scenario
 from tests.clients.toolchains import GrpcClient
 
@@ -143,6 +145,40 @@ def check_long(came: Came) -> None:
         raise Failed(f"{came.key} came with {len(came.body)} bytes: {came.body[:40]!r}")
 
 
+# What the tools show of a consumer's threads; the client in Python does not answer.
+STACKS: dict[GrpcClient, str] = {
+    "python5": r"has not answered in 8 s",
+    "node5": r"(?i)#Consumer jstack#\s*\S",
+    "java52": r"#Consumer jstack#(?s:.)*java\.",
+    "go5": r"(?i)#Consumer jstack#(?s:.)*goroutine",
+}
+
+
+def seen_by_operators(client: GrpcClient) -> Scenario:
+    """RocketMQ's tools show a consumer that came through a proxy, and ask it for its stacks."""
+
+    def run(place: Place) -> str:
+        stage = Stage(place, client)
+        stage.make_topic()
+        with stage.driver() as driver:
+            driver.consumer("push", stage.group, stage.topic)
+            mqadmin = place.mqadmin("java5")
+            shown = mqadmin.until(
+                Expected("consumerConnection -g {group}", r"(?m)^1\s+(\S+@\S+)(?s:.)*{topic}\s+\*")
+            )
+            state = f"consumerStatus -g {{group}} -i {shown[1]}"
+            mqadmin.check(Expected(state, r"PROP_CONSUME_TYPE\s*:\s*CONSUME_PASSIVELY"))
+            if client == "python5":
+                told = mqadmin.told(f"{state} -s")
+                if not re.search(STACKS[client], told):
+                    raise Failed(f"consumerStatus -s: {told:.300}")
+            else:
+                mqadmin.check(Expected(f"{state} -s", STACKS[client]))
+        return f"{shown[1]}"
+
+    return Scenario(f"mqadmin 5.3.3 asks {GRPC_TITLES[client]}", (client, "java5"), run)
+
+
 def can(client: GrpcClient, what: str) -> bool:
     """Whether a client has a feature."""
     return (client, what) not in HAS_NONE
@@ -156,6 +192,7 @@ GRPC_SCENARIOS = (
         if can(client, what)
     ),
     *map(reads_compressed, GRPC_CLIENTS),
+    *map(seen_by_operators, STACKS),
     *(
         featured(client, what, feature, alone=True)
         for what, feature in ALONE.items()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from remoting.wire.signature import Credentials
 from tests.clients import own_client
 from tests.clients.client_script import Failed
 from tests.clients.driver import Came, Driver, Told
@@ -63,7 +64,13 @@ class Stage:
         """Whether the client has a push consumer."""
         return self.client not in NO_PUSH
 
-    def driver(self, endpoints: str = "", environment: dict[str, str] | None = None) -> Driver:
+    def driver(
+        self,
+        endpoints: str = "",
+        environment: dict[str, str] | None = None,
+        *,
+        user: Credentials | None = None,
+    ) -> Driver:
         """A program of the client, which asks the shared proxy if no endpoints are given."""
         reach = self.place.proxy.reach
         return Driver(
@@ -72,7 +79,7 @@ class Stage:
             endpoints or self.place.proxy.address(),
             {**believing(reach.authority), **(environment or {})},
             tls=reach.tls and self.client not in NO_TLS,
-            user=reach.user,
+            user=user or reach.user,
         )
 
     def proxy(self, *options: str) -> LocalProxy:
