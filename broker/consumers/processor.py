@@ -39,7 +39,7 @@ from remoting.bodies.heartbeat import (
 )
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -169,8 +169,7 @@ class ClientProcessor:
             except RequestRefused as refusal:
                 origin.send(refusal.reply_to(command))
 
-        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        self._proxies.ask(proxies, code, {"consumerGroup": name}, b"", answered)
+        self._proxies.ask_for_members(proxies, name, answered)
         return None
 
     def _members_told(

@@ -24,6 +24,10 @@ MAX_PROXIES: Final = 64
 # A proxy gives its client eight seconds. RocketMQ's broker waits for ten.
 ASK_S: Final = 10.0
 
+# What a proxy knows by itself. RocketMQ's tools wait for five seconds: a proxy that hangs must not
+# keep them from the other members.
+TELL_S: Final = 3.0
+
 Outcomes = Sequence[Command | RemotingError]
 
 
@@ -53,6 +57,24 @@ class Proxies:
         answered: Callable[[Outcomes], None],
     ) -> None:
         """Ask some proxies the same, at least one; `answered` is called once, with all outcomes."""
+        self._ask(proxies, code, fields, body, answered, ASK_S)
+
+    def ask_for_members(
+        self, proxies: Sequence[Origin], group: str, answered: Callable[[Outcomes], None]
+    ) -> None:
+        """Ask for the members of a consumer group, as `ask`."""
+        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+        self._ask(proxies, code, {"consumerGroup": group}, b"", answered, TELL_S)
+
+    @staticmethod
+    def _ask(
+        proxies: Sequence[Origin],
+        code: RequestCode,
+        fields: dict[str, str],
+        body: bytes,
+        answered: Callable[[Outcomes], None],
+        timeout_s: float,
+    ) -> None:
         outcomes: list[Command | RemotingError | None] = [None] * len(proxies)
         left = set(range(len(proxies)))
 
@@ -64,7 +86,7 @@ class Proxies:
 
         for number, proxy in enumerate(proxies):
             request = server_request(code, dict(fields), body)
-            proxy.request(request, partial(settle, number), ASK_S)
+            proxy.request(request, partial(settle, number), timeout_s)
 
 
 PROXIES: Final = Shared("proxies", Proxies)
