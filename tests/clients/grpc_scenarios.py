@@ -1,6 +1,5 @@
 """Which client of RocketMQ 5's gRPC protocol does what: all features of those it has."""
 
-import re
 from collections.abc import Callable
 
 from tests.clients import (
@@ -145,9 +144,9 @@ def check_long(came: Came) -> None:
         raise Failed(f"{came.key} came with {len(came.body)} bytes: {came.body[:40]!r}")
 
 
-# What the tools show of a consumer's threads; the client in Python does not answer.
+# What the tools show of a consumer's threads. The client in Python does not answer, so they fail.
 STACKS: dict[GrpcClient, str] = {
-    "python5": r"has not answered in 8 s",
+    "python5": r"Exception",
     "node5": r"(?i)#Consumer jstack#\s*\S",
     "java52": r"#Consumer jstack#(?s:.)*java\.",
     "go5": r"(?i)#Consumer jstack#(?s:.)*goroutine",
@@ -168,12 +167,7 @@ def seen_by_operators(client: GrpcClient) -> Scenario:
             )
             state = f"consumerStatus -g {{group}} -i {shown[1]}"
             mqadmin.check(Expected(state, r"PROP_CONSUME_TYPE\s*:\s*CONSUME_PASSIVELY"))
-            if client == "python5":
-                told = mqadmin.told(f"{state} -s")
-                if not re.search(STACKS[client], told):
-                    raise Failed(f"consumerStatus -s: {told[-900:]}")
-            else:
-                mqadmin.check(Expected(f"{state} -s", STACKS[client]))
+            mqadmin.check(Expected(f"{state} -s", STACKS[client]))
         return f"{shown[1]}"
 
     return Scenario(f"mqadmin 5.3.3 asks {GRPC_TITLES[client]}", (client, "java5"), run)

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from dledger_mq import Message, Producer
-from dledger_mq.admin.consumer_group import GroupConnections
+from dledger_mq.admin.answers import GroupConnections
 from proxy.clients.questions import ANSWER_S, MAX_STACKS_BYTES, MOST_AT_ONCE, MOST_OF_CLIENT
 from proxy.wire.messages_pb2 import (
     ClientType,
@@ -111,12 +111,12 @@ async def test_operators_see_and_ask_consumers_of_all_proxies(tmp_path: Path) ->
         found = await members(here, 2)
         assert [member.client_id for member in found.consumers] == ["one", "two"]
         assert found.subscriptions == {"Orders": "*"}
-        fields = {"consumerGroup": "readers", "clientId": "one"}
+        fields: dict[str, Any] = {"consumerGroup": "readers", "clientId": "one"}
         without = json.loads((await here.ask(RUNNING, jstackEnable="false", **fields)).body)
         assert without["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
         assert "jstack" not in without
 
-        async def ask(told: list[Command], code: int, **more: str) -> None:
+        async def ask(told: list[Command], code: int, **more: Any) -> None:
             told.append(await here.ask(code, **fields, **more))
 
         async with trio.open_nursery() as nursery:
@@ -308,9 +308,10 @@ async def test_with_access_control_only_super_users_are_proxies(tmp_path: Path) 
         beat = encode_heartbeat(Heartbeat("imposter", [PROXIES_GROUP], []))
         assert (await imposter.ask(RequestCode.HEART_BEAT, beat)).code == ResponseCode.SUCCESS
         stored = await operator.send(TOPIC, b"secret")
-        fields = {"consumerGroup": GROUP, "clientId": "anyone"}
-        for code, more in ((RUNNING, {}), (DIRECTLY, {"msgId": stored.fields["msgId"]})):
-            assert (await operator.ask(code, **fields, **more)).code == ResponseCode.SYSTEM_ERROR
+        fields: dict[str, Any] = {"consumerGroup": GROUP, "clientId": "anyone"}
+        fields["msgId"] = stored.fields["msgId"]
+        for code in (RUNNING, DIRECTLY):
+            assert (await operator.ask(code, **fields)).code == ResponseCode.SYSTEM_ERROR
         refused = await operator.ask(MEMBERS, consumerGroup=GROUP)
         assert refused.code == ResponseCode.CONSUMER_NOT_ONLINE
         assert imposter.notices == []
