@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
 	tests-compiled check format lint types docs demo \
-	protos clients client-gaps client-losses interop-java \
+	protos clients client-matrix client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -133,6 +133,9 @@ demo: setup-spark ## start a cluster, send, break, replay: the whole project in 
 
 clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, Go and Cargo are there for)
 	$(BIN)/python tests/clients/run.py
+
+client-matrix: setup ## drive all clients of gRPC plain, by TLS, and signed; prints which feature goes with which
+	$(BIN)/python tests/clients/matrix.py
 
 client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended
 	$(BIN)/python tests/clients/gaps.py

@@ -112,6 +112,13 @@ class AccessGuard:
         for watcher in self.watchers:
             watcher()
 
+    def may_speak_for_others(self, name: str | None) -> bool:
+        """Return whether the user of this name is a super user, as that of a proxy is."""
+        if self._seal is None:
+            return True
+        caller = None if name is None else self._caller(name)
+        return caller is not None and caller.is_super
+
     def check(self, origin: Origin, command: Command, handler: Handler) -> None:
         """Check a request, and log who asks for a change that others may notice.
 
