@@ -1,6 +1,7 @@
 """Names of topics, groups and lite topics that clients may use. Source: RocketMQ's Validators."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from proxy.statuses import Refused
@@ -27,11 +28,17 @@ _SYSTEM_TOPICS: Final = frozenset(
     }
 )
 _SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", SYSTEM_TOPIC_PREFIX)
+_NAMES_REMEMBERED: Final = 4096
 
 
 def topic_name(resource: Resource) -> str:
     """Return the name of a topic. Raises Refused (40002)."""
-    name: str = resource.name
+    return _checked_topic(resource.name)
+
+
+# A name has at most 127 characters. One that is refused is not remembered.
+@lru_cache(_NAMES_REMEMBERED)
+def _checked_topic(name: str) -> str:
     if not _TOPIC.fullmatch(name):
         raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r:.140}: {_CHARACTERS}, at most 127")
     if name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES):

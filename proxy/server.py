@@ -72,6 +72,7 @@ class Proxy:
         self.figures = Figures()
         self.draining = Draining()
         self.sessions = Sessions()
+        client.remoting.gather()
         brokers = Brokers(client, is_user=is_user)
         access = Access(brokers)
         topics, groups = Topics(brokers), Groups(brokers)

@@ -102,11 +102,14 @@ class ServedConnection:
         self._is_deaf = False  # the peer takes nothing of what is sent
         self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
+        self._is_woken = False  # the writing task, since it last began to wait
         self._written = WakeUp()
         self._nursery: trio.Nursery | None = None
 
     def flush(self) -> None:
-        self._wake.set()
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake.set()
 
     def drain(self) -> None:
         """Ask the client for no further calls."""
@@ -216,6 +219,7 @@ class ServedConnection:
                         break
                     scope.deadline = math.inf
                     await self._wake.wait()
+                    self._is_woken = False
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._apply(connection.peer_ended(trio.current_time()))
         if scope.cancelled_caught:

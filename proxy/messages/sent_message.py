@@ -28,8 +28,7 @@ from remoting.message.properties import (
     TIMER_DELIVER_MS,
     TRACE_CONTEXT,
     UNIQUE_KEY,
-    encode_properties,
-    properties_text,
+    properties_field,
 )
 from remoting.message.properties import (
     TRANSACTION_PREPARED as PREPARED_PROPERTY,
@@ -50,6 +49,8 @@ _ENCODINGS: Final = frozenset({Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY,
 _MAX_USER_PROPERTIES: Final = 128
 _MAX_PROPERTIES_BYTES: Final = 16_384
 _MAX_GROUP_BYTES: Final = 63
+# A tag alone that is no longer needs no count of its bytes.
+_MAX_TAG_CHARACTERS: Final = _MAX_PROPERTIES_BYTES // 4
 _MAX_ID_CHARACTERS: Final = 255
 
 # How far ahead a message may be delivered: RocketMQ's timerMaxDelaySec less is a broker's matter;
@@ -138,12 +139,15 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     flag = COMPRESSED_FLAG if encoding == _GZIP else 0
     if kind == _TRANSACTION:
         flag |= TRANSACTION_PREPARED
-    run = properties_text(encode_properties(pairs))
+    run = properties_field(pairs)
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
 
 
 def _user_properties(message: Message) -> dict[str, str]:
     given = message.user_properties
+    system = message.system_properties
+    if not given and not system.keys and len(system.tag) <= _MAX_TAG_CHARACTERS:
+        return {}
     if len(given) > _MAX_USER_PROPERTIES:
         raise Refused(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -160,7 +164,6 @@ def _user_properties(message: Message) -> dict[str, str]:
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
                 f"the value of property {name!r:.80} has control characters",
             )
-    system = message.system_properties
     texts = [*given.keys(), *given.values(), system.tag, *system.keys]
     size = sum(len(text.encode()) for text in texts)
     if size > _MAX_PROPERTIES_BYTES:

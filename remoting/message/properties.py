@@ -218,12 +218,22 @@ def encode_properties(pairs: Mapping[str, str]) -> bytes:
         MessageMalformed: a name is empty or holds a separator, a value holds \x02, or a text
             cannot be UTF-8.
     """
+    return properties_bytes(_joined(pairs))
+
+
+def properties_field(pairs: Mapping[str, str]) -> str:
+    """Encode `pairs` for a header's `properties` field. Raises like `encode_properties`."""
+    text = _joined(pairs)
+    return text if text.isascii() else properties_text(properties_bytes(text))
+
+
+def _joined(pairs: Mapping[str, str]) -> str:
     for name, value in pairs.items():
         if not name or NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in name:
             raise MessageMalformed(f"property name {name!r:.60}: use no \\x01, no \\x02, and text")
         if PROPERTY_SEPARATOR in value:
             raise MessageMalformed(f"property {name!r:.60}: its value may not hold \\x02")
-    return properties_bytes("".join([f"{name}\x01{value}\x02" for name, value in pairs.items()]))
+    return "".join([f"{name}\x01{value}\x02" for name, value in pairs.items()])
 
 
 def edit_properties(raw: bytes, changes: Mapping[str, str], removals: Iterable[str] = ()) -> bytes:

@@ -18,8 +18,10 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.brokers.asking import Asking, make_topics, route
+from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.command import (
     Results,
+    _is_measured,
     in_words,
     measure,
     ratio,
@@ -31,7 +33,7 @@ from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
-from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
+from bench.brokers.rows import ROWS
 from bench.brokers.send_costs import calls_of_a_send
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
@@ -143,6 +145,43 @@ def test_sends_are_measured_with_access_control_and_tls(tmp_path: Path) -> None:
     assert len(figures) == 16
     assert all(figure.value > 0 for figure in figures)
     assert "64 light senders of 1 KB, access control and TLS" in [one.name for one in figures]
+
+
+def test_a_proxy_of_rocketmq_is_measured_by_rows_with_clients_of_grpc_alone() -> None:
+    def measured(brokers: Brokers, **of_row: bool) -> bool:
+        return _is_measured(Row("", "", lambda _bench: [], **of_row), brokers)
+
+    java, java5, null = (
+        OURS._replace(key=key, is_behind_proxy=key == "java5") for key in ("java", "java5", "null")
+    )
+    assert all(measured(OURS, **{kind: True}) for kind in ("by_proxy", "only_ours", "load_alone"))
+    assert [measured(one) for one in (java, java5, null)] == [True, False, False]
+    assert [measured(one, by_proxy=True) for one in (java, java5, null)] == [False, True, False]
+    assert not any(measured(one, only_ours=True, by_proxy=True) for one in (java, java5, null))
+    assert measured(null, load_alone=True)
+
+
+@pytest.mark.slow
+@pytest.mark.forked_programs
+def test_sends_and_waiting_receives_are_measured_at_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A wait is long enough for all receives to be begun, and no longer.
+    for module in ("light_calls", "proxy_rows"):
+        monkeypatch.setattr(f"bench.brokers.{module}.POLL_S", 6.0)
+    with BrokerGroup(OURS, tmp_path / "group") as group:
+        scale = Scale(measured_s=0.2, polls=100, polled_s=1.0)
+        bench = Bench(group, None, scale, tmp_path, True)
+        rows = [row for row in ROWS if row.key in ("proxy-sends", "proxy-polls")]
+        sent, polled = [row.measure(bench) for row in rows]
+    assert [figure.unit for figure in sent if figure.value > 0] == [
+        *("a second", "us a message", "us a message") * 2,
+        *("a second", "us a message"),
+    ]
+    begins = [one for one in polled if "its begin" in one.name]
+    assert [one.value > 0 for one in begins] == [True, True]
+    (ended,) = [one for one in polled if one.name.endswith(": ended")]
+    assert ended.name == "100 receives of 6 s, each asked again: ended"
 
 
 def test_a_row_that_fails_is_noted_and_the_others_are_measured(
