@@ -38,7 +38,10 @@ CHAOS_ARGUMENTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+# It holds for each make that reads this file, whatever its --jobs are.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
@@ -108,7 +111,7 @@ test-long-examples: setup-spark ## try all examples of every property, by Hypoth
 # The tests stand last, so that their closing line is the last thing printed. What comes before them
 # uses one processor each.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target types docs format lint tests-compiled
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes types docs tests-compiled format lint
 	@$(MAKE) test
 
 # Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
