@@ -141,7 +141,8 @@ class ScriptedBrokers:
         return await self.find(topic)
 
     def add_producer(self, group: str, asked: Any) -> None:
-        self.checks[group] = asked
+        if asked is not None:  # the group of all proxies has no transactions
+            self.checks[group] = asked
 
     async def remove_producer(self, group: str, _asked: Any) -> None:
         del self.checks[group]
