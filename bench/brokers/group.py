@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,7 @@ class BrokerGroup:
         except NotAnswered as error:
             raise RunFailed(str(error)) from None
         for topic in self._proxy_topics:
-            self._until(lambda topic=topic: route(self.nameserver, topic) and topic, "no route")
+            self._until(partial(self._routed, topic), f"topic {topic} has no route")
         for left in reversed(range(_PROXY_STARTS)):
             self.start(PROXY)
             try:
@@ -129,6 +130,9 @@ class BrokerGroup:
                 if not left or self._running[PROXY].poll() is None:
                     raise
         raise AssertionError(_PROXY_STARTS)
+
+    def _routed(self, topic: str) -> str | None:
+        return None if route(self.nameserver, topic) is None else topic
 
     def proxy_pid(self) -> int:
         return self._running[PROXY].pid

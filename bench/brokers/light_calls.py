@@ -164,9 +164,9 @@ def keep_asking(pollers: Sequence[Poller], for_s: float) -> int:
             selector.register(poller, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
             for key, _events in selector.select(left):
-                poller = key.fileobj
-                assert isinstance(poller, Poller)
-                count = poller.take()
-                poller.ask(count)
+                asking = key.fileobj
+                assert isinstance(asking, Poller)
+                count = asking.take()
+                asking.ask(count)
                 ended += count
     return ended

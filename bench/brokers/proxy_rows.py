@@ -199,11 +199,15 @@ def _loaded(
 ) -> tuple[dict[str, float], list[Figure]]:
     """Run a task of a client; also return the processor time for each message. Raises RunFailed."""
     load = bench.grpc_loads[client.language]
-    given = {"proxy": bench.group.proxy(), "bytes": len(_BODY), "warm_up_ms": _WARM_UP_MS}
+    given: dict[str, object] = {
+        "proxy": bench.group.proxy(),
+        "bytes": len(_BODY),
+        "warm_up_ms": _WARM_UP_MS,
+    }
     used, load_before_s = _Used(bench), children_processor_s()
     within_s = about_s + _PATIENCE_S
     nameserver = bench.group.nameserver
-    found = load.run(work, nameserver, bench.folder, within_s, **given, **options)
+    found = load.run(work, nameserver, bench.folder, within_s, **given | options)
     each = 1e6 / max(1, found["messages"])
     load_s = children_processor_s() - load_before_s
     return found, [
@@ -285,16 +289,16 @@ def _failover(bench: Bench) -> list[Figure]:
     leader = bench.group.leader()
     killer = threading.Timer(_KILLED_AFTER_S, bench.group.kill, [leader])
     load = bench.grpc_loads[client.language]
-    given = {"proxy": bench.group.proxy(), "bytes": len(_BODY), "warm_up_ms": _WARM_UP_MS}
-    options = {"topic": topic, "threads": _RECEIVERS, "seconds": _SENT_S}
+    given: dict[str, object] = {
+        "proxy": bench.group.proxy(),
+        "bytes": len(_BODY),
+        "warm_up_ms": _WARM_UP_MS,
+    }
+    given |= {"topic": topic, "threads": _RECEIVERS, "seconds": _SENT_S}
+    nameserver, within_s = bench.group.nameserver, _SENT_S + _PATIENCE_S
     killer.start()
     try:
-        found = load.run(
-            *("send", bench.group.nameserver, bench.folder, _SENT_S + _PATIENCE_S),
-            may_fail=True,
-            **given,
-            **options,
-        )
+        found = load.run_anyhow("send", nameserver, bench.folder, within_s, **given)
     finally:
         killer.cancel()
         killer.join()
