@@ -227,7 +227,6 @@ def _settings(folder: str) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": search,
         "spark.local.dir": f"{folder}/local",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": f"{folder}/warehouse",

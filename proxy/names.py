@@ -5,6 +5,15 @@ from typing import Final
 
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code, Resource
+from remoting.message.topic_names import (
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TEMPLATE_TOPIC,
+)
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -13,12 +22,11 @@ _LITE_TOPIC: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # Topics in which brokers keep what is theirs.
 _SYSTEM_TOPICS: Final = frozenset(
     {
-        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC"),
-        *("OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC"),
+        *(TEMPLATE_TOPIC, SCHEDULE_TOPIC, BENCHMARK_TOPIC, SELF_TEST_TOPIC),
+        *(OFFSET_MOVED_TOPIC, "CHECKPOINT_TOPIC"),
     }
 )
-_SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_")
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+_SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", SYSTEM_TOPIC_PREFIX)
 
 
 def topic_name(resource: Resource) -> str:
@@ -38,7 +46,7 @@ def group_name(resource: Resource) -> str:
         raise Refused(
             Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.280}: {_CHARACTERS}, at most 255"
         )
-    if name.startswith(_SYSTEM_GROUP_PREFIX):
+    if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name} is the brokers': choose another")
     return name
 

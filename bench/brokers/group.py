@@ -113,7 +113,7 @@ class BrokerGroup:
         return sum([processor_s(process.pid) for process in members])
 
     def ran_s(self) -> float:
-        """Return the processor time of all threads that members have, to the nanosecond."""
+        """Return the processor time of all members since their start, to the nanosecond."""
         return sum([ran_s(self._running[name].pid) for name in self._addresses.members])
 
     def last_complaint(self) -> str:

@@ -63,7 +63,7 @@ class AccessGuard:
     """Judges the requests of one member's clients by the users and rules in the log.
 
     Without a file of access control it grants everything, and costs nothing. The file's own user
-    may do everything: with it the first user is made, and the rules mended if nobody else can.
+    may do everything: it makes the first user, and mends rules that lock all other users out.
 
     Attributes:
         watchers: called when users or rules have changed, so that what waits is judged again.

@@ -14,8 +14,11 @@ from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.features import REGISTRY
 from broker.groups.commands import DeleteGroup
 from broker.log.command_layout import LogCommand
+from broker.offsets.commands import CommitOffsets
 from broker.offsets.state import OFFSETS, OffsetMoved
-from broker.pop.state import PopStep
+from broker.pop.commands import AckPopped, BuryPopped, Pop
+from broker.pop.state import POPS, PopStep
+from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic
 from broker.transactions.commands import Commit, GiveUp, MoveHalf, Prepare, Resume, Rollback
 from broker.transactions.state import TransactionChecked
@@ -27,6 +30,8 @@ from dledger_spark.facts.folded_commands import FoldedCommands
 Head = tuple[int, "int | None"]
 # A group, a topic, a queue.
 Key = tuple[str, str, int]
+# See the columns of the table "pop_progress".
+PopProgress = tuple[int, int, int]
 
 _as_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _OF_DELAYED: Final[dict[type, str]] = {
@@ -62,6 +67,7 @@ class CommandFold:
         """
         command, entry = read.command, read.entry
         forgotten = self._queues_deleted_with(command)
+        popped = {key: self._pop_progress(key) for key in self._may_be_popped(command)}
         folded = self.folded.fold(command, entry)
         if folded is None:
             return
@@ -76,7 +82,8 @@ class CommandFold:
             self.deletions.append((entry.index, topic))
             self.folded.lives[topic] = self._life(topic) + 1
         self._add_content(head, entry.body_pos, command)
-        self._add_changes(head, folded.changes or ())
+        head = self._add_changes(head, folded.changes or ())
+        self._add_pop_progress(head, popped)
 
     def _add_command(self, head: Head, read: BrokerCommand) -> None:
         command = read.command
@@ -108,7 +115,8 @@ class CommandFold:
         """Return how often a topic of this name was deleted."""
         return self.folded.lives.get(topic, 0)
 
-    def _add_changes(self, head: Head, changes: Iterable[object]) -> None:
+    def _add_changes(self, head: Head, changes: Iterable[object]) -> Head:
+        """Add the rows of changes; return the index and the time that they have."""
         steps: list[PopStep] = []
         moves: dict[Key, tuple[OffsetMoved, OffsetMoved]] = {}  # the first and the last of a queue
         for one in changes:
@@ -133,6 +141,50 @@ class CommandFold:
                 group, topic, queue = last.group, last.topic, last.queue_id
                 row = (group, topic, self._life(topic), queue, last.offset, last.source)
                 self._rows.add("consumer_progress", *head, *row)
+        return head
+
+    def _add_pop_progress(self, head: Head, before: dict[Key, PopProgress | None]) -> None:
+        """Add what groups that pop have of queues, where it is not as before."""
+        for key, had in before.items():
+            has = self._pop_progress(key)
+            if has != had:
+                group, topic, queue = key
+                row = has or (None, None, None)
+                self._rows.add("pop_progress", *head, group, topic, self._life(topic), queue, *row)
+
+    def _pop_progress(self, key: Key) -> PopProgress | None:
+        """Return the first message that is not acknowledged, the first that was never given, and
+        how many before that are not acknowledged; None if the group does not pop from the queue.
+        """
+        queue = self.folded.state[POPS].queues.get(key)
+        if queue is None:
+            return None
+        offsets = self.folded.state[OFFSETS]
+        # The next pop begins where an operator has reset the group to, or where members that pull
+        # are ahead, and takes back what was given.
+        moved_to, committed = offsets.reset(*key), offsets.committed(*key)
+        if moved_to is None and committed is not None and committed > queue.next_offset:
+            moved_to = committed
+        if moved_to is not None:
+            return moved_to, moved_to, 0
+        return queue.done_offset, queue.next_offset, len(queue.in_flight)
+
+    def _may_be_popped(self, command: Any) -> Iterable[Key]:
+        """Return the queues of groups for which a command may change what was popped."""
+        kind = type(command)
+        if kind in (Pop, EndReset):
+            return [(command.group, command.topic, command.queue_id)]
+        if kind is AckPopped:
+            return dict.fromkeys(one.key for one in command.messages)
+        if kind is BuryPopped:
+            return [command.message.key]
+        if kind is CommitOffsets:
+            return dict.fromkeys(one[:3] for one in command.offsets)
+        if kind is ResetOffsets:
+            return [(command.group, command.topic, queue) for queue in command.offsets]
+        if kind is DeleteGroup:
+            return self.folded.state[POPS].queues.of_group(command.group)
+        return ()
 
     def _add_content(self, head: Head, position: int, command: Any) -> None:
         """Add the rows of a command's content; `position` is that of its record, if it has one."""

@@ -56,6 +56,17 @@ FACTS: Final[dict[str, pa.Schema]] = {
             ("visible_time", TIME),  # when it is redelivered, if nothing happens before
         ]
     ),
+    # What a group that pops has of a queue, after each command that concerns them. Messages from
+    # `next_offset` on were never given, and `unacknowledged` ones before it were given and are
+    # neither acknowledged nor buried; both null: the group pops no more, and its progress counts.
+    "pop_progress": pa.schema(
+        [
+            *_HEAD,
+            *_QUEUE,  # offset: the first message that is not acknowledged
+            ("next_offset", pa.int64()),
+            ("unacknowledged", pa.int64()),
+        ]
+    ),
     "transaction_events": pa.schema(
         [
             *_HEAD,

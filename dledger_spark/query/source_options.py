@@ -30,7 +30,14 @@ OPTIONS: Final = (
     *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
-    *("checksums", "includeProperties", "decompress", "failOnDataLoss", "pushFilters"),
+    *("checksums", "includeProperties", "decompress", "failOnDataLoss"),
+)
+# Spark (4.3) keeps one reader for a DataFrame, with the filters that came last, and used it in all
+# places of a query: a union of two parts of one DataFrame had rows twice and others not at all.
+_GONE: Final = "pushFilters"
+_INSTEAD: Final = (
+    "it gave wrong rows where a query reads a DataFrame twice: leave it out, and name what to read "
+    "by startingOffsets, endingOffsets, startingTimestamp, endingTimestamp and subscribe"
 )
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
 _LIMITS: Final = (
@@ -153,7 +160,6 @@ class SourceOptions:
         include_properties: whether the table of messages has the column "properties".
         decompress: whether bodies of messages are inflated.
         fail_on_data_loss: whether missing entries are an error.
-        push_filters: whether filters of the query narrow what is read.
     """
 
     path: str
@@ -179,7 +185,6 @@ class SourceOptions:
     include_properties: bool
     decompress: bool
     fail_on_data_loss: bool
-    push_filters: bool
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
@@ -193,7 +198,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     texts = _texts(options)
     if streaming is True:
         _refuse(texts, _ENDS, "a stream has no end; read a batch, or use availableNow")
-        _refuse(texts, ("pushFilters",), "Spark pushes no filters into a stream of this kind")
     elif streaming is False:
         _refuse(texts, _LIMITS, "it limits the batches of a stream, and this is no stream")
     for names in (_BEGINNINGS, _ENDS):
@@ -237,7 +241,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         include_properties=_flag(texts, "includeProperties", default=True),
         decompress=_decompress(texts, table),
         fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
-        push_filters=_flag(texts, "pushFilters", default=False),
     )
 
 
@@ -248,6 +251,8 @@ def _texts(options: Mapping[str, str]) -> dict[str, str]:
     texts = {}
     for key, text in options.items():
         name = _NAMES.get(key.lower())
+        if key.lower() == _GONE.lower():
+            raise OptionInvalid(_GONE, text, _INSTEAD)
         if name is None:
             raise OptionInvalid(key, text, f"the options are {', '.join(OPTIONS)}")
         if text.strip():

@@ -30,7 +30,6 @@ from dledger_spark.query.source_options import (
     SourceOptions,
     TopicChoice,
 )
-from dledger_spark.query.wanted import Wanted
 from dledger_spark.records.acceptance import Run
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGES
@@ -59,11 +58,9 @@ class EntryRange(InputPartition):
 
 
 def batch_entries(
-    logs: Sequence[ReadableLog], options: SourceOptions, wanted: Wanted
-) -> Iterator[tuple[ReadableLog, range, range]]:
-    """Yield the entries that a batch query reads of each log.
-
-    Yields the log, the entries that the options name, and those of them that the filters leave.
+    logs: Sequence[ReadableLog], options: SourceOptions
+) -> Iterator[tuple[ReadableLog, range]]:
+    """Yield each log, and the entries of it that a batch query reads.
 
     Raises:
         DledgerSparkError: an option does not fit the logs; see `ReadableLog.resolve`.
@@ -74,8 +71,6 @@ def batch_entries(
         _refuse_index("from", options.first)
         _refuse_index("to", options.last)
     for log in logs:
-        if wanted.groups is not None and log.group not in wanted.groups:
-            continue
         first: str | int | None = options.first
         if options.starting is not None:
             first = beginning_of(log, options.starting, options.fail_on_data_loss)
@@ -86,7 +81,7 @@ def batch_entries(
             entries = log.resolve(first, stop - 1)
         else:
             entries = range(0)
-        yield log, entries, _narrowed(log, entries, options, wanted)
+        yield log, entries
 
 
 def beginning_of(log: ReadableLog, place: Place | None, fail_on_data_loss: bool) -> int:
@@ -280,18 +275,6 @@ def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool =
             problem += ", or failOnDataLoss=false to begin with the first one kept"
         raise RangeUnavailable(log.name, index, index, problem)
     return index
-
-
-def _narrowed(log: ReadableLog, entries: range, options: SourceOptions, wanted: Wanted) -> range:
-    """Return what the filters of a query leave of a range."""
-    start = max(entries.start, wanted.first)
-    stop = entries.stop if wanted.last is None else min(entries.stop, wanted.last + 1)
-    if options.table == MESSAGES and log.is_judged_whole and start < stop:
-        if wanted.from_ms is not None:
-            start = entry_at_time(log, range(start, stop), wanted.from_ms)
-        if wanted.until_ms is not None:
-            stop = entry_at_time(log, range(start, stop), wanted.until_ms + 1)
-    return range(start, max(start, stop))
 
 
 def _refuse_index(option: str, value: str | None) -> None:

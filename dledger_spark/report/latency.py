@@ -1,4 +1,4 @@
-"""The times of messages: to the store, and from there to the progress of each group."""
+"""The times of messages: to the store, and from there to the commits of each group."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -15,6 +15,7 @@ from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 4
+_ENDS: Final = {"committed": "commit", "acknowledged": "acknowledgement"}
 _HEIGHT: Final = 120.0
 _LEAST_MS: Final = 1000
 # The clocks of brokers and clients count milliseconds, so shorter times are unknown.
@@ -45,8 +46,14 @@ def draw_latency(body: Element, engine: Engine, span: Span) -> None:
             note(part, text)
     else:
         note(part, "No message says when it was born.")
-    for name, rows in groupby(consumed, lambda row: row["consumer_group"]):
-        child(part, "h3", f"From the store to the progress of {name[:300]}")
+    if any(row["kind"] == "committed" for row in consumed):
+        note(
+            part,
+            "Clients commit every 5 s what they consumed, so a group consumed a message up to 5 s "
+            "before its commit.",
+        )
+    for (name, kind), rows in groupby(consumed, lambda row: (row["consumer_group"], row["kind"])):
+        child(part, "h3", f"From the store to the {_ENDS[kind]} of {name[:300]}")
         _draw(part, list(rows), steps, span)
     if not consumed:
         note(part, "No group has consumed a message.")
@@ -124,8 +131,8 @@ def consumed_query(steps: Steps) -> str:
     """Return the same for times from the store to progress, of the groups with the longest 99th
     percentile.
 
-    A group has consumed a message when its progress first passes it, as in the table of latencies;
-    resets by an administrator do not count.
+    They end as in the table of latencies: when a commit first passes the message, or when a group
+    that pops acknowledges it. Resets by an administrator do not count.
     """
     return f"""
     with passed as (
@@ -133,7 +140,7 @@ def consumed_query(steps: Steps) -> str:
             coalesce(p.raft_group, '') as log, p.consumer_group, p.topic, p.topic_life as life,
             p.queue, p.offset as reached, min(epoch_ms(p.time)) as ms
         from consumer_progress p
-        where p.offset is not null and p.source <> 'reset' and p.time is not null
+        where p.offset is not null and p.source = 'committed' and p.time is not null
         group by all
     ),
     earliest as (
@@ -159,29 +166,46 @@ def consumed_query(steps: Steps) -> str:
             and coalesce(m.raft_group, '') = r.log
         where m.store_time is not null
     ),
+    acknowledged as (
+        select
+            e.raft_group, e.consumer_group, e.topic, e.topic_life, e.queue, e.offset,
+            min(epoch_ms(e.time)) as ms
+        from pop_events e
+        where e.event = 'acknowledged' and e.time is not null
+        group by all
+    ),
     took as (
-        select w.consumer_group, w.step, greatest(e.ms - w.ms, 0) as ms
+        select
+            a.consumer_group, 'acknowledged' as kind, {steps.of("m.store_time")} as step,
+            greatest(a.ms - epoch_ms(m.store_time), 0) as ms
+        from acknowledged a
+        join messages m
+            on m.topic = a.topic and m.topic_life = a.topic_life and m.queue = a.queue
+            and m.offset = a.offset and m.raft_group is not distinct from a.raft_group
+        where m.store_time is not null
+        union all
+        select w.consumer_group, 'committed' as kind, w.step, greatest(e.ms - w.ms, 0) as ms
         from wanted w
         asof join earliest e
             on e.log = w.log and e.consumer_group = w.consumer_group and e.topic = w.topic
             and e.life = w.life and e.queue = w.queue and e.reached > w.at
     ),
     told as (
-        select t.consumer_group, t.step, {_FIGURES}
+        select t.consumer_group, t.kind, t.step, {_FIGURES}
         from took t
-        group by grouping sets ((t.consumer_group, t.step), (t.consumer_group))
+        group by grouping sets ((t.consumer_group, t.kind, t.step), (t.consumer_group, t.kind))
     ),
     places as (
         select
-            o.consumer_group,
-            row_number() over (order by o.p99 desc, o.consumer_group) as place,
+            o.consumer_group, o.kind,
+            row_number() over (order by o.p99 desc, o.consumer_group, o.kind) as place,
             count(*) over () as groups
         from told o
         where o.step is null
     )
     select o.*, p.groups
     from told o
-    join places p using (consumer_group)
+    join places p using (consumer_group, kind)
     where p.place <= {GROUPS_MAX}
     order by p.place, o.step
     """

@@ -24,7 +24,8 @@ def draw_retries(body: Element, engine: Engine) -> None:
     note(
         part,
         "Messages that a consumer sent back or did not acknowledge in time, by how often they "
-        "came again.",
+        "were delivered again. Copies of dead letters that an operator had delivered once more do "
+        "not count.",
     )
     for _, of_group in groupby(rows, lambda row: row["place"]):
         _draw_group(part, list(of_group))
@@ -41,7 +42,7 @@ def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
         (retry, sum(messages for times, messages in came.items() if times >= retry))
         for retry in range(1, max(came, default=0) + 1)
     ]
-    most = max([messages for _, messages in funnel] + [first["dead"]])
+    most = max([messages for _, messages in funnel] + [first["dead"], first["waiting"]])
     whole = funnel[0][1] if funnel else 0
     shown = [
         Bar(
@@ -51,6 +52,9 @@ def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
         )
         for retry, messages in funnel
     ]
+    if first["waiting"]:
+        waits = first["waiting"]
+        shown.append(Bar("waiting for a retry", [(waits, "c4")], count(waits)))
     again = f", {count(first['redriven'])} of them delivered once more" if first["redriven"] else ""
     shown.append(Bar("dead", [(first["dead"], "bad")], f"{count(first['dead'])}{again}"))
     bars(part, shown, most)
@@ -58,9 +62,13 @@ def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
 
 _QUERY: Final = f"""
     with came as (
-        select r.consumer_group, cast(r.retries as bigint) as retries from retries r
-        union all
-        select p.consumer_group, cast(p.times as bigint) - 1 from pops p where p.times > 1
+        select r.consumer_group, r.delivered_again as retries from retries r
+        where r.delivered_again > 0
+    ),
+    waits as (
+        select r.consumer_group, cast(sum(r.waiting) as bigint) as waiting
+        from retries r
+        group by r.consumer_group
     ),
     counted as (
         select c.consumer_group, least(c.retries, {RETRIES_MAX}) as retries, count(*) as messages
@@ -72,15 +80,25 @@ _QUERY: Final = f"""
         from dead_letters d
         group by d.consumer_group
     ),
+    names as (
+        select consumer_group from counted
+        union
+        select consumer_group from died
+        union
+        select consumer_group from waits where waiting > 0
+    ),
     all_groups as (
         select
-            coalesce(c.consumer_group, d.consumer_group) as consumer_group,
+            n.consumer_group,
             coalesce(any_value(d.dead), 0) as dead,
             coalesce(any_value(d.redriven), 0) as redriven,
+            coalesce(any_value(w.waiting), 0) as waiting,
             coalesce(sum(c.messages), 0) as came_back
-        from counted c
-        full join died d on d.consumer_group = c.consumer_group
-        group by all
+        from names n
+        left join counted c on c.consumer_group = n.consumer_group
+        left join died d on d.consumer_group = n.consumer_group
+        left join waits w on w.consumer_group = n.consumer_group
+        group by n.consumer_group
     ),
     places as (
         select
@@ -90,7 +108,7 @@ _QUERY: Final = f"""
         from all_groups g
     )
     select
-        p.place, p.groups, p.consumer_group, p.dead, p.redriven,
+        p.place, p.groups, p.consumer_group, p.dead, p.redriven, p.waiting,
         coalesce(c.retries, 0) as retries, coalesce(c.messages, 0) as messages
     from places p
     left join counted c using (consumer_group)

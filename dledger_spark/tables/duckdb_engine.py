@@ -34,6 +34,7 @@ _FUNCTIONS: Final = (
     "create macro timestamp_millis(ms) as (make_timestamp(ms * 1000) at time zone 'UTC')",
     "create macro get_json_object(json, path) as json_extract_string(json, path)",
     "create macro explode(words) as unnest(words)",
+    "create macro sequence(first, last, step) as generate_series(first, last, step)",
 )
 
 

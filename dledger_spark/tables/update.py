@@ -84,6 +84,13 @@ def update_tables(
     fold = _begin(home, log)
     first = log.first_index if fold is None else fold.next_index
     rows = dict.fromkeys(FACTS, 0)
+    tables = {
+        name: FactTable(home.fact_path(name), schema, home.kept_hours)
+        for name, schema in FACTS.items()
+    }
+    app = app_of(log.group)
+    if fold is not None:
+        _add_later_tables(tables, app, first)
     if first >= stop:
         return Updated(log.group, range(first, first), rows)
     if first < log.first_index and fail_on_data_loss:
@@ -94,11 +101,6 @@ def update_tables(
     if fold is not None and first < log.first_index:
         problem = f"{log.name} now begins with entry {log.first_index}"
         left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
-    tables = {
-        name: FactTable(home.fact_path(name), schema, home.kept_hours)
-        for name, schema in FACTS.items()
-    }
-    app = app_of(log.group)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for number, piece in enumerate(
@@ -112,6 +114,13 @@ def update_tables(
     _compact(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
     return Updated(log.group, wanted, rows, tuple(left_out))
+
+
+def _add_later_tables(tables: dict[str, FactTable], app: str, next_index: int) -> None:
+    """Add the tables that an earlier version did not have. Their rows begin with the next entry."""
+    for table in tables.values():
+        if table.next_index(app) is None:
+            table.append(app, range(next_index, next_index), [])
 
 
 class _Piece(NamedTuple):

@@ -55,7 +55,7 @@ async def serve_connection(
         limits: of this connection.
         peer: the address of the client, "host:port".
         first_bytes: read from the stream before.
-        draining: ends the connection in order; None: nobody does.
+        draining: set when the connection must end in order; None if that never happens.
         held: of all connections of the server; None: of this one alone.
     """
     served = ServedConnection(stream, router, limits, peer, held or HeldRequests())

@@ -17,11 +17,16 @@ from remoting.message.properties import (
     BORN_TIMESTAMP,
     CHECK_IMMUNITY_S,
     KEYS,
+    LITE_OFFSET,
+    LITE_QUEUE,
+    LITE_TOPIC,
+    PRIORITY,
     PRODUCER_GROUP,
     RECONSUME_TIME,
     SHARDING_KEY,
     TAGS,
     TIMER_DELIVER_MS,
+    TRACE_CONTEXT,
     UNIQUE_KEY,
     encode_properties,
     properties_text,
@@ -31,10 +36,6 @@ from remoting.message.properties import (
 )
 from remoting.message.record import COMPRESSED_FLAG, TRANSACTION_PREPARED
 from remoting.wire.field_values import INT32_MAX
-
-TRACE_CONTEXT: Final = "TRACE_CONTEXT"
-PRIORITY: Final = "_SYS_MSG_PRIORITY_"
-LITE_TOPIC: Final = "__LITE_TOPIC"
 
 # RocketMQ's maxMessageSize.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -74,7 +75,7 @@ RESERVED: Final = frozenset(
         *("TIMER_DELAY_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES"),
         *("TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "BORN_HOST", BORN_HOST),
         *(BORN_TIMESTAMP, "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "CRC32", "__CRC32#"),
-        *("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "LOGICAL_QUEUE_ID", PRIORITY),
+        *(LITE_QUEUE, LITE_OFFSET, "LOGICAL_QUEUE_ID", PRIORITY),
         *(LITE_TOPIC, "REDIRECT", "FORWARD_QUEUE_ID", "__STARTDELIVERTIME"),
     }
 )

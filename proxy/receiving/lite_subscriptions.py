@@ -1,8 +1,8 @@
 """Answers SyncLiteSubscription: which lite topics a client wants.
 
-The leader of each broker keeps that, and not in its log: clients repeat it every 30 s. So that
-nobody waits that long after an election, the proxy keeps what each of its clients wants, and tells
-it to a new leader before the client's next receive.
+The leader of each broker keeps that in memory, not in its log: clients repeat it every 30 s. The
+proxy also keeps the subscriptions of its clients, and sends them to a new leader before a client's
+next receive, so that no client waits 30 s after an election.
 Source: RocketMQ's proxy, LiteSubscriptionService.
 """
 

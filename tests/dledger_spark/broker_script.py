@@ -32,13 +32,15 @@ from broker.pop.state import POPS
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic, PutTopic
-from broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC
+from broker.topics.names import HALF_TOPIC
 from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, Rollback
 from broker.transactions.state import TRANSACTIONS
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
+from remoting.message.message_id import message_id
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord, encode_record
+from remoting.message.topic_names import SCHEDULE_TOPIC
 
 TOPICS = ("A", "B")
 GROUPS = ("g", "h")
@@ -59,7 +61,18 @@ KINDS = (
     *("send", "send", "send", "sends", "delay", "deliver", "drop", "move", "half", "check"),
     *("commit", "commit late", "roll back", "give up", "move half", "offsets", "offsets", "stale"),
     *("reset", "end reset", "pop", "pop", "acknowledge", "acknowledge", "hide", "bury"),
-    *("retry", "dead", "redrive", "delete", "put", "foreign", "twice", "lead", "audit"),
+    *(
+        "retry",
+        "send back",
+        "dead",
+        "redrive",
+        "delete",
+        "put",
+        "foreign",
+        "twice",
+        "lead",
+        "audit",
+    ),
 )
 PASSES_MS = (0, 1, 40, 20_000, 90_000, 700_000)
 steps = st.builds(
@@ -89,6 +102,8 @@ class ScriptedLog:
     state: BrokerState = field(default_factory=empty_state)
     _now_ms: int = FIRST_MS
     _sent: int = 0
+    _ids: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    _in_ladder: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._append(encode_log_command(RaiseFormat(RUNS_VERSION)))
@@ -112,19 +127,22 @@ class ScriptedLog:
         self._sent += 1
         pairs = {"UNIQ_KEY": f"k{self._sent}", **properties}
         end = self.state[MESSAGES].queue_end(topic, queue)
+        position = self._pos + HEADER_BYTES + at
+        port = 10911 + self._sent % 2
+        self._ids[topic, queue, end + before] = message_id("127.0.0.1", port, position)
         return encode_record(
             MessageRecord(
                 topic,
                 b"x" * (self._sent % 3000),
                 queue_id=queue,
                 queue_offset=end + before,
-                physical_offset=self._pos + HEADER_BYTES + at,
+                physical_offset=position,
                 born_timestamp=self._now_ms - self._sent % 7,
                 store_timestamp=self._now_ms,
                 reconsume_times=int(properties.get("RECONSUMED", "0")),
                 born_host="127.0.0.1",
                 store_host="127.0.0.1",
-                store_port=10911 + self._sent % 2,
+                store_port=port,
                 properties=encode_properties(pairs),
             )
         )
@@ -186,12 +204,22 @@ class ScriptedLog:
                         ORIGIN_MESSAGE_ID=f"m{step.number}",
                     )
                 )
+            case "send back":
+                of_origin = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": f"m{step.number}"}
+                of_origin |= {"RECONSUMED": str(step.pick)}
+                self._in_ladder[self._pos + HEADER_BYTES] = of_origin
+                record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=RETRY, **of_origin)
+                self._with(record, Delay(self._now_ms + 1000 * step.number))
             case "redrive":
                 end = self.state[MESSAGES].queue_end(DEAD, 0)
                 # No leader proposes to deliver a dead letter once more that was before.
                 if end and not self.state[REDRIVEN].has(DEAD, 0, step.pick % end):
                     letter = Redrive(DEAD, 0, step.pick % end, self._pos, 0)
-                    self._with(self._record(topic, queue), letter)
+                    copy = self._record(topic, queue)
+                    if step.number > 2:
+                        of_origin = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": f"m{step.number}"}
+                        copy = self._record(RETRY, **of_origin)
+                    self._with(copy, letter)
             case "delete":
                 keeps_ends = step.number % 2 > 0
                 delete = DeleteTopic(topic, self._now_ms, keeps_ends, keeps_ends)
@@ -218,8 +246,14 @@ class ScriptedLog:
         if step.kind == "drop":
             self._append(encode_log_command(DropDelayed(position)))
         elif step.kind == "move":
-            record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=topic)
+            of_origin = self._in_ladder.get(position, {})
+            if of_origin:
+                self._in_ladder[self._pos + HEADER_BYTES] = of_origin
+            to = RETRY if of_origin else topic
+            record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=to, **of_origin)
             self._with(record, MoveDelayed(position))
+        elif of_origin := self._in_ladder.get(position):
+            self._with(self._record(RETRY, **of_origin), Deliver(position))
         else:
             self._with(self._record(topic, queue), Deliver(position))
 
@@ -273,5 +307,6 @@ class ScriptedLog:
             hidden = HidePopped(message, self._now_ms, self._now_ms + 5)
             self._append(encode_log_command(hidden))
         else:
-            record = self._record(DEAD, RETRY_TOPIC=message.topic, ORIGIN_MESSAGE_ID="p1")
+            origin = self._ids.get(message[1:4], "p1")
+            record = self._record(DEAD, RETRY_TOPIC=message.topic, ORIGIN_MESSAGE_ID=origin)
             self._with(record, BuryPopped(message))

@@ -35,6 +35,7 @@ class PlainTables:
         self.messages: list[Row] = []
         self.progress: list[Row] = []
         self.pop_events: list[Row] = []
+        self.popped: list[Row] = []
         self.commands: list[Row] = []
         self._lives: defaultdict[str, int] = defaultdict(int)
         self._log_ms: int | None = None
@@ -49,6 +50,7 @@ class PlainTables:
             key: (queue.in_flight.copy(), queue.attempt_id)
             for key, queue in self._state[POPS].queues.items()
         }
+        had = _popped(self._state)
         existing = set(self._state[TOPICS].configs)
         lives = self._lives.copy()
         (refused,) = fold(self._state, [entry]).results
@@ -88,8 +90,13 @@ class PlainTables:
                 gone = (key not in after and lives[key[1]]) or self._lives[key[1]]
                 life = lives[key[1]] if key not in after else gone
                 row = {**head, "key": key, "life": life, "offset": after.get(key)}
-                self.progress.append({**row, "is_reset": type(command).__name__ == "ResetOffsets"})
+                self.progress.append({**row, "of": type(command).__name__})
         self._take_pops(head, command, pops)
+        has = _popped(self._state)
+        for key in had.keys() | has.keys():
+            if had.get(key) != has.get(key) and self._lives[key[1]] == lives[key[1]]:
+                row = {**head, "key": key, "life": self._lives[key[1]], "left": has.get(key)}
+                self.popped.append(row)
 
     def _take_message(self, entry: Entry, record: MessageRecord) -> None:
         pairs = record.property_map()
@@ -120,8 +127,9 @@ class PlainTables:
         queues = self._state[POPS].queues
         name = type(command).__name__
 
-        def add(key: Any, offset: int, event: str) -> None:
+        def add(key: Any, offset: int, event: str, visible_ms: int | None = None) -> None:
             row = {"key": key, "life": self._lives[key[1]], "offset": offset, "event": event}
+            row["visible_ms"] = visible_ms
             self.pop_events.append({**head, **row})
 
         if name == "Pop":
@@ -132,7 +140,7 @@ class PlainTables:
             for offset in command.offsets:
                 now: InFlight | None = queues[command.key].in_flight.get(offset)
                 if now is not None and (flights.get(offset) != now or repeats):
-                    add(command.key, offset, "given")
+                    add(command.key, offset, "given", command.visible_ms)
         elif name == "AckPopped":
             done = set()
             for one in command.messages:
@@ -144,7 +152,7 @@ class PlainTables:
             if queues[one.key].in_flight[one.offset] != before[one.key][0][one.offset] or (
                 before[one.key][0][one.offset].visible_ms == command.visible_ms
             ):
-                add(one.key, one.offset, "hidden")
+                add(one.key, one.offset, "hidden", command.visible_ms)
         elif name == "BuryPopped":
             add(command.message.key, command.message.offset, "buried")
 
@@ -170,73 +178,47 @@ class PlainTables:
         ]
 
     def consumer_lag(self) -> list[Row]:
-        rows = []
-        keys = {(one["key"], one["life"]) for one in self.progress}
-        last_ms = max((one["stored"] for one in self.messages), default=0)
-        for (group, topic, queue), life in keys:
-            moves = [
-                one
-                for one in self.progress
-                if (one["key"], one["life"]) == ((group, topic, queue), life)
-                and one["ms"] is not None  # before the first message of a log there is no time
-            ]
-            if not moves:
-                continue
-            sent = [
-                one
-                for one in self.messages
-                if (one["topic"], one["life"], one["queue"]) == (topic, life, queue)
-            ]
-            since = min(_floor(one["ms"], MINUTE_MS) for one in moves)
-            minutes = {_floor(one["ms"], MINUTE_MS) for one in moves}
-            minutes |= {_floor(one["stored"], MINUTE_MS) for one in sent}
-            for minute in sorted(minute for minute in minutes if minute >= since):
-                end_ms = minute + MINUTE_MS
-                move = max((one for one in moves if one["ms"] < end_ms), key=lambda m: m["index"])
-                if move["offset"] is None:
-                    continue
-                there = [one for one in sent if one["stored"] < end_ms]
-                end = max((one["offset"] + 1 for one in there), default=0)
-                lag_ms: int | None = 0
-                if end > move["offset"]:
-                    first = [one for one in sent if one["offset"] == move["offset"]]
-                    now = min(end_ms, max(last_ms, minute))
-                    lag_ms = max(now - first[0]["stored"], 0) if first else None
-                rows.append(
-                    {
-                        "consumer_group": group,
-                        "topic": topic,
-                        "queue": queue,
-                        "minute": minute,
-                        "consumer_offset": move["offset"],
-                        "queue_end": end,
-                        "lag_messages": max(end - move["offset"], 0),
-                        "lag_ms": lag_ms,
-                    }
-                )
-        return rows
+        times = [*(one["stored"] for one in self.messages), *(one["ms"] for one in self.commands)]
+        times += [one["ms"] for one in self.pop_events]
+        now_ms = max(filter(None, times), default=0)
+        return plain_lag(self.progress, self.popped, self.messages, now_ms)
 
     def latency(self) -> list[Row]:
         took: defaultdict[Any, list[int]] = defaultdict(list)
         for one in self.messages:
             minute = _floor(one["stored"], MINUTE_MS)
             took["stored", None, one["topic"], minute].append(one["stored"] - one["born"])
-        passing = [one for one in self.progress if one["offset"] is not None]
-        passing = [one for one in passing if not one["is_reset"]]
-        for group in {one["key"][0] for one in passing}:
+        commits = [
+            one
+            for one in self.progress
+            if one["offset"] is not None and one["of"] == "CommitOffsets" and one["ms"] is not None
+        ]
+        commits.sort(key=lambda one: (one["ms"], one["index"]))
+        acknowledged: dict[Any, int] = {}
+        for one in self.pop_events:
+            if one["event"] == "acknowledged" and one["ms"] is not None:
+                key = one["key"], one["life"], one["offset"]
+                acknowledged[key] = min(one["ms"], acknowledged.get(key, one["ms"]))
+        for group in {one["key"][0] for one in self.progress}:
             for one in self.messages:
                 key = (group, one["topic"], one["queue"])
-                times = [
-                    move["ms"]
-                    for move in passing
-                    if (move["key"], move["life"]) == (key, one["life"])
-                    and move["offset"] > one["offset"]
-                    and move["ms"] is not None
+                minute = _floor(one["stored"], MINUTE_MS)
+                of_queue = [
+                    step for step in commits if (step["key"], step["life"]) == (key, one["life"])
                 ]
-                if times:
-                    minute = _floor(one["stored"], MINUTE_MS)
-                    ms = max(min(times) - one["stored"], 0)
-                    took["consumed", group, one["topic"], minute].append(ms)
+                known_ms = 0
+                for step in of_queue:
+                    if step["offset"] > one["offset"]:
+                        ms = max(step["ms"] - one["stored"], 0)
+                        took["committed", group, one["topic"], minute].append(ms)
+                        ms = max(known_ms - one["stored"], 0)
+                        took["uncommitted", group, one["topic"], minute].append(ms)
+                        break
+                    known_ms = step["ms"]
+                done_ms = acknowledged.get((key, one["life"], one["offset"]))
+                if done_ms is not None:
+                    ms = max(done_ms - one["stored"], 0)
+                    took["acknowledged", group, one["topic"], minute].append(ms)
         return [
             {
                 "kind": kind,
@@ -252,31 +234,90 @@ class PlainTables:
         ]
 
     def retries(self) -> list[Row]:
-        found: defaultdict[Any, list[tuple[Row, bool]]] = defaultdict(list)
-        for one in self.messages:
-            pairs = one["pairs"]
-            if one["topic"].startswith("%RETRY%"):
+        """Go through the log, and write down each step in the life of a failed message."""
+        found: defaultdict[Any, list[tuple[str, Row, int]]] = defaultdict(list)
+        by_place, ladder = {}, {}
+        commands = {one["index"]: one["command"] for one in self.commands}
+        events: dict[int, list[Row]] = defaultdict(list)
+        for event in self.pop_events:
+            events[event["index"]].append(event)
+        letters: dict[Any, Any] = {}
+        for index in sorted(entry.index for entry in self.entries):
+            command = commands.get(index)
+            name = type(command).__name__
+            if name in ("Deliver", "DropDelayed"):
+                ladder.pop(command.position, None)
+            for one in (one for one in self.messages if one["index"] == index):
+                pairs, topic = one["pairs"], one["topic"]
                 origin = pairs.get("ORIGIN_MESSAGE_ID", one["id"])
-                found[one["topic"][7:], pairs.get("RETRY_TOPIC"), origin].append((one, False))
-            elif one["topic"].startswith("%DLQ%") and "ORIGIN_MESSAGE_ID" in pairs:
-                origin = pairs["ORIGIN_MESSAGE_ID"]
-                found[one["topic"][5:], pairs.get("RETRY_TOPIC"), origin].append((one, True))
-        return [
-            {
-                "consumer_group": group,
-                "topic": topic,
-                "origin_message_id": origin,
-                "retries": sum(not is_dead for _, is_dead in copies),
-                "reconsume_times": max(one["reconsumed"] for one, _ in copies),
-                "first_time": min(one["stored"] for one, _ in copies),
-                "is_dead": any(is_dead for _, is_dead in copies),
-            }
-            for (group, topic, origin), copies in found.items()
-        ]
+                by_place[topic, one["life"], one["queue"], one["offset"]] = origin, one
+                to = pairs.get("REAL_TOPIC", "")
+                if topic == "SCHEDULE_TOPIC_XXXX" and to.startswith("%RETRY%"):
+                    key = to[7:], pairs.get("RETRY_TOPIC"), origin
+                    if name == "MoveDelayed":
+                        ladder[one["position"]] = ladder.pop(command.position)
+                    else:
+                        ladder[one["position"]] = key, command.due_ms
+                        found[key].append(("sent back", one, one["stored"]))
+                elif topic.startswith("%RETRY%") and name != "Redrive":
+                    key = topic[7:], pairs.get("RETRY_TOPIC"), origin
+                    if name != "Deliver":
+                        found[key].append(("sent back", one, one["stored"]))
+                    found[key].append(("again", one, one["stored"]))
+                elif topic.startswith("%DLQ%") and "ORIGIN_MESSAGE_ID" in pairs:
+                    key = topic[5:], pairs.get("RETRY_TOPIC"), origin
+                    letters[topic, one["queue"], one["offset"]] = key, one
+                    found[key].append(("dead", one, one["stored"]))
+            if name == "Redrive":
+                key, one = letters[command.topic, command.queue_id, command.offset]
+                found[key].append(("redriven", one, one["stored"]))
+        pops: defaultdict[Any, list[Row]] = defaultdict(list)
+        for event in self.pop_events:
+            group, topic, queue = event["key"]
+            pops[group, (topic, event["life"], queue, event["offset"])].append(event)
+        givings: dict[Any, int] = defaultdict(int)
+        for (group, place), steps in pops.items():
+            given = sum(one["event"] == "given" for one in steps)
+            is_buried = any(one["event"] == "buried" for one in steps)
+            if place in by_place and (given > 1 or is_buried):
+                origin, one = by_place[place]
+                key = group, one["pairs"].get("RETRY_TOPIC", place[0]), origin
+                givings[key] += given
+                without = {**one, "reconsumed": None}
+                found[key] += [("again", without, step["ms"]) for step in steps[: given - 1]]
+                found[key] += [("other", without, step["ms"]) for step in steps]
+        rows = []
+        for (group, topic, origin), steps_of in found.items():
+            names = [step for step, _, _ in steps_of]
+            waits = [due for key, due in ladder.values() if key == (group, topic, origin)]
+            times = [one["reconsumed"] for _, one, _ in steps_of if one["reconsumed"] is not None]
+            rows.append(
+                {
+                    **{"consumer_group": group, "topic": topic, "origin_message_id": origin},
+                    **{"sent_back": names.count("sent back"), "waiting": len(waits)},
+                    "due_time": min(waits, default=None),
+                    "delivered_again": names.count("again"),
+                    "given": givings.get((group, topic, origin)),
+                    **{"dead": names.count("dead"), "redriven": names.count("redriven")},
+                    "reconsume_times": max(times, default=None),
+                    "first_time": min(ms for _, _, ms in steps_of),
+                    "last_time": max(ms for _, _, ms in steps_of),
+                }
+            )
+        return rows
 
     def dead_letters(self) -> list[Row]:
         redriven: dict[Any, int] = {}
-        buried = {one["index"] for one in self.pop_events if one["event"] == "buried"}
+        buried = {
+            one["index"]: sum(
+                (other["key"], other["life"], other["offset"], other["event"])
+                == (one["key"], one["life"], one["offset"], "given")
+                and other["index"] < one["index"]
+                for other in self.pop_events
+            )
+            for one in self.pop_events
+            if one["event"] == "buried"
+        }
         for one in self.commands:
             command = one["command"]
             if type(command).__name__ == "Redrive":
@@ -287,6 +328,7 @@ class PlainTables:
                 "topic": one["pairs"].get("DLQ_ORIGIN_TOPIC") or one["pairs"].get("RETRY_TOPIC"),
                 "offset": one["offset"],
                 "dead_time": one["stored"],
+                "given": buried.get(one["index"]),
                 "reason": f"{'popped' if one['index'] in buried else 'sent back'} too often",
                 "redriven_time": redriven.get((one["topic"], one["queue"], one["offset"])),
             }
@@ -442,18 +484,33 @@ class PlainTables:
             "%RETRY%g": "sent back",
             "%DLQ%g": "dead",
         }
+        done = {one["index"]: one["command"] for one in self.commands}
         by_place = {}
         by_position = {one["position"]: one for one in self.messages}
         for one in self.messages:
-            rows.append(
-                (one["key"], one["stored"], one["index"], names.get(one["topic"], "stored"))
-            )
+            event, due = names.get(one["topic"], "stored"), None
+            command = done.get(one["index"])
+            kind = type(command).__name__
+            is_of_group = one["topic"] == "%RETRY%g"
+            if event == "delayed":
+                due = getattr(command, "due_ms", None)
+                if one["pairs"].get("REAL_TOPIC") == "%RETRY%g":
+                    event, is_of_group = "sent back", True
+            if kind == "MoveDelayed":
+                event = "moved"
+            elif kind == "Redrive":
+                event = "redriven"
+            elif kind == "Deliver" and one["topic"] == "%RETRY%g":
+                event = "delivered again"
+            group = "g" if is_of_group or event == "dead" else None
+            rows.append((one["key"], one["stored"], one["index"], event, group, due))
             by_place[one["topic"], one["life"], one["queue"], one["offset"]] = one["key"]
         for one in self.pop_events:
             _, topic, queue = one["key"]
             key = by_place.get((topic, one["life"], queue, one["offset"]))
             if key is not None:
-                rows.append((key, one["ms"], one["index"], one["event"]))
+                more = one["key"][0], one["visible_ms"]
+                rows.append((key, one["ms"], one["index"], one["event"], *more))
         origins: dict[int, int] = {}
         for one in self.commands:
             command, name = one["command"], type(one["command"]).__name__
@@ -471,11 +528,9 @@ class PlainTables:
             for position in positions:
                 origin = by_position.get(origins.get(position, position))
                 if event is not None and origin is not None:
-                    rows.append((origin["key"], one["ms"], one["index"], event))
-        return [
-            {"unique_key": key, "time": ms, "index": index, "event": event}
-            for key, ms, index, event in rows
-        ]
+                    rows.append((origin["key"], one["ms"], one["index"], event, None, None))
+        names_of_columns = ("unique_key", "time", "index", "event", "consumer_group", "due_time")
+        return [dict(zip(names_of_columns, row, strict=True)) for row in rows]
 
 
 def _progress(state: BrokerState) -> dict[tuple[str, str, int], int]:
@@ -484,6 +539,81 @@ def _progress(state: BrokerState) -> dict[tuple[str, str, int], int]:
         for key, of in state[OFFSETS].tables.items()
         for queue, offset in of.items()
     }
+
+
+def plain_lag(
+    progress: list[Row], popped: list[Row], messages: list[Row], now_ms: int
+) -> list[Row]:
+    """Ask at the end of every minute of a log: what waits, and since when?"""
+    rows = []
+    for key, life in {(one["key"], one["life"]) for one in progress}:
+        # Before the first message of a log there is no time.
+        moves = [one for one in _at((key, life), progress) if one["ms"] is not None]
+        pops = [one for one in _at((key, life), popped) if one["ms"] is not None]
+        place = (key[1], life, key[2])
+        sent = [one for one in messages if (one["topic"], one["life"], one["queue"]) == place]
+        steps = {_floor(one["ms"], MINUTE_MS) for one in moves + pops}
+        if not steps:
+            continue
+        events = steps | {_floor(one["stored"], MINUTE_MS) for one in sent}
+        last = max(*events, _floor(now_ms, MINUTE_MS))
+        event = min(steps)
+        for minute in range(min(steps), last + 1, MINUTE_MS):
+            event = minute if minute in events else event
+            quiet = (minute - event) // MINUTE_MS
+            is_shown = quiet <= 1440 or (quiet % 60 == 0 and quiet <= 527_040)
+            if not is_shown and minute != last and minute + MINUTE_MS not in events:
+                continue
+            end_ms = minute + MINUTE_MS
+            before = [one for one in moves if one["ms"] < end_ms]
+            if not before:
+                continue
+            offset = max(before, key=lambda one: one["index"])["offset"]
+            if offset is None:
+                continue
+            end = max((one["offset"] + 1 for one in sent if one["stored"] < end_ms), default=0)
+            waits = max(end - offset, 0)
+            left = [one for one in pops if one["ms"] < end_ms]
+            if left and (had := max(left, key=lambda one: one["index"])["left"]) is not None:
+                offset, next_offset, flights = had
+                waits = flights + max(end - next_offset, 0)
+            if not waits and event != minute:
+                continue
+            first = [one for one in sent if one["offset"] == offset and one["stored"] < end_ms]
+            since = first[-1]["stored"] if waits and first else None
+            now = min(end_ms, max(now_ms, minute))
+            rows.append(
+                {
+                    **{"consumer_group": key[0], "topic": key[1], "queue": key[2]},
+                    **{"minute": minute, "consumer_offset": offset, "queue_end": end},
+                    "lag_messages": waits,
+                    "lag_ms": (None if since is None else max(now - since, 0)) if waits else 0,
+                    "waiting_since": since,
+                }
+            )
+    return rows
+
+
+def _popped(state: BrokerState) -> dict[Any, tuple[int, int, int]]:
+    """What the next pop of each queue would begin with: the first message, the first new one, and
+    how many come again if they are not acknowledged.
+    """
+    found = {}
+    offsets = state[OFFSETS]
+    for key, queue in state[POPS].queues.items():
+        group, topic, number = key
+        at = offsets.resets.get((group, topic), {}).get(number)
+        ahead = offsets.tables.get((group, topic), {}).get(number, 0)
+        if at is None and ahead > queue.next_offset:
+            at = ahead
+        flights = frozenset(queue.in_flight if at is None else ())
+        next_offset = queue.next_offset if at is None else at
+        found[key] = min(flights, default=next_offset), next_offset, len(flights)
+    return found
+
+
+def _at(place: tuple[Any, int], rows: list[Row]) -> list[Row]:
+    return [one for one in rows if (one["key"], one["life"]) == place]
 
 
 def _floor(ms: int, unit: int) -> int:

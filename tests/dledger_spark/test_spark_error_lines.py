@@ -334,7 +334,6 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, str], str, str]] = {
     "includeProperties": ({}, "1", "use true or false"),
     "decompress": ({}, "true", "add table=messages"),
     "failOnDataLoss": ({}, "no", "use true or false"),
-    "pushFilters": ({}, "yes", "use true or false"),
 }
 
 

@@ -82,7 +82,8 @@ def test_a_wrong_option_is_one_line_that_names_it(options: dict[str, str], probl
         ({"to": "5"}, True, "a stream has no end"),
         ({"endingOffsets": "5"}, True, "a stream has no end"),
         ({"endingTimestamp": "5"}, True, "a stream has no end"),
-        ({"pushFilters": "true"}, True, "pushes no filters into a stream"),
+        ({"pushFilters": "true"}, True, "gave wrong rows where a query reads a DataFrame twice"),
+        ({"pushfilters": "false"}, False, "gave wrong rows where a query reads a DataFrame twice"),
         ({"from": "x"}, True, "use earliest, latest, an index"),
     ],
 )

@@ -185,6 +185,6 @@ def test_the_trace_of_a_dead_letter_names_the_topic_where_it_lies() -> None:
         made = engine.query(query("trace"))
     assert as_rows(made, ["event", "topic", "queue", "offset"]) == [
         ("dead", "%DLQ%billing", 0, 3),
-        ("delayed", "%RETRY%billing", 2, 7),
         ("sent back", "%RETRY%billing", 0, 1),
+        ("sent back", "%RETRY%billing", 2, 7),
     ]

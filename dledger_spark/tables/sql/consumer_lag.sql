@@ -1,6 +1,22 @@
--- What a consumer group has not consumed of a queue at the end of each minute in which the queue or
--- the group moved: messages, and the age of the first of them. The group is known from its first
--- commit on. RocketMQ: rocketmq_consumer_lag_messages, rocketmq_consumer_lag_latency.
+-- What a consumer group has not consumed of a queue at the end of each minute: messages, and the age
+-- of the first of them. The group is known from its first progress on. Lag is a state, so there is a
+-- row for each minute in which the queue or the group moved, and for every minute while something
+-- waits, up to the last one that the log knows: that of the newest time of its messages and commands
+-- ("now"). RocketMQ: rocketmq_consumer_lag_messages, rocketmq_consumer_lag_latency.
+--
+-- Of a group that pops, those messages count that are not acknowledged, wherever they are, and those
+-- that were never given. `lag_ms` is null if the first waiting message is not among the facts:
+-- retention removed it before the log was read. Its age at any later time follows from
+-- `waiting_since`.
+--
+-- A queue that nothing moves for long gets a row for each minute of a day (1440), then for each hour
+-- of a year (8760), and one for the last minute: a group that is gone for good, or a leader whose
+-- clock was years ahead, would have a row for every minute of that time otherwise.
+--
+-- Rows from a minute on are a function of the facts from there on and of the state at its beginning:
+-- of each queue the largest offset before; of each group and queue the steps of consumer_progress and
+-- of pop_progress with the largest indexes before, the message that waits first by them, and when
+-- the queue or the group moved last.
 with ends as (
     select
         m.raft_group,
@@ -13,7 +29,7 @@ with ends as (
     where m.store_time is not null
     group by m.raft_group, m.topic, m.topic_life, m.queue, date_trunc('minute', m.store_time)
 ),
-moves as (
+steps as (
     select
         p.raft_group,
         p.consumer_group,
@@ -21,10 +37,35 @@ moves as (
         p.topic_life,
         p.queue,
         date_trunc('minute', p.time) as minute,
-        max(p.index) as move
+        p.index as move,
+        cast(null as bigint) as popped
     from consumer_progress p
     where p.time is not null
-    group by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue, date_trunc('minute', p.time)
+    union all
+    select
+        o.raft_group,
+        o.consumer_group,
+        o.topic,
+        o.topic_life,
+        o.queue,
+        date_trunc('minute', o.time) as minute,
+        cast(null as bigint) as move,
+        o.index as popped
+    from pop_progress o
+    where o.time is not null
+),
+moves as (
+    select
+        s.raft_group,
+        s.consumer_group,
+        s.topic,
+        s.topic_life,
+        s.queue,
+        s.minute,
+        max(s.move) as move,
+        max(s.popped) as popped
+    from steps s
+    group by s.raft_group, s.consumer_group, s.topic, s.topic_life, s.queue, s.minute
 ),
 readers as (
     select
@@ -58,7 +99,16 @@ known as (
             partition by n.raft_group, n.consumer_group, n.topic, n.topic_life, n.queue
             order by n.minute
             rows between unbounded preceding and current row
-        ) as move
+        ) as move,
+        max(v.popped) over (
+            partition by n.raft_group, n.consumer_group, n.topic, n.topic_life, n.queue
+            order by n.minute
+            rows between unbounded preceding and current row
+        ) as popped,
+        lead(n.minute) over (
+            partition by n.raft_group, n.consumer_group, n.topic, n.topic_life, n.queue
+            order by n.minute
+        ) as next_minute
     from minutes n
     left join moves v
         on v.consumer_group = n.consumer_group and v.topic = n.topic and v.topic_life = n.topic_life and v.queue = n.queue
@@ -88,40 +138,125 @@ reached as (
     from filled f
     group by f.raft_group, f.topic, f.topic_life, f.queue, f.minute
 ),
-log_end as (
-    select max(m.store_time) as time from messages m
+times as (
+    select m.raft_group, max(m.store_time) as time from messages m group by m.raft_group
+    union all
+    select c.raft_group, max(c.time) as time from commands c group by c.raft_group
+    union all
+    -- An acknowledgement has no time of its own, and counts as no earlier than the pop.
+    select e.raft_group, max(e.time) as time from pop_events e group by e.raft_group
+),
+log_ends as (
+    select t.raft_group, unix_millis(max(t.time)) as ms from times t group by t.raft_group
+),
+states as (
+    select
+        k.raft_group,
+        k.consumer_group,
+        k.topic,
+        k.topic_life,
+        k.queue,
+        unix_millis(k.minute) as minute_ms,
+        unix_millis(k.next_minute) as next_ms,
+        l.ms as now_ms,
+        case when o.offset is null then p.offset else o.offset end as consumer_offset,
+        coalesce(r.queue_end, 0) as queue_end,
+        case
+            when o.offset is null then greatest(coalesce(r.queue_end, 0) - p.offset, 0)
+            else o.unacknowledged + greatest(coalesce(r.queue_end, 0) - o.next_offset, 0)
+        end as lag_messages
+    from known k
+    join consumer_progress p
+        on p.index = k.move and p.consumer_group = k.consumer_group and p.topic = k.topic
+        and p.topic_life = k.topic_life
+        and p.queue = k.queue and p.raft_group is not distinct from k.raft_group
+    left join pop_progress o
+        on o.index = k.popped and o.consumer_group = k.consumer_group and o.topic = k.topic
+        and o.topic_life = k.topic_life
+        and o.queue = k.queue and o.raft_group is not distinct from k.raft_group
+    left join reached r
+        on r.topic = k.topic and r.topic_life = k.topic_life and r.queue = k.queue and r.minute = k.minute
+        and r.raft_group is not distinct from k.raft_group
+    join log_ends l on l.raft_group is not distinct from k.raft_group
+    where p.offset is not null
+),
+-- Of a log that lost entries several messages may have one offset: the topic was deleted meanwhile.
+first_waiting as (
+    select
+        s.raft_group,
+        s.consumer_group,
+        s.topic,
+        s.topic_life,
+        s.queue,
+        s.minute_ms,
+        max_by(m.store_time, m.index) as waiting_since
+    from states s
+    join messages m
+        on m.topic = s.topic and m.topic_life = s.topic_life and m.queue = s.queue
+        and m.offset = s.consumer_offset
+        and m.raft_group is not distinct from s.raft_group
+    where s.lag_messages > 0 and unix_millis(m.store_time) < s.minute_ms + 60000
+    group by s.raft_group, s.consumer_group, s.topic, s.topic_life, s.queue, s.minute_ms
+),
+-- A state lasts for so many minutes behind its first one.
+stretches as (
+    select
+        s.raft_group,
+        s.consumer_group,
+        s.topic,
+        s.topic_life,
+        s.queue,
+        s.minute_ms,
+        s.now_ms,
+        s.consumer_offset,
+        s.queue_end,
+        s.lag_messages,
+        f.waiting_since,
+        case
+            when s.lag_messages = 0 then cast(0 as bigint)
+            when s.next_ms is not null then cast(floor((s.next_ms - s.minute_ms) / 60000) - 1 as bigint)
+            else greatest(cast(floor((s.now_ms - s.minute_ms) / 60000) as bigint), 0)
+        end as more
+    from states s
+    left join first_waiting f
+        on f.consumer_group = s.consumer_group and f.topic = s.topic and f.topic_life = s.topic_life
+        and f.queue = s.queue and f.minute_ms = s.minute_ms
+        and f.raft_group is not distinct from s.raft_group
+),
+carried as (
+    select
+        t.*,
+        explode(sequence(cast(0 as bigint), least(t.more, cast(1440 as bigint)), cast(1 as bigint))) as after
+    from stretches t
+    union all
+    select
+        t.*,
+        explode(sequence(cast(1500 as bigint), least(t.more, cast(527040 as bigint)), cast(60 as bigint))) as after
+    from stretches t
+    where t.more >= 1500
+    union all
+    select t.*, t.more as after
+    from stretches t
+    where t.more > 1440 and (t.more > 527040 or t.more % 60 <> 0)
 )
 select
-    k.raft_group,
-    k.consumer_group,
-    k.topic,
-    k.topic_life,
-    k.queue,
-    k.minute,
-    p.offset as consumer_offset,
-    coalesce(r.queue_end, 0) as queue_end,
-    greatest(coalesce(r.queue_end, 0) - p.offset, 0) as lag_messages,
+    c.raft_group,
+    c.consumer_group,
+    c.topic,
+    c.topic_life,
+    c.queue,
+    timestamp_millis(c.minute_ms + c.after * 60000) as minute,
+    c.consumer_offset,
+    c.queue_end,
+    c.lag_messages,
     case
-        when coalesce(r.queue_end, 0) <= p.offset then 0
-        when m.store_time is null then null
+        when c.lag_messages = 0 then 0
+        when c.waiting_since is null then null
         else greatest(
-            least(
-                unix_millis(k.minute) + 60000,
-                greatest(unix_millis(l.time), unix_millis(k.minute))
-            ) - unix_millis(m.store_time),
+            least(c.minute_ms + c.after * 60000 + 60000, greatest(c.now_ms, c.minute_ms))
+                - unix_millis(c.waiting_since),
             0
         )
-    end as lag_ms
-from known k
-join consumer_progress p
-    on p.index = k.move and p.consumer_group = k.consumer_group and p.topic = k.topic
-    and p.topic_life = k.topic_life
-    and p.queue = k.queue and p.raft_group is not distinct from k.raft_group
-left join reached r
-    on r.topic = k.topic and r.topic_life = k.topic_life and r.queue = k.queue and r.minute = k.minute
-    and r.raft_group is not distinct from k.raft_group
-left join messages m
-    on m.topic = k.topic and m.topic_life = k.topic_life and m.queue = k.queue and m.offset = p.offset
-    and m.raft_group is not distinct from k.raft_group
-cross join log_end l
-where p.offset is not null
+    end as lag_ms,
+    c.waiting_since
+from carried c

@@ -1,7 +1,15 @@
--- How long messages took, by topic and minute of storing: from the producer's clock to the store
--- (kind 'stored'), and from there until a group's progress was past the message (kind 'consumed',
--- a row for each group; what it has not consumed does not count). Milliseconds.
-with passed as (
+-- How long messages took, by topic and minute of storing, in milliseconds:
+-- 'stored': from the producer's clock to the store;
+-- 'committed': from there until a commit of a group was past the message. Clients commit every 5 s
+-- what they consumed, so this is when it was known, and at most 5 s later than it was so;
+-- 'uncommitted': from the store to the commit before that one, which was not past the message (0 if
+-- there was none since the store): the group consumed it between the two, if it consumes in order;
+-- 'acknowledged': from the store to the first acknowledgement by a group that pops.
+-- There is a row for each group; what it has not consumed does not count.
+--
+-- The rows of a minute are a function of its messages, of the acknowledgements of these, and of the
+-- commits past the first of them and those right before these.
+with commits as (
     select
         p.raft_group,
         p.consumer_group,
@@ -9,10 +17,32 @@ with passed as (
         p.topic_life,
         p.queue,
         p.offset,
-        min(p.time) as time
+        p.time,
+        max(p.offset) over (
+            partition by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue
+            order by p.time, p.index
+            rows between unbounded preceding and 1 preceding
+        ) as before_offset,
+        lag(p.time) over (
+            partition by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue
+            order by p.time, p.index
+        ) as before_time
     from consumer_progress p
-    where p.offset is not null and p.source <> 'reset' and p.time is not null
-    group by p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue, p.offset
+    where p.offset is not null and p.source = 'committed' and p.time is not null
+),
+-- Commits that went further than all before them.
+passed as (
+    select
+        c.raft_group,
+        c.consumer_group,
+        c.topic,
+        c.topic_life,
+        c.queue,
+        c.offset,
+        c.time,
+        coalesce(unix_millis(c.before_time), 0) as before_ms
+    from commits c
+    where c.before_offset is null or c.offset > c.before_offset
 ),
 readers as (
     select distinct v.raft_group, v.consumer_group, v.topic, v.topic_life, v.queue from passed v
@@ -26,6 +56,7 @@ marks as (
         v.queue,
         v.offset * 2 - 1 as at,
         v.time as passed_time,
+        v.before_ms,
         case when false then v.time end as store_time
     from passed v
     union all
@@ -37,6 +68,7 @@ marks as (
         r.queue,
         m.offset * 2 as at,
         case when false then m.store_time end as passed_time,
+        cast(null as bigint) as before_ms,
         m.store_time
     from readers r
     join messages m
@@ -55,8 +87,26 @@ consumed as (
             partition by k.raft_group, k.consumer_group, k.topic, k.topic_life, k.queue
             order by k.at desc
             rows between unbounded preceding and current row
-        ) as passed_time
+        ) as passed_time,
+        min(k.before_ms) over (
+            partition by k.raft_group, k.consumer_group, k.topic, k.topic_life, k.queue
+            order by k.at desc
+            rows between unbounded preceding and current row
+        ) as before_ms
     from marks k
+),
+acknowledged as (
+    select
+        e.raft_group,
+        e.consumer_group,
+        e.topic,
+        e.topic_life,
+        e.queue,
+        e.offset,
+        min(e.time) as time
+    from pop_events e
+    where e.event = 'acknowledged' and e.time is not null
+    group by e.raft_group, e.consumer_group, e.topic, e.topic_life, e.queue, e.offset
 ),
 took as (
     select
@@ -70,7 +120,7 @@ took as (
     where m.store_time is not null and m.born_time is not null
     union all
     select
-        'consumed' as kind,
+        'committed' as kind,
         c.raft_group,
         c.consumer_group,
         c.topic,
@@ -78,6 +128,29 @@ took as (
         greatest(unix_millis(c.passed_time) - unix_millis(c.store_time), 0) as ms
     from consumed c
     where c.store_time is not null and c.passed_time is not null
+    union all
+    select
+        'uncommitted' as kind,
+        c.raft_group,
+        c.consumer_group,
+        c.topic,
+        c.store_time,
+        greatest(c.before_ms - unix_millis(c.store_time), 0) as ms
+    from consumed c
+    where c.store_time is not null and c.passed_time is not null
+    union all
+    select
+        'acknowledged' as kind,
+        a.raft_group,
+        a.consumer_group,
+        a.topic,
+        m.store_time,
+        greatest(unix_millis(a.time) - unix_millis(m.store_time), 0) as ms
+    from acknowledged a
+    join messages m
+        on m.topic = a.topic and m.topic_life = a.topic_life and m.queue = a.queue and m.offset = a.offset
+        and m.raft_group is not distinct from a.raft_group
+    where m.store_time is not null
 ),
 -- Times are counted, and percentiles are found among the counts. (An aggregate of percentiles would
 -- hold all times of the log in memory.)

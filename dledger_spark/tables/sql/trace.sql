@@ -1,7 +1,16 @@
 -- What happened to a message, by its unique key: each time it was stored (its copies for delays,
 -- retries, transactions and dead letters are stored as well), how its transaction and its delay
--- ended, and each group's pops. When a group's progress passed it is in the table of latencies, and
--- by offset in consumer_progress.
+-- ended, and each group's pops. A message that is sent back waits until `due_time`; then it is
+-- delivered again. A copy of a dead letter is redriven. When a group's progress passed it is in the
+-- table of latencies, and by offset in consumer_progress.
+with delays as (
+    select e.raft_group, e.index, e.event, e.due_time
+    from delay_events e
+    where e.event in ('waits', 'delivered', 'moved')
+),
+redriven as (
+    select distinct r.raft_group, r.index from redrives r
+)
 select
     m.unique_key,
     m.store_time as time,
@@ -9,7 +18,12 @@ select
     m.index,
     case
         when m.topic = 'RMQ_SYS_TRANS_HALF_TOPIC' then 'prepared'
-        when m.topic = 'SCHEDULE_TOPIC_XXXX' or m.topic = 'rmq_sys_wheel_timer' then 'delayed'
+        when m.topic in ('SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer') and d.event = 'moved' then 'moved'
+        when m.topic in ('SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer')
+            and substr(m.properties['REAL_TOPIC'], 1, 7) = '%RETRY%' then 'sent back'
+        when m.topic in ('SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer') then 'delayed'
+        when r.index is not null then 'redriven'
+        when substr(m.topic, 1, 7) = '%RETRY%' and d.event = 'delivered' then 'delivered again'
         when substr(m.topic, 1, 7) = '%RETRY%' then 'sent back'
         when substr(m.topic, 1, 5) = '%DLQ%' then 'dead'
         else 'stored'
@@ -24,8 +38,16 @@ select
     case
         when substr(m.topic, 1, 7) = '%RETRY%' then substr(m.topic, 8)
         when substr(m.topic, 1, 5) = '%DLQ%' then substr(m.topic, 6)
-    end as consumer_group
+        when m.topic in ('SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer')
+            and substr(m.properties['REAL_TOPIC'], 1, 7) = '%RETRY%'
+        then substr(m.properties['REAL_TOPIC'], 8)
+    end as consumer_group,
+    d.due_time
 from messages m
+left join delays d
+    on d.index = m.index and d.raft_group is not distinct from m.raft_group
+left join redriven r
+    on r.index = m.index and r.raft_group is not distinct from m.raft_group
 where m.unique_key is not null
 union all
 select
@@ -37,7 +59,8 @@ select
     m.properties['REAL_TOPIC'] as topic,
     m.queue,
     m.offset,
-    cast(null as varchar(255)) as consumer_group
+    cast(null as varchar(255)) as consumer_group,
+    case when false then e.time end as due_time
 from transaction_events e
 join messages m
     on m.physical_offset = e.position and m.raft_group is not distinct from e.raft_group
@@ -52,7 +75,8 @@ select
     m.properties['REAL_TOPIC'] as topic,
     m.queue,
     m.offset,
-    cast(null as varchar(255)) as consumer_group
+    cast(null as varchar(255)) as consumer_group,
+    case when false then e.time end as due_time
 from delay_events e
 join messages m
     on m.physical_offset = e.position and m.raft_group is not distinct from e.raft_group
@@ -67,7 +91,8 @@ select
     m.topic,
     m.queue,
     m.offset,
-    e.consumer_group
+    e.consumer_group,
+    e.visible_time as due_time
 from pop_events e
 join messages m
     on m.topic = e.topic and m.topic_life = e.topic_life and m.queue = e.queue and m.offset = e.offset
