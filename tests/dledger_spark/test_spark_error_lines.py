@@ -213,7 +213,7 @@ def test_a_worker_of_spark_leaves_out_the_frames_of_the_sources_errors_alone(
     assert not os.environ["SPARK_HIDE_TRACEBACK"]
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     with pytest.raises(AttributeError):
-        source.reader(None)  # type: ignore[arg-type]
+        source.reader(None)
     assert not os.environ["SPARK_HIDE_TRACEBACK"]
     asked()
     assert os.environ["SPARK_HIDE_TRACEBACK"]
