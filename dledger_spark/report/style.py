@@ -43,7 +43,7 @@ td.keyed { padding-left: 19px; position: relative; }
 .bars .track { background: var(--panel); height: 15px; border-radius: 2px; overflow: hidden;
   display: flex; min-width: 40px; }
 .bars .track i { display: block; height: 100%; }
-.bars .figure { text-align: right; font-variant-numeric: tabular-nums; }
+.bars .figure { text-align: right; font-variant-numeric: tabular-nums; max-width: 34vw; }
 .bars .name { max-width: 38vw; }
 svg text { fill: var(--soft); } svg text.name { fill: var(--ink); }
 .empty { fill: var(--panel); }

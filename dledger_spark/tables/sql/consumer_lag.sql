@@ -180,25 +180,8 @@ states as (
     join log_ends l on l.raft_group is not distinct from k.raft_group
     where p.offset is not null
 ),
--- Of a log that lost entries several messages may have one offset: the topic was deleted meanwhile.
-first_waiting as (
-    select
-        s.raft_group,
-        s.consumer_group,
-        s.topic,
-        s.topic_life,
-        s.queue,
-        s.minute_ms,
-        max_by(m.store_time, m.index) as waiting_since
-    from states s
-    join messages m
-        on m.topic = s.topic and m.topic_life = s.topic_life and m.queue = s.queue
-        and m.offset = s.consumer_offset
-        and m.raft_group is not distinct from s.raft_group
-    where s.lag_messages > 0 and unix_millis(m.store_time) < s.minute_ms + 60000
-    group by s.raft_group, s.consumer_group, s.topic, s.topic_life, s.queue, s.minute_ms
-),
--- A state lasts for so many minutes behind its first one.
+-- A state lasts for so many minutes behind its first one. (Of a log that lost entries several
+-- messages may have one offset: the topic was deleted meanwhile. The last one counts.)
 stretches as (
     select
         s.raft_group,
@@ -211,33 +194,49 @@ stretches as (
         s.consumer_offset,
         s.queue_end,
         s.lag_messages,
-        f.waiting_since,
+        max_by(m.store_time, m.index) as waiting_since,
         case
             when s.lag_messages = 0 then cast(0 as bigint)
             when s.next_ms is not null then cast(floor((s.next_ms - s.minute_ms) / 60000) - 1 as bigint)
             else greatest(cast(floor((s.now_ms - s.minute_ms) / 60000) as bigint), 0)
         end as more
     from states s
-    left join first_waiting f
-        on f.consumer_group = s.consumer_group and f.topic = s.topic and f.topic_life = s.topic_life
-        and f.queue = s.queue and f.minute_ms = s.minute_ms
-        and f.raft_group is not distinct from s.raft_group
+    left join messages m
+        on m.topic = s.topic and m.topic_life = s.topic_life and m.queue = s.queue
+        and m.offset = s.consumer_offset and s.lag_messages > 0
+        and unix_millis(m.store_time) < s.minute_ms + 60000
+        and m.raft_group is not distinct from s.raft_group
+    group by
+        s.raft_group, s.consumer_group, s.topic, s.topic_life, s.queue, s.minute_ms, s.next_ms,
+        s.now_ms, s.consumer_offset, s.queue_end, s.lag_messages
+),
+measured as (
+    select
+        t.*,
+        least(greatest(cast(floor((t.more - 1440) / 60) as bigint), 0), cast(8760 as bigint)) as hours
+    from stretches t
 ),
 carried as (
     select
         t.*,
-        explode(sequence(cast(0 as bigint), least(t.more, cast(1440 as bigint)), cast(1 as bigint))) as after
-    from stretches t
-    union all
+        explode(
+            sequence(
+                cast(0 as bigint),
+                least(t.more, 1440) + t.hours + case when t.more > 1440 + t.hours * 60 then 1 else 0 end,
+                cast(1 as bigint)
+            )
+        ) as place
+    from measured t
+),
+placed as (
     select
-        t.*,
-        explode(sequence(cast(1500 as bigint), least(t.more, cast(527040 as bigint)), cast(60 as bigint))) as after
-    from stretches t
-    where t.more >= 1500
-    union all
-    select t.*, t.more as after
-    from stretches t
-    where t.more > 1440 and (t.more > 527040 or t.more % 60 <> 0)
+        c.*,
+        case
+            when c.place <= 1440 then c.place
+            when c.place <= 1440 + c.hours then 1440 + (c.place - 1440) * 60
+            else c.more
+        end as after
+    from carried c
 )
 select
     c.raft_group,
@@ -259,4 +258,4 @@ select
         )
     end as lag_ms,
     c.waiting_since
-from carried c
+from placed c
