@@ -10,28 +10,39 @@ needs, so a query that needs few should name them: `.schema("topic string, offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructType
 
-from dledger_spark.errors import OptionInvalid
+from dledger_spark.errors import OptionInvalid, PackageMissing
+
+try:
+    from dledger_spark.spark_version import FOR_BATCHES, FOR_STREAMS, require_spark
+
+    require_spark(FOR_BATCHES, "the data source")
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType, StructType
+except ModuleNotFoundError as missing:
+    raise PackageMissing(str(missing.name)) from None
+
 from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.log.readable_log import warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
 from dledger_spark.query.source_options import SourceOptions, read_options
-from dledger_spark.query.source_plan import batch_entries, is_open, plan, read_piece
-from dledger_spark.query.wanted import Wanted
+from dledger_spark.query.source_plan import (
+    batch_entries,
+    is_open,
+    plan,
+    read_piece,
+    require_topics,
+)
+from dledger_spark.query.told_errors import told, told_rows
 from dledger_spark.schema import SCHEMAS, check_columns
-from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
 
 if TYPE_CHECKING:  # earlier versions of pyspark, without these readers, lack these modules
-    from pyspark.sql.datasource import Filter
-
     from dledger_spark.query.stream_source import DledgerStreamReader
 
 NAME: Final = "dledger"
@@ -46,18 +57,18 @@ class DledgerDataSource(DataSource):
         """Return the name for `format`."""
         return NAME
 
+    @told
     def schema(self) -> StructType:
         """Return the columns of the table. Raises OptionInvalid."""
         return _schema(read_options(self.options))
 
+    @told
     def reader(self, schema: StructType) -> DledgerReader:
         """Return a reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
-        if options.push_filters:
-            require_spark(FOR_FILTERS, "pushFilters")
-        make = FilteringReader if options.push_filters else DledgerReader
-        return make(options, _columns(schema, options))
+        return DledgerReader(options, _columns(schema, options))
 
+    @told
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
         """Return a reader of a stream of the columns in `schema`.
 
@@ -77,39 +88,27 @@ class DledgerReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
-        self._wanted = Wanted(topics=options.topics)
 
+    @told
     def partitions(self) -> list[InputPartition]:
         """Return ranges of about equal size. The commit indexes are read here, once for all
         tasks.
         """
         options = self._options
         judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
-        found = list(batch_entries(open_all(options), options, self._wanted))
-        warn_of_unrecorded(log for log, _, wanted in found if is_open(log, wanted, options))
-        return [
+        found = list(batch_entries(open_all(options), options))
+        warn_of_unrecorded(log for log, entries in found if is_open(log, entries, options))
+        pieces: list[InputPartition] = [
             piece
-            for log, entries, wanted in found
-            for piece in plan(log, wanted, entries.start, options, judge)
+            for log, entries in found
+            for piece in plan(log, entries, entries.start, options, judge)
         ]
+        require_topics(judge, options, [log for log, _ in found])
+        return pieces
 
+    @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_piece(partition, self._options, self._columns, self._wanted.topics)
-
-
-class FilteringReader(DledgerReader):
-    """A reader that skips entries which the filters of a query would drop.
-
-    Spark (4.3) refuses it unless `spark.sql.python.filterPushdown.enabled` is true. And it keeps
-    the plan of a DataFrame with the filters of its first query, also for later queries without.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
-        """Apply filters over indexes, groups, topics and store times; return the others."""
-        from dledger_spark.query.pushed_filters import take_filters  # noqa: PLC0415
-
-        self._wanted, left = take_filters(self._wanted, filters, self._options.table)
-        return left
+        return read_piece(partition, self._options, self._columns, self._options.topics)
 
 
 def _schema(options: SourceOptions) -> StructType:

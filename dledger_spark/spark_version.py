@@ -9,8 +9,6 @@ from dledger_spark.errors import SparkTooOld
 
 # Data sources in Python, with Arrow batches.
 FOR_BATCHES: Final = (4, 0)
-# Filters that are pushed into data sources.
-FOR_FILTERS: Final = (4, 1)
 # Limits and availableNow for streams of data sources.
 FOR_STREAMS: Final = (4, 2)
 

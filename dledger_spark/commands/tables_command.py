@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dledger.command_line.options import Decorated, flag, given, json_option, kept_option, option
-from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.commands.log_options import (
+    given_logs,
+    hint_unrecorded,
+    log_options,
+    print_left_out,
+)
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
@@ -105,7 +110,8 @@ def tables(
                 except LogDamaged as error:
                     damaged = error
                     continue  # entries before the damage are in the tables; go on with other logs
-            added += len(updated.entries)
+            print_left_out(updated.left_out)
+            added += updated.read
             through[log.group or ""] = updated.entries.stop - 1
             for name, count in updated.rows.items():
                 rows[name] = rows.get(name, 0) + count

@@ -157,6 +157,9 @@ _SPAN: Final = """
         select min(p.time), max(p.time) from consumer_progress p
         union all
         select min(e.time), max(e.time) from pop_events e
+        union all
+        -- Commands before the first message are of the time when the brokers were started.
+        select null, max(c.time) from commands c
     )
     select epoch_ms(min(o.first)) as begin_ms, epoch_ms(max(o.last)) as end_ms from moments o
 """

@@ -37,6 +37,8 @@ class Plot:
         for tick in self.span.ticks(self.sheet.ticks):
             x = self.x(tick.ms)
             child(self.svg, "line", x1=x, y1=top, x2=x, y2=bottom, class_="grid")
+            if x < self.sheet.left + 20:
+                continue  # its text would stand over the names of rows and ticks
             middle = min(x, self.sheet.width - 26)  # or its end would be cut off
             child(self.svg, "text", tick.text, x=middle, y=bottom + 15, text_anchor="middle")
 

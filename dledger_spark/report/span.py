@@ -19,6 +19,16 @@ _BETWEEN_TICKS: Final = (
     *(MINUTE_MS * number for number in (1, 2, 5, 10, 15, 30)),
     *(HOUR_MS * number for number in (1, 2, 3, 6, 12)),
 )
+# SQL for the newest time of the logs, in milliseconds: what the report takes for now.
+NOW: Final = """
+    select epoch_ms(max(o.time)) from (
+        select max(m.store_time) as time from messages m
+        union all
+        select max(c.time) from commands c
+        union all
+        select max(e.time) from pop_events e
+    ) o
+"""
 
 
 class Tick(NamedTuple):

@@ -29,6 +29,8 @@ body { overflow-wrap: anywhere; }
   padding: 10px 14px; border-radius: 4px; margin: 12px 0; }
 .fails { border-color: var(--bad); }
 .holds strong, .fails strong { font-size: 17px; }
+.holds p, .fails p { margin: 4px 0; }
+td:target, h3:target { background: var(--panel); outline: 2px solid var(--link); }
 summary { cursor: pointer; color: var(--soft); }
 nav { margin: 10px 0; } nav a { margin-right: 14px; white-space: nowrap; }
 td.text { min-width: 150px; max-width: 420px; }

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import ORDER_COLUMNS, Known, LogFold, decoded
 from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.readable_log import Origin, ReadableLog
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
@@ -56,16 +58,32 @@ def fold_at(log: ReadableLog, fold: LogFold | None, index: int) -> LogFold:
     return fold
 
 
+def lost_before(
+    group: str | None, left_out: Sequence[LeftOut], index: int
+) -> tuple[dict[str, pa.RecordBatch], list[LeftOut]]:
+    """Return the facts about what is left out before an entry, and what is left out behind it."""
+    rows = FactRows(group)
+    for each in left_out:
+        if each.first < index:
+            rows.add("lost_entries", *each)
+    return rows.take(), [each for each in left_out if each.first >= index]
+
+
 def order_ranges(
-    log: ReadableLog, state: bytes | None, ranges: Sequence[range], target: Target
+    log: ReadableLog,
+    state: bytes | None,
+    ranges: Sequence[range],
+    left_out: Sequence[LeftOut],
+    target: Target,
 ) -> Ordered:
-    """Run the first pass over ranges of a log that follow one another, or lost entries.
+    """Run the first pass over ranges of a log that follow one another, or entries left out.
 
     `state` is that of the fold behind the entry before; None if there is none. Raises
     DledgerSparkError, as reading the entries does, except for sums, and TablesInvalid.
     """
     fold = None if state is None else LogFold.resumed(log.group, state)
     files = TableFiles(target, [name for name in FACTS if name not in OF_RANGES])
+    files.add(lost_before(log.group, left_out, ranges[-1].stop)[0])
     found = []
     for one in ranges:
         fold = fold_at(log, fold, one.start)
@@ -96,6 +114,7 @@ class OrderTask(NamedTuple):
     origin: Origin
     state: bytes | None
     ranges: list[range]
+    left_out: list[LeftOut]
     target: Target
 
 
@@ -110,7 +129,7 @@ class DecodeTask(NamedTuple):
 
 
 def order(task: OrderTask) -> Ordered:
-    return order_ranges(task.origin.open(), task.state, task.ranges, task.target)
+    return order_ranges(task.origin.open(), *task[1:])
 
 
 def decode(task: DecodeTask) -> Files:

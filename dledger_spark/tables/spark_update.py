@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.log_range import MAX_PIECE_BYTES
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.fact_file import FileWritten
@@ -36,11 +37,17 @@ ROUND_BYTES: Final = 4 * 1024 * 1024 * 1024
 
 @dataclass
 class _Behind:
-    """A log, whose existing entries `parts` are not in the tables yet."""
+    """A log, whose readable entries `parts` are not in the tables yet.
+
+    Attributes:
+        untold: what is left out and not yet in the tables.
+    """
 
     log: ReadableLog
     wanted: range
     parts: list[range]
+    left_out: list[LeftOut]
+    untold: list[LeftOut]
     state: bytes | None
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FACTS, 0))
 
@@ -51,6 +58,12 @@ class _Behind:
         if stop < part.stop:
             self.parts.insert(0, range(stop, part.stop))
         return self.log.share_out(range(part.start, stop), range_bytes, 1)
+
+    def tell_before(self, index: int) -> list[LeftOut]:
+        """Remove and return what is left out before an entry."""
+        told = [each for each in self.untold if each.first < index]
+        self.untold = self.untold[len(told) :]
+        return told
 
 
 def update_on_spark(
@@ -74,7 +87,7 @@ def update_on_spark(
         logs: the logs, of groups of different names.
         stops: the entries before which to stop, by group; others stop behind the commit index.
         checksums: whether to check the sums of each entry.
-        fail_on_data_loss: whether missing entries are an error.
+        fail_on_data_loss: whether missing and damaged entries are an error.
         round_bytes: the bytes of each log that are committed at a time.
         range_bytes: the bytes of the log for a task of the second pass.
         on_round: called before each round.
@@ -89,13 +102,14 @@ def update_on_spark(
     for log in logs:
         stop = None if stops is None else stops.get(log.group)
         found = lacking(home, log, tables, stop, fail_on_data_loss=fail_on_data_loss)
-        wanted, parts, fold = found
-        behind.append(_Behind(log, wanted, parts, None if fold is None else fold.state))
+        wanted, parts, left_out, fold = found
+        state = None if fold is None else fold.state
+        behind.append(_Behind(log, wanted, parts, left_out, left_out, state))
     while waiting := [one for one in behind if one.parts]:
         on_round()
         _round(session, home, tables, waiting, checksums, round_bytes, range_bytes)
     compact_all(tables)
-    return [Updated(one.log.group, one.wanted, one.rows) for one in behind]
+    return [Updated(one.log.group, one.wanted, one.rows, tuple(one.left_out)) for one in behind]
 
 
 def _round(
@@ -110,7 +124,7 @@ def _round(
     ranges = [one.next_ranges(round_bytes, range_bytes) for one in waiting]
     targets = [_target(tables, one.log.group) for one in waiting]
     orders = [
-        OrderTask(one.log.origin, one.state, of_log, target)
+        OrderTask(one.log.origin, one.state, of_log, one.tell_before(of_log[0].start), target)
         for one, of_log, target in zip(waiting, ranges, targets, strict=True)
     ]
     ordered: list[Ordered] = _run(session, order, orders)

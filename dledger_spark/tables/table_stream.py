@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dledger.declared_error import DeclaredError
 from dledger_spark.errors import OffsetUnreadable
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.source_options import read_options
 from dledger_spark.query.stream_offset import decode_offset
@@ -50,6 +51,7 @@ class TableStream:
             the time.
         on_batch: called with the number of entries added by each batch.
         memory_mib: see `duckdb_engine`.
+        on_left_out: called with what cannot be read of each batch.
         on_cluster: whether tasks of Spark read the log and write the facts, and Spark computes the
             derived tables; else this process does it all. Needs a session of classic Spark.
     """
@@ -61,6 +63,7 @@ class TableStream:
         refresh_s: float,
         on_batch: Callable[[int], None],
         memory_mib: int = DEFAULT_MEMORY_MIB,
+        on_left_out: Callable[[Sequence[LeftOut]], None] = lambda _left_out: None,
         *,
         on_cluster: bool = False,
     ) -> None:
@@ -69,6 +72,7 @@ class TableStream:
         self._refresh_s = refresh_s
         self._on_batch = on_batch
         self._memory_mib = memory_mib
+        self._on_left_out = on_left_out
         self._on_cluster = on_cluster
         self._session: Any = None
         self._refresh_at = 0.0
@@ -154,7 +158,9 @@ class TableStream:
                 for log in logs
             ]
         self._through |= {group or "": stop - 1 for group, stop in stops.items()}
-        self._on_batch(sum(len(one.entries) for one in found))
+        for one in found:
+            self._on_left_out(one.left_out)
+        self._on_batch(sum(one.read for one in found))
         if time.monotonic() >= self._refresh_at:
             self.refresh()
 

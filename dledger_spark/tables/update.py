@@ -15,11 +15,12 @@ from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.mark import differ
-from dledger_spark.log.readable_log import ReadableLog
+from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
-from dledger_spark.tables.passes import LAST, fold_at
+from dledger_spark.tables.passes import LAST, fold_at, lost_before
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together. That takes twice as much memory,
@@ -33,11 +34,18 @@ class Updated(NamedTuple):
     Attributes:
         entries: the entries whose rows were not complete before.
         rows: the number of rows added, by table.
+        left_out: those of the entries that cannot be read.
     """
 
     group: str | None
     entries: range
     rows: dict[str, int]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """The number of entries without those that cannot be read."""
+        return len(self.entries) - sum(each.last - each.first + 1 for each in self.left_out)
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
@@ -66,7 +74,8 @@ def update_tables(
         log: the log.
         stop: the entry before which to stop; by default behind the commit index.
         checksums: whether to check the sums of each entry.
-        fail_on_data_loss: whether missing entries are an error.
+        fail_on_data_loss: whether missing and damaged entries are an error; else they are rows of
+            `lost_entries`, once an entry behind them is in the tables.
         piece_bytes: the bytes of the log that are committed at a time.
         on_progress: called with the number of entries folded so far.
 
@@ -77,13 +86,15 @@ def update_tables(
     rows = dict.fromkeys(FACTS, 0)
     tables = fact_tables(home)
     app = app_of(log.group)
-    wanted, parts, fold = lacking(home, log, tables, stop, fail_on_data_loss=fail_on_data_loss)
+    wanted, parts, left_out, fold = lacking(
+        home, log, tables, stop, fail_on_data_loss=fail_on_data_loss
+    )
     if not wanted:
         return Updated(log.group, wanted, rows)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for number, piece in enumerate(
-            _pieces(log, parts, fold, checksums, piece_bytes, on_progress)
+            _pieces(log, parts, left_out, fold, checksums, piece_bytes, on_progress)
         ):
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
@@ -92,7 +103,7 @@ def update_tables(
         _add(rows, writing)
     compact_all(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
-    return Updated(log.group, wanted, rows)
+    return Updated(log.group, wanted, rows, tuple(left_out))
 
 
 def fact_tables(home: TableHome) -> dict[str, FactTable]:
@@ -102,6 +113,22 @@ def fact_tables(home: TableHome) -> dict[str, FactTable]:
     }
 
 
+class Lacking(NamedTuple):
+    """What tables lack of a log.
+
+    Attributes:
+        wanted: the entries.
+        parts: those of them that are read.
+        left_out: those that cannot be read.
+        fold: behind the entries that the tables have; None if they have none.
+    """
+
+    wanted: range
+    parts: list[range]
+    left_out: list[LeftOut]
+    fold: LogFold | None
+
+
 def lacking(
     home: TableHome,
     log: ReadableLog,
@@ -109,12 +136,8 @@ def lacking(
     stop: int | None,
     *,
     fail_on_data_loss: bool,
-) -> tuple[range, list[range], LogFold | None]:
-    """Return the entries that the tables lack, the parts of them that exist, and the fold behind
-    those that they have, if they have some.
-
-    For the arguments and errors see `update_tables`.
-    """
+) -> Lacking:
+    """Return what the tables lack. For the arguments and errors see `update_tables`."""
     committed = -1 if log.committed is None else log.committed
     stop = committed + 1 if stop is None else min(stop, committed + 1)
     fold = _begin(home, log)
@@ -122,12 +145,16 @@ def lacking(
     if fold is not None:
         _add_later_tables(tables, app_of(log.group), first)
     if first >= stop:
-        return range(first, first), [], fold
+        return Lacking(range(first, first), [], [], fold)
     if first < log.first_index and fail_on_data_loss:
         problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    return wanted, log.parts(wanted, fail_on_data_loss=fail_on_data_loss), fold
+    parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    if fold is not None and first < log.first_index:
+        problem = f"{log.name} now begins with entry {log.first_index}"
+        left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
+    return Lacking(wanted, parts, left_out, fold)
 
 
 def _add_later_tables(tables: Mapping[str, FactTable], app: str, next_index: int) -> None:
@@ -148,15 +175,17 @@ class _Piece(NamedTuple):
 def _pieces(
     log: ReadableLog,
     parts: list[range],
+    left_out: list[LeftOut],
     fold: LogFold | None,
     checksums: bool,
     piece_bytes: int,
     on_progress: Callable[[int], None],
 ) -> Iterator[_Piece]:
-    done = 0
+    done, untold = 0, left_out
     for part in parts:
+        lost, untold = lost_before(log.group, untold, part.start)
         fold = fold_at(log, fold, part.start)
-        batches: dict[str, list[pa.RecordBatch]] = {}
+        batches = {table: [rows] for table, rows in lost.items()}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
         try:

@@ -1,10 +1,10 @@
-"""What filters, times and places leave to be read of a log."""
+"""What times and places leave to be read of a log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
-
 from dledger.entry import Body
 from dledger_spark.errors import DataLost, OptionInvalid, RangeUnavailable
 from dledger_spark.log import entry_batches, log_folder
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
 from dledger_spark.query.source_plan import entry_at_time
-from dledger_spark.source import DledgerDataSource, FilteringReader
+from dledger_spark.source import DledgerDataSource
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
@@ -60,23 +48,11 @@ def mixed(count: int) -> list[Body]:
     return found.bodies
 
 
-def instant(at: float) -> datetime:
-    return EPOCH + timedelta(milliseconds=BEGIN_MS + 1000 * at)
-
-
-def filtering(path: Path, **options: str) -> FilteringReader:
-    source = DledgerDataSource({"path": str(path), "pushFilters": "true", **options})
-    found = source.reader(source.schema())
-    assert isinstance(found, FilteringReader)
-    return found
-
-
-def read(path: Path, filters: Sequence[Filter] = (), **options: Any) -> list[dict[str, Any]]:
-    """The rows of a batch query, as Spark would read them before it filters itself."""
+def read(path: Path, **options: Any) -> list[dict[str, Any]]:
+    """The rows of a batch query."""
     texts = {name.rstrip("_"): str(value) for name, value in options.items()}
-    reader = filtering(path, **texts)
-    left = list(reader.pushFilters(list(filters)))
-    assert all(any(one is filter for filter in filters) for one in left)
+    source = DledgerDataSource({"path": str(path), **texts})
+    reader = source.reader(source.schema())
     return [
         row
         for partition in reader.partitions()
@@ -87,83 +63,6 @@ def read(path: Path, filters: Sequence[Filter] = (), **options: Any) -> list[dic
 
 def indexes(found: list[dict[str, Any]]) -> list[int]:
     return [row["index"] for row in found]
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([EqualTo(("index",), 7)], range(7, 8)),
-        ([GreaterThan(("index",), 7)], range(8, 100)),
-        ([GreaterThanOrEqual(("index",), 7), LessThan(("index",), 20)], range(7, 20)),
-        ([LessThanOrEqual(("index",), 20), GreaterThan(("index",), -5)], range(21)),
-        ([LessThan(("index",), 5), GreaterThan(("index",), 50)], range(0)),
-        ([GreaterThan(("index",), 500)], range(0)),
-        ([EqualTo(("raft_group",), "g")], range(100)),
-        ([In(("raft_group",), ("a", "b"))], range(0)),
-        ([EqualTo(("raft_group",), "g"), EqualTo(("raft_group",), "h")], range(0)),
-    ],
-)
-def test_exact_filters_leave_nothing_for_spark_to_do(
-    filters: list[Filter], expected: range, write_log: LogWriter
-) -> None:
-    folder = write_log(mixed(100))
-    assert indexes(read(folder, filters)) == list(expected)
-    assert list(filtering(folder).pushFilters(filters)) == []
-    in_range = indexes(read(folder, filters, startingOffsets=10, endingOffsets=90))
-    assert in_range == [index for index in expected if 10 <= index < 90]
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [
-        [EqualTo(("topic",), "bills")],
-        [In(("topic",), ("bills", "none"))],
-        [In(("topic",), ("bills", "mail")), EqualTo(("topic",), "bills")],
-    ],
-)
-def test_topics_are_picked_where_they_are_read(filters: list[Filter], write_log: LogWriter) -> None:
-    folder = write_log(mixed(100))
-    found = read(folder, filters, table="messages")
-    assert indexes(found) == [at for at in range(3, 100) if at % 5 and at % 3 == 1]
-    assert read(folder, filters, table="messages", subscribe="orders") == []
-
-
-def test_store_times_narrow_the_range_and_are_left_to_spark(write_log: LogWriter) -> None:
-    folder = write_log(mixed(100))
-    for filters, first, last in (
-        ([GreaterThan(("store_time",), instant(31.5))], 32, 99),
-        ([GreaterThanOrEqual(("store_time",), instant(32))], 32, 99),
-        ([LessThan(("store_time",), instant(31.5))], 3, 31),
-        ([LessThanOrEqual(("store_time",), instant(32))], 3, 32),
-        ([EqualTo(("store_time",), instant(32))], 32, 32),
-        ([EqualTo(("store_time",), instant(200))], 1, 0),
-    ):
-        assert list(filtering(folder, table="messages").pushFilters(filters)) == filters
-        found = indexes(read(folder, filters, table="messages"))
-        assert found == [at for at in range(first, last + 1) if at % 5 and at >= 3]
-
-
-def test_filters_that_it_cannot_apply_are_left_to_spark(write_log: LogWriter) -> None:
-    reader = filtering(write_log(mixed(9)), table="messages")
-    left: list[Filter] = [
-        Not(EqualTo(("index",), 7)),
-        EqualTo(("queue",), 1),
-        EqualTo(("properties", "index"), 1),
-        IsNotNull(("tags",)),
-        IsNotNull(("raft_group",)),
-        GreaterThan(("store_time",), datetime(2023, 1, 1)),  # of no zone
-    ]
-    assert list(reader.pushFilters([*left, IsNotNull(("index",))])) == left
-    assert len(reader.partitions()) == 1
-    topic = EqualTo(("topic",), "t")
-    assert list(filtering(Path("p")).pushFilters([topic])) == [topic]
-
-
-def test_filters_are_pushed_only_if_an_option_asks_for_it() -> None:
-    for options, expected in (({}, False), ({"pushFilters": "true"}, True)):
-        source = DledgerDataSource({"path": "p", **options})
-        found = source.reader(source.schema())
-        assert isinstance(found, FilteringReader) is expected
 
 
 def test_a_range_of_a_hundred_rows_opens_one_segment(
@@ -180,24 +79,9 @@ def test_a_range_of_a_hundred_rows_opens_one_segment(
         return log_folder.open_file(path)
 
     monkeypatch.setattr(entry_batches, "open_file", open_file)
-    filters = [GreaterThanOrEqual(("index",), first), LessThan(("index",), first + 100)]
-    assert indexes(read(folder, filters)) == list(range(first, first + 100))
+    found = read(folder, startingOffsets=first, endingOffsets=first + 100)
+    assert indexes(found) == list(range(first, first + 100))
     assert opened == {segments[1].path}
-
-
-def test_a_filter_changes_no_message(write_log: LogWriter) -> None:
-    """A record behind its topic's deletion is refused, also if a filter leaves out the deletion."""
-    bodies = BrokerBodies()
-    bodies.put_topic("t")
-    bodies.message(MessageRecord(topic="t", body=b"x"))
-    bodies.delete_topic("t")
-    bodies.record(MessageRecord(topic="t", body=b"late", queue_offset=1))
-    bodies.put_topic("t")
-    bodies.message(MessageRecord(topic="t", body=b"y"))
-    folder = write_log(bodies.bodies)
-    for first, expected in ((0, [1, 5]), (3, [5]), (5, [5])):
-        filters = [GreaterThanOrEqual(("index",), first)]
-        assert indexes(read(folder, filters, table="messages")) == expected
 
 
 def test_a_time_is_found_between_entries_without_one(write_log: LogWriter) -> None:
@@ -222,7 +106,10 @@ def test_a_batch_may_end_and_begin_at_a_time(write_log: LogWriter) -> None:
     after = read(folder, table="messages", startingTimestamp=cut)
     assert indexes(before + after) == [at for at in range(3, 100) if at % 5]
     assert [row["index"] > 42 for row in before + after].index(True) == len(before)
-    assert read(folder, startingTimestamp=BEGIN_MS + 10**9) == []
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert read(folder, startingTimestamp=BEGIN_MS + 10**9, **latest) == []
+    with pytest.raises(OptionInvalid, match=r"no message of .* was stored then or later"):
+        read(folder, startingTimestamp=BEGIN_MS + 10**9)
 
 
 def test_a_time_is_found_although_a_file_is_missing(write_log: LogWriter) -> None:
@@ -262,9 +149,9 @@ def test_a_batch_refuses_places_outside_of_the_log(write_log: LogWriter) -> None
     folder = write_log(mixed(100), committed=79)
     for option in ("startingOffsets", "endingOffsets"):
         with pytest.raises(RangeUnavailable, match=rf"{option} must be 0 .* to 80 \(behind"):
-            read(folder, [], **{option: 81})
+            read(folder, **{option: 81})
         with pytest.raises(OptionInvalid, match="the groups are 'g'"):
-            read(folder, [], **{option: '{"h": 1}'})
+            read(folder, **{option: '{"h": 1}'})
 
 
 def test_a_schema_without_properties_has_no_such_column(write_log: LogWriter) -> None:

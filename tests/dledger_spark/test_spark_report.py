@@ -139,24 +139,45 @@ def test_the_age_of_a_lag_is_that_at_the_end_of_the_log(engine: DuckdbEngine) ->
     ages = rows(
         engine,
         """
-        with known as (
+        with committed as (
             select
                 p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
                 arg_max({'at': p.offset}, p.index).at as next
             from consumer_progress p
             group by all
+        ),
+        popped as (
+            select
+                p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
+                arg_max({'at': p.offset}, p.index).at as popped
+            from pop_progress p
+            group by all
+        ),
+        known as (
+            select
+                c.* exclude (next),
+                case when c.next is not null then coalesce(p.popped, c.next) end as next
+            from committed c
+            left join popped p using (raft_group, consumer_group, topic, topic_life, queue)
         )
         select k.consumer_group, max(l.ms - epoch_ms(m.store_time)) as age
         from known k
         join messages m
             on m.topic = k.topic and m.topic_life = k.topic_life and m.queue = k.queue
             and m.offset = k.next
-        cross join (select max(epoch_ms(e.store_time)) as ms from messages e) l
+        cross join (
+            select greatest(
+                (select max(epoch_ms(e.store_time)) from messages e),
+                (select max(epoch_ms(c.time)) from commands c),
+                (select max(epoch_ms(p.time)) from pop_events p)
+            ) as ms
+        ) l
         group by k.consumer_group
         """,
     )
     assert told
-    assert told.items() <= {row["consumer_group"]: row["age"] for row in ages}.items()
+    known = {row["consumer_group"]: row["age"] for row in ages}
+    assert told == {group: known.get(group) for group in told}
 
 
 def test_the_steps_of_throughput_have_all_messages(engine: DuckdbEngine) -> None:
@@ -183,6 +204,11 @@ def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine)
     for row in rows(engine, moved):
         key = (row["consumer_group"], row["topic"], row["topic_life"], row["queue"])
         moves.setdefault(key, []).append((row["index"], row["ms"], row["offset"]))
+    pops: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    popped = "select *, epoch_ms(time) as ms from pop_progress where time is not null"
+    for row in rows(engine, popped):
+        key = (row["consumer_group"], row["topic"], row["topic_life"], row["queue"])
+        pops.setdefault(key, []).append(row)
     expected = {}
     for key, steps_of_group in moves.items():
         for step in range(steps.number):
@@ -191,7 +217,13 @@ def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine)
             there = [move for move in sorted(steps_of_group) if move[1] < end_ms]
             if there and there[-1][2] is not None:
                 stored = [end for ms, end in ends.get(key[1:], []) if ms < end_ms]
-                expected[(*key, step)] = max(0, max(stored, default=0) - there[-1][2])
+                queue_end = max(stored, default=0)
+                expected[(*key, step)] = max(0, queue_end - there[-1][2])
+                left = [row for row in pops.get(key, []) if row["ms"] < end_ms]
+                last = max(left, key=lambda row: row["index"], default=None)
+                if last is not None and last["next_offset"] is not None:
+                    never = max(0, queue_end - last["next_offset"])
+                    expected[(*key, step)] = last["unacknowledged"] + never
     found = {
         (row["consumer_group"], row["topic"], row["life"], row["queue"], row["step"]): row["lag"]
         for row in rows(engine, lag.lag_query(steps))
@@ -212,6 +244,17 @@ def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine)
         assert most <= least
 
 
+def test_what_waits_at_the_end_is_what_the_table_of_lags_says(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    ends = {row["consumer_group"]: row["last"] for row in lag.lag_rows(engine, span)}
+    listed = lag.queues_behind(engine)
+    assert {group for group, last in ends.items() if last} == set(listed)
+    for group, queues in listed.items():
+        if queues[0]["queues"] <= lag.LISTED_MAX:
+            assert sum(row["behind"] for row in queues) == ends[group]
+
+
 def test_latencies_are_those_of_the_table_of_latencies(engine: DuckdbEngine) -> None:
     span = span_of(engine)
     assert span is not None
@@ -228,7 +271,8 @@ def test_latencies_are_those_of_the_table_of_latencies(engine: DuckdbEngine) -> 
     assert {("g", "committed"), ("h", "committed")} < places
     for row in of_table:
         group = row["consumer_group"], row["kind"]
-        assert whole[group]["messages"] == row["messages"] > 10
+        assert whole[group]["messages"] == row["messages"]
+        assert row["messages"] > (10 if row["kind"] == "committed" else 0)
         assert whole[group]["most"] == row["most"]
         of_steps = [
             one
@@ -279,6 +323,70 @@ def test_a_member_that_says_that_it_leads_is_named_beside_its_terms(tables: Tabl
     others = without(tables, "commands", "name = 'lead from'")["commands"]
     words = Words(page_of({**tables, "commands": pa.concat_tables([others, more])}))
     assert "n7 10.0.0.7:10911" in words.section("terms")
+
+
+def lagging(*groups: tuple[str, list[int]]) -> Tables:
+    """Tables of a log in which groups are so far behind at the end of each minute."""
+    begin = 1_700_000_040_000  # a whole minute
+    minutes = len(groups[0][1])
+
+    def instant(minute: int) -> datetime:
+        return datetime.fromtimestamp(begin / 1000 + 60 * minute + 30, UTC)
+
+    place = {"raft_group": "g", "topic": "T", "topic_life": 0, "queue": 0}
+    sent = [
+        place
+        | {"index": at, "offset": at, "store_time": instant(at // 100)}
+        | {"term": 1, "body_size": 10}
+        for at in range(100 * minutes)
+    ]
+    moved = [
+        place
+        | {"index": 10_000 + at, "consumer_group": name, "source": "committed"}
+        | {"offset": 100 * (minute + 1) - behind, "time": instant(minute)}
+        for name, lags in groups
+        for at, (minute, behind) in enumerate(enumerate(lags))
+    ]
+    made = {"messages": sent, "consumer_progress": moved}
+    made["entries"] = [{"raft_group": "g", "index": at, "term": 1} for at in range(100 * minutes)]
+    return with_derived(
+        {
+            name: pa.Table.from_pylist(
+                [dict.fromkeys(schema.names) | row for row in made.get(name, [])], schema=schema
+            )
+            for name, schema in FACTS.items()
+        }
+    )
+
+
+def test_a_page_begins_with_the_group_that_is_most_behind_now() -> None:
+    tables = lagging(
+        ("was", [90, 90, 90, 0, 0, 0, 0, 0, 0, 0]),
+        ("slow", [0, 0, 0, 5, 15, 25, 35, 45, 55, 65]),
+        ("stuck", [65] * 10),
+        ("better", [90, 90, 80, 70, 60, 50, 40, 30, 20, 10]),
+    )
+    text = page_of(tables)
+    top = Words(text).section("")
+    worst = "Worst now: group slow, 65 behind, growing since 22:17"
+    assert top.index(worst) < top.index("Group stuck, 65 behind, so since it is known")
+    assert top.index("Group stuck") < top.index("Group better, 10 behind, shrinking")
+    assert top.index("Group better") < top.index("Reconciles")
+    assert "group was" not in top.lower()
+    # A click leads to the queue.
+    (link,) = re.findall(r'<a href="#([^"]*)">Worst now', text)
+    assert re.search(rf'<td[^>]* id="{link}"[^>]*><span>T 0</span>', text)
+
+
+def test_a_page_says_that_nothing_waits_and_how_old_its_end_is() -> None:
+    tables = lagging(("good", [5, 0, 0]))
+    with engine_over(tables) as engine:
+        span = span_of(engine)
+        assert span is not None
+        text = page("a log", engine, ends_of(tables), now_ms=span.end_ms + 240_000)
+    top = Words(text).section("")
+    assert "Nothing waits for a consumer group." in top
+    assert "made 4 min later" in top
 
 
 # --- what is broken, empty, hostile or large ------------------------------------------------------

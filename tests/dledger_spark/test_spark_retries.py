@@ -58,9 +58,10 @@ def test_a_copy_of_a_dead_letter_is_no_retry() -> None:
 
 def test_a_dead_letter_of_a_group_that_pops_says_how_often_it_was_given() -> None:
     steps = (
-        Step("send", 1, 1),
-        Step("pop", 1, 1),
-        Step("pop", 1, 1, passes_ms=90_000),  # the one that comes again, and the next
+        Step("send", 1, 4),
+        Step("pop", 1, 4),
+        Step("pop", 1, 4, passes_ms=90_000),  # the one that comes again, and the next
+        Step("hide"),
         Step("bury"),
     )
     found = tables_of(*steps)

@@ -128,34 +128,15 @@ def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
         run(spark, base, checkpoint, sink, table="messages", failOnDataLoss="false")
 
 
-def test_filters_that_are_pushed_change_no_row(spark: Any, write_log: LogWriter) -> None:
-    folder = write_log(orders(300))
-
-    def messages() -> Any:
-        # A new DataFrame for each query: Spark (4.3) keeps the filters of the first one.
-        found = spark.read.format("dledger").options(path=str(folder), table="messages")
-        return found.option("pushFilters", "true").load()
-
-    second = "timestamp'2023-11-14 22:13:20"
-    for condition, expected in (
-        ("index between 40 and 80 and topic in ('bills', 'mail')", range(40, 81)),
-        (f"store_time >= {second}.105' and store_time < {second}.205'", range(100, 200)),
-        ("index < 10 or topic = 'mail' and index > 290", [*range(10), 293, 296, 299]),
-    ):
-        rows = messages().filter(condition).select("index").collect()
-        wanted = [at for at in filter(is_message, expected) if at % 3 or "bills" not in condition]
-        assert sorted(row["index"] for row in rows) == wanted, condition
-    # A DataFrame for each place of a query, as the documentation says.
-    one = messages().filter("index < 10")
+def test_a_dataframe_may_be_read_in_two_places_of_a_query(spark: Any, write_log: LogWriter) -> None:
+    options = {"path": str(write_log(orders(300))), "table": "messages"}
+    messages = spark.read.format("dledger").options(**options).load()
     for other, expected in (
-        (messages().filter("index > 290"), [*range(10), *range(291, 300)]),
-        (messages(), [*range(10), *range(300)]),
+        (messages.filter("index > 290"), [*range(10), *range(291, 300)]),
+        (messages, [*range(10), *range(300)]),
     ):
-        rows = one.union(other).select("index").collect()
+        rows = messages.filter("index < 10").union(other).select("index").collect()
         assert sorted(row["index"] for row in rows) == sorted(filter(is_message, expected))
-    query = messages().filter("index < 10 and topic = 'bills'")
-    plan = query._jdf.queryExecution().optimizedPlan().toString()
-    assert "Filter" not in plan
 
 
 @pytest.mark.long

@@ -14,8 +14,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
-from pyspark.sql.datasource import Filter, GreaterThan, LessThan
-
 from dledger_spark.errors import UnrecordedEntries
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
@@ -30,16 +28,13 @@ PROCESS_S = 400
 FIRST_MS = 1_700_000_000_005
 
 
-def told(path: Path, *filters: Filter, **options: object) -> list[tuple[str, int, int]]:
+def told(path: Path, **options: object) -> list[tuple[str, int, int]]:
     """Plan a query, and return what it warns of."""
     texts = {name.rstrip("_"): str(value) for name, value in options.items()}
-    source = DledgerDataSource({"path": str(path), "pushFilters": str(bool(filters)), **texts})
+    source = DledgerDataSource({"path": str(path), **texts})
     with warnings.catch_warnings(record=True) as caught:
         warnings.resetwarnings()  # as in a process of Spark's
-        reader = source.reader(source.schema())
-        if filters:
-            assert not list(reader.pushFilters(list(filters)))
-        reader.partitions()
+        source.reader(source.schema()).partitions()
     found: list[Any] = [one.message for one in caught]
     assert all(isinstance(one, UnrecordedEntries) for one in found)
     return [(Path(one.name).parent.name, one.committed, one.count) for one in found]
@@ -88,13 +83,6 @@ def test_only_a_query_that_would_read_more_later_warns(
 ) -> None:
     folder = write_log(orders(30), committed=19)
     assert bool(told(folder, **options)) == warns
-
-
-def test_a_query_whose_filter_ends_before_warns_of_nothing(write_log: LogWriter) -> None:
-    folder = write_log(orders(30), committed=19)
-    assert not told(folder, LessThan(("index",), 19))
-    assert told(folder, LessThan(("index",), 25))
-    assert told(folder, GreaterThan(("index",), 25))
 
 
 def test_reading_without_spark_warns_once_of_entries_behind(write_log: LogWriter) -> None:
