@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -35,10 +34,11 @@ _BOUNDED: Final = ("raft_group", "index", "time", "store_time", "physical_offset
 
 
 class FileWritten(NamedTuple):
-    """A file, and its statistics as Delta's log has them."""
+    """A file, and its statistics as Delta's log has them. `changed_ms`: since 1970."""
 
     name: str
     size: int
+    changed_ms: int
     rows: int
     statistics: str
 
@@ -80,7 +80,7 @@ class FactFile:
             self._writer.close()
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-            size = os.path.getsize(path)
+            status = os.stat(path)
         except OSError as cause:
             raise TablesInvalid(self._folder, f"cannot be written: {cause}") from None
         statistics = {
@@ -89,7 +89,9 @@ class FactFile:
             "maxValues": {name: _told(high) for name, (_, high) in self._bounds.items()},
             "nullCount": self._nulls,
         }
-        return FileWritten(self._name, size, self._rows, json.dumps(statistics))
+        changed_ms = status.st_mtime_ns // 1_000_000
+        told = json.dumps(statistics)
+        return FileWritten(self._name, status.st_size, changed_ms, self._rows, told)
 
     def _write(self) -> None:
         rows = pa.Table.from_batches(self._waiting, schema=self._schema)
@@ -125,7 +127,3 @@ class FactFile:
 
 def _told(value: Any) -> Any:
     return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from dledger_spark.tables.delta_files import compact, configuration, delta_failures, keep_for
-from dledger_spark.tables.fact_file import FactFile, FileWritten, now_ms
+from dledger_spark.tables.fact_file import FactFile, FileWritten
 from dledger_spark.tables.table_home import KEPT_HOURS
 
 
@@ -65,7 +65,7 @@ class FactTable:
         The files have all rows that the table lacks up to there. Raises TablesInvalid.
         """
         actions: list[AddAction | RemoveAction] = [
-            AddAction(one.name, one.size, {}, now_ms(), True, one.statistics) for one in files
+            AddAction(one.name, one.size, {}, one.changed_ms, True, one.statistics) for one in files
         ]
         transactions = [Transaction(app, end) for app, end in ends.items()]
         with delta_failures(self.path, "cannot be written"):
