@@ -38,12 +38,15 @@ CHAOS_ARGUMENTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+# It holds for each make that reads this file, whatever its --jobs are.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
 	tests-compiled check format lint types docs demo \
-	protos clients client-gaps client-losses interop-java \
+	protos clients client-matrix client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -108,7 +111,7 @@ test-long-examples: setup-spark ## try all examples of every property, by Hypoth
 # The tests stand last, so that their closing line is the last thing printed. What comes before them
 # uses one processor each.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target types docs format lint tests-compiled
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes types docs tests-compiled format lint
 	@$(MAKE) test
 
 # Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
@@ -133,6 +136,9 @@ demo: setup-spark ## start a cluster, send, break, replay: the whole project in 
 
 clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, Go and Cargo are there for)
 	$(BIN)/python tests/clients/run.py
+
+client-matrix: setup ## drive all clients of gRPC plain, by TLS, and signed; prints which feature goes with which
+	$(BIN)/python tests/clients/matrix.py
 
 client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended
 	$(BIN)/python tests/clients/gaps.py

@@ -127,7 +127,7 @@ def http2_costs(
         [name, f"{used.plain_us:.0f} us", f"{used.huffman_us:.0f} us", f"{used.rate:,.0f}",
          f"{used.idle_kib:.1f} KiB"]
         for kind, name in kinds.items()
-        for used in (found[kind],)
+        if (used := found.get(kind)) is not None
     ]  # fmt: skip
     if PEER in found:
         ours, peer = found[OURS], found[PEER]
@@ -135,6 +135,6 @@ def http2_costs(
         rows.append(["ours, by the peer's", *shares])
     columns = ["server", "a call", "with Huffman's code", "calls a second", "an idle stream"]
     tables = [Rows("a unary call", columns, rows)]
-    show_tables(tables, HOW)
+    show_tables(tables, " ".join([HOW, *report.notes]))
     report.keep(kept, {kind: used._asdict() for kind, used in found.items()})
     report.write_page(page, [HOW], tables)

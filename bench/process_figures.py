@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,9 +38,9 @@ def processor_s(pid: int) -> float:
 
 
 def ran_s(pid: int) -> float:
-    """Return the processor time of the threads that a process has now, to the nanosecond."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum([int(task.read_text().split()[0]) for task in tasks]) / 1e9
+    """Return the processor time of a process, also that of threads that have ended."""
+    # Linux's clock of a process: the complement of its number, and 2 for the time that it was run.
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def children_processor_s() -> float:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -103,6 +104,18 @@ class Toolchain:
         opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "sun.nio.ch")]
         class_path = self.class_path(JAVA, "Java DLedger")
         return [self._java(), "-Xms512m", "-Xmx512m", *opens, "-cp", class_path]
+
+    def python_with(self, package: str, version: str) -> str:
+        """Return a Python that has a package, in a virtual environment. Raises Unavailable."""
+        folder = self._folder / "python" / f"{package}-{version}"
+        if not folder.exists():
+            self._building(f"{package} (pip)")
+            unfinished = folder.with_suffix(".unfinished")
+            run([sys.executable, "-m", "venv", "--clear", str(unfinished)])
+            python = str(unfinished / "bin" / "python")
+            run([python, "-m", "pip", "install", "--quiet", f"{package}=={version}"])
+            unfinished.rename(folder)
+        return str(folder / "bin" / "python")
 
     def class_path(self, sources: Path, what: str) -> str:
         """Fetch the libraries of a folder's pom.xml, and compile its classes, once.

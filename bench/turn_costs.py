@@ -6,13 +6,10 @@ import selectors
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 import click
@@ -20,11 +17,12 @@ import trio
 import trio.testing
 
 import dledger
+from bench.counted_calls import CountedCalls, package_of, regular
 from bench.one_run import RunFailed, end, first_result, last_complaint, output, start
 from bench.options import folder_option, json_option, markdown_option
 from bench.peers.in_process import members
 from bench.place import make_place
-from bench.process_figures import processor_s
+from bench.process_figures import ran_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.system import python_module
@@ -34,11 +32,10 @@ from dledger.command_line.options import option
 BODY = bytes(256)
 # Elections, first connections and the first files are behind it.
 SETTLED_S = 1.5
-# What comes in fewer appends than one of so many is housekeeping: heartbeats, snapshots, alarms.
-SELDOM = 2
+# Fewer system calls an append are housekeeping: heartbeats, snapshots, alarms.
 SELDOM_SHARE = 0.05
 PATIENCE_S = 60.0
-PACKAGE = f"{Path(dledger.__file__).parent}/"
+PACKAGE = "dledger"
 HOW = (
     "Calls: three members in one process, one append at a time; counted are Python functions, and "
     "a function counts if it runs in every second append at least. System calls and processor "
@@ -47,32 +44,11 @@ HOW = (
 )
 
 
-class Calls(NamedTuple):
-    """Calls an append, by function: its file in the package, or none for other packages."""
-
-    of_dledger: dict[tuple[str, str], float]
-    of_others: float
-
-    @property
-    def regular(self) -> dict[tuple[str, str], float]:
-        """Those of functions that most appends need."""
-        return {name: a_time for name, a_time in self.of_dledger.items() if a_time * SELDOM >= 1}
-
-
-async def calls_of_an_append(folder: Path, appends: int) -> Calls:
-    """Count the calls of lone appends at a leader and its followers in this process."""
-    counts: Counter[tuple[str, str]] = Counter()
-    others = 0
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal others
-        if event == "call":
-            code = frame.f_code
-            if code.co_filename.startswith(PACKAGE):
-                counts[code.co_filename.removeprefix(PACKAGE), code.co_qualname] += 1
-            else:
-                others += 1
-
+async def calls_of_an_append(folder: Path, appends: int) -> dict[tuple[str, str], float]:
+    """Count the calls of lone appends at a leader and its followers in this process, by file and
+    function.
+    """
+    calls = CountedCalls()
     peers = make_place(folder).peers
     async with AsyncExitStack() as stack:
         nodes = []
@@ -86,13 +62,10 @@ async def calls_of_an_append(folder: Path, appends: int) -> Calls:
         await trio.sleep(SETTLED_S)
         for _ in range(appends):
             await leader.append(BODY)
-        sys.setprofile(note)
-        try:
+        with calls.counting():
             for _ in range(appends):
                 await leader.append(BODY)
-        finally:
-            sys.setprofile(None)
-    return Calls({name: count / appends for name, count in counts.items()}, others / appends)
+    return calls.each(appends)
 
 
 async def _ready_leader(nodes: Sequence[dledger.Node]) -> dledger.Node:
@@ -158,10 +131,10 @@ def _under_load(folder: Path, workload: Workload) -> Iterator[_Group]:
 def processor_time(folder: Path, workload: Workload) -> ProcessorTime:
     """Measure the processor time of all threads of the members, also in the kernel."""
     with _under_load(folder, workload) as group:
-        before, began = list(map(processor_s, group.pids)), time.monotonic()
+        before, began = list(map(ran_s, group.pids)), time.monotonic()
         time.sleep(workload.measured_s / 2)
         elapsed_s = time.monotonic() - began
-        after = list(map(processor_s, group.pids))
+        after = list(map(ran_s, group.pids))
         rate = group.rate()
     us = [(b - a) / elapsed_s / rate * 1e6 for a, b in zip(before, after, strict=True)]
     return ProcessorTime(rate, us[0], sum(us[1:]) / len(us[1:]))
@@ -261,12 +234,13 @@ def turn_costs(
     with report.run_folder() as base:
         tell("counting calls")
         calls = trio.run(calls_of_an_append, base / "calls", appends)
-        regular = calls.regular
+        own = {name: count for name, count in calls.items() if package_of(name[0]) == PACKAGE}
+        needed = regular(own)
         counted = {
-            "functions": len(regular),
-            "files": len({file for file, _ in regular}),
-            "calls": round(sum(calls.of_dledger.values())),
-            "calls in libraries": round(calls.of_others),
+            "functions": len(needed),
+            "files": len({file for file, _ in needed}),
+            "calls": round(sum(own.values())),
+            "calls in libraries": round(sum(calls.values()) - sum(own.values())),
         }
         loads = {}
         for number, (name, workload) in enumerate(LOADS):
@@ -300,7 +274,7 @@ def turn_costs(
         cells = [[name, *(f"{of.get(name, 0.0):.1f}" for of in traced)] for name in names]
         tables.append(Rows("system calls of a lone append", ["call", "leader", "follower"], cells))
     if listed:
-        ordered = sorted(regular.items(), key=lambda item: -item[1])
+        ordered = sorted(needed.items(), key=lambda item: -item[1])
         cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
         tables.append(Rows("calls by function", ["function", "an append"], cells))
     show_tables(tables, HOW)

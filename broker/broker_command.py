@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,17 +21,16 @@ from broker.config import (
     DEFAULT_CLUSTER,
     DEFAULT_SNAPSHOTS,
     BrokerConfig,
-    read_address,
-    read_nameservers,
 )
+from broker.config_of_options import LOG_USERS, SNAPSHOTS, checked_config
 from broker.errors import BrokerError, SettingInvalid
-from broker.retention.policy import RetentionPolicy, read_hours
+from broker.retention.policy import RetentionPolicy
 from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
-from dledger import ConfigInvalid, DLedgerError, SnapshotPolicy, collect_seldom, parse_peers
+from dledger import DLedgerError, collect_seldom
 from dledger.command_line.ending import ExitCode
 from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
-from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared, option_of
+from dledger.command_line.node_options import NODE_OPTIONS, SNAPSHOT_KEYS, declared
 from dledger.command_line.open_address import (
     TLS_OR_ACCESS,
     TLS_OR_ACCESS_OF_LOG,
@@ -41,26 +40,23 @@ from dledger.command_line.open_address import (
 from dledger.command_line.option_sources import (
     RememberingCommand,
     as_toml,
-    options_of,
     place,
+    print_config_option,
 )
 from dledger.command_line.options import FILE, Decorated, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
 from dledger.command_line.server_signals import end_of_input, ending_signals
-from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
+from dledger.command_line.server_tls_options import server_tls_options
 from dledger.command_line.supervisor import Supervisor
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
-from remoting.net.access_file import AccessFileInForce, read_access_file
+from remoting.net.access_file import AccessFileInForce
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
-from remoting.net.networks import Network, parse_networks
-from remoting.net.tls_config import read_server_tls
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
-from remoting.wire.users import AccessFile
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,18 +92,11 @@ _CHANGEABLE: Final = (
     *SNAPSHOT_KEYS,
 )
 
-# Whether the port of the log asks for users; the first is the default.
-LOG_USERS: Final = ("enforcing", "permissive")
-
-# Settings of the log's member, and what they are called here.
-_OF_NODE: Final = {"preferred_leader": "prefer", "listen": "listen-peers"}
-
-_SNAPSHOTS: Final = tuple(one for one in NODE_OPTIONS if one.part is SnapshotPolicy)
 _NODE_OPTIONS: Final = (
     *(one for one in NODE_OPTIONS if one.name == "election_timeout_ms"),
-    *_SNAPSHOTS,
+    *SNAPSHOTS,
 )
-_NODE_DEFAULTS: Final = {one.name: getattr(DEFAULT_SNAPSHOTS, one.field) for one in _SNAPSHOTS}
+_NODE_DEFAULTS: Final = {one.name: getattr(DEFAULT_SNAPSHOTS, one.field) for one in SNAPSHOTS}
 
 _EPILOG: Final = """Every option may also stand in the file of --config, in the table [broker], or
 in the environment, as DLEDGER_BROKER_NODE. Flags go before the environment, and that before the
@@ -252,7 +241,7 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
 @insecure_option
 @log_options("warning")
 @flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def broker(ctx: click.Context, /, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
@@ -293,80 +282,6 @@ def _set_up_logging(ctx: click.Context) -> None:
         ctx.params[name] for name in ("group", "node", "log_format", "log_level")
     )
     set_up_logging(group, node, form, level, BoundedLog(time.monotonic))
-
-
-def checked_config(ctx: click.Context) -> BrokerConfig:
-    """Make a configuration of the options. Raises SettingInvalid, which names their places."""
-    try:
-        tls = read_server_tls(*server_tls_values(ctx))
-        config = read_config({**ctx.params, "tls": tls})
-        _ = config.node
-    except (ConfigInvalid, SettingInvalid) as error:
-        key = error.setting.removeprefix("--")
-        if isinstance(error, ConfigInvalid):
-            key = _OF_NODE.get(key) or option_of(key).replace("_", "-")
-        where = place(ctx, key) if key in options_of(ctx.command) else error.setting
-        raise SettingInvalid(where, error.problem) from error
-    return config
-
-
-def read_config(options: Mapping[str, Any]) -> BrokerConfig:
-    """Make a configuration of the values of options. Raises SettingInvalid, ConfigInvalid."""
-    return BrokerConfig(
-        group=options["group"],
-        node_id=options["node"],
-        peers=parse_peers("--peers", options["peers"]),
-        joining=options["join"],
-        new=options["new"],
-        listen=read_address("--listen", options["listen"]),
-        listen_group=_address_or_none("--listen-group", options["listen_group"]),
-        shares_port=options["share_port"],
-        relays_from=_networks("--relays-from", options["relays_from"]),
-        advertise=_address_or_none("--advertise", options["advertise"]),
-        listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
-        prefer=options["prefer"],
-        nameservers=read_nameservers(options["nameservers"]),
-        directory=options["directory"],
-        cluster=options["cluster"],
-        auto_create_topics=options["auto_create_topics"],
-        max_connections=options["max_connections"],
-        metrics=_address_or_none("--metrics", options["metrics"]),
-        access=_access_or_none(options["access_file"]),
-        log_asks=options["log_users"] == LOG_USERS[0],
-        tls=options["tls"],
-        peer_authorities=options["tls_peers_ca"],
-        election_timeout_ms=options["election_timeout_ms"],
-        snapshots=SnapshotPolicy(**{one.field: options[one.name] for one in _SNAPSHOTS}),
-        pass_over=frozenset(options["pass_over"]),
-        retention=RetentionPolicy(
-            keep_hours=options["keep_hours"],
-            at_hours=read_hours(options["delete_at_hours"]),
-            clean_percent=options["disk_clean_percent"],
-            force_percent=options["disk_force_percent"],
-            refuse_percent=options["disk_refuse_percent"],
-        ),
-        checks=CheckPolicy(
-            after_s=options["transaction_check_after_seconds"],
-            every_s=options["transaction_check_every_seconds"],
-            max_checks=options["transaction_max_checks"],
-            give_up_hours=options["transaction_give_up_hours"],
-        ),
-    )
-
-
-def _networks(setting: str, text: str) -> tuple[Network, ...]:
-    try:
-        return parse_networks(text)
-    except ValueError as error:
-        raise SettingInvalid(setting, str(error)) from None
-
-
-def _address_or_none(setting: str, text: str | None) -> Address | None:
-    return read_address(setting, text) if text else None
-
-
-def _access_or_none(path: Path | None) -> AccessFile | None:
-    return None if path is None else read_access_file(path)
 
 
 def _warn_of_second_port(config: BrokerConfig) -> None:

@@ -22,8 +22,6 @@ MAX_TOPIC_CHARACTERS: Final = 127
 # RocketMQ's rule for the names of topics and groups.
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
-RETRY_TOPIC_PREFIX: Final = "%RETRY%"
-
 # Properties that clients and brokers use themselves: a message with one of them could be taken for
 # a retried, delayed or transactional one. RocketMQ's clients refuse them, too (MessageConst).
 RESERVED_PROPERTIES: Final = frozenset(

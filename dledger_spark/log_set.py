@@ -26,7 +26,7 @@ class LogSet:
     """The logs of one or several groups at one moment.
 
     Attributes:
-        path: the given path, absolute.
+        path: the given path, absolute; several have commas between them.
         logs: one log for each group, in the order of their names; at least one.
     """
 
@@ -48,8 +48,8 @@ class LogSet:
         )
 
 
-def open_logs(path: str) -> LogSet:
-    """Open the logs below a path for reading.
+def open_logs(*paths: str) -> LogSet:
+    """Open the logs below one path or several for reading.
 
     Of a group's nodes, the one with the highest recorded commit index is taken; among equals, the
     one whose log begins first.
@@ -58,8 +58,10 @@ def open_logs(path: str) -> LogSet:
         LogFolderInvalid: there is no log, or it is unclear which logs belong together.
         LogDamaged: a node's hard-state record cannot be read.
     """
-    path = local_path("path", path)
-    records = {folder: read_record(folder) for folder in _node_folders(path)}
+    given = [local_path("path", path) for path in paths]
+    path = ", ".join(given)
+    folders = dict.fromkeys(folder for one in given for folder in _node_folders(one))
+    records = {folder: read_record(folder) for folder in folders}
     of_java = [folder for folder, record in records.items() if record is None]
     if of_java and len(records) > 1:
         raise LogFolderInvalid(

@@ -10,7 +10,12 @@ import pyarrow as pa
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import LogFolder, open_log
-from dledger_spark.log.readable_log import ReadableLog, acceptance_from, warn_of_unrecorded
+from dledger_spark.log.readable_log import (
+    ReadableLog,
+    acceptance_from,
+    sound_batches,
+    warn_of_unrecorded,
+)
 from dledger_spark.records.acceptance import COLUMNS, without
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, check_columns
@@ -38,8 +43,8 @@ def arrow_batches(
         batch_bytes: the bytes of the log that go into a batch.
         checksums: whether to check the two sums of each entry. Headers are always compared with
             their place and with one another.
-        fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise these
-            are skipped.
+        fail_on_data_loss: whether to raise if entries of the range are in no file, or damaged;
+            otherwise these are skipped, with a warning of `EntriesLeftOut` for damaged ones.
 
     Warns of `UnrecordedEntries` if `last` is not given, and the folder holds entries behind the
     recorded commit index.
@@ -54,7 +59,13 @@ def arrow_batches(
         warn_of_unrecorded([log])
     for part in log.parts(entries, fail_on_data_loss=fail_on_data_loss):
         yield from table_batches(
-            log, part, table, names, batch_bytes=batch_bytes, checksums=checksums
+            log,
+            part,
+            table,
+            names,
+            batch_bytes=batch_bytes,
+            checksums=checksums,
+            fail_on_data_loss=fail_on_data_loss,
         )
 
 
@@ -66,6 +77,7 @@ def table_batches(
     *,
     batch_bytes: int,
     checksums: bool,
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range that `ReadableLog.parts` returned.
 
@@ -74,7 +86,17 @@ def table_batches(
     """
     # The topics of a log of Java's brokers are not in it: its records are not judged.
     acceptance = None if log.group is None else acceptance_from(log, entries.start)
-    for batch in log.batches(entries, batch_bytes=batch_bytes, checksums=checksums):
+    at = entries.start
+    for batch in sound_batches(
+        log,
+        entries,
+        batch_bytes=batch_bytes,
+        checksums=checksums,
+        fail_on_data_loss=fail_on_data_loss,
+    ):
+        if acceptance is not None and batch.column("index")[0].as_py() != at:
+            acceptance.forget()
+        at = batch.column("index")[-1].as_py() + 1
         if table != MESSAGES:
             yield batch.select(names)
         elif acceptance is None:

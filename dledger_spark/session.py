@@ -35,6 +35,13 @@ logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = fatal
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = fatal
+# The same holds for streams and writes: the exception of the query has their error.
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = fatal
+logger.writes.name = org.apache.spark.sql.execution.datasources.v2
+logger.writes.level = fatal
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = fatal
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -91,8 +98,9 @@ def local_session(
                 builder = builder.config(key, value)
             if python_warnings is not None:
                 builder = builder.config("spark.executorEnv.PYTHONWARNINGS", python_warnings)
+            signals.take()  # while Spark begins
             session = _begun(builder, found)
-            signals.take()
+            signals.take()  # instead of Spark's, which are there now
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)

@@ -14,19 +14,33 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructType
 
-from dledger_spark.errors import OptionInvalid
+from dledger_spark.errors import OptionInvalid, PackageMissing
+
+try:
+    from dledger_spark.spark_version import FOR_BATCHES, FOR_STREAMS, require_spark
+
+    require_spark(FOR_BATCHES, "the data source")
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType, StructType
+except ModuleNotFoundError as missing:
+    raise PackageMissing(str(missing.name)) from None
+
 from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.log.readable_log import warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
 from dledger_spark.query.source_options import SourceOptions, read_options
-from dledger_spark.query.source_plan import batch_entries, is_open, plan, read_piece
+from dledger_spark.query.source_plan import (
+    batch_entries,
+    is_open,
+    plan,
+    read_piece,
+    require_topics,
+)
+from dledger_spark.query.told_errors import told, told_rows
 from dledger_spark.schema import SCHEMAS, check_columns
-from dledger_spark.spark_version import FOR_STREAMS, require_spark
 
 if TYPE_CHECKING:  # earlier versions of pyspark, without these readers, lack these modules
     from dledger_spark.query.stream_source import DledgerStreamReader
@@ -43,15 +57,18 @@ class DledgerDataSource(DataSource):
         """Return the name for `format`."""
         return NAME
 
+    @told
     def schema(self) -> StructType:
         """Return the columns of the table. Raises OptionInvalid."""
         return _schema(read_options(self.options))
 
+    @told
     def reader(self, schema: StructType) -> DledgerReader:
         """Return a reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
         return DledgerReader(options, _columns(schema, options))
 
+    @told
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
         """Return a reader of a stream of the columns in `schema`.
 
@@ -72,6 +89,7 @@ class DledgerReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @told
     def partitions(self) -> list[InputPartition]:
         """Return ranges of about equal size. The commit indexes are read here, once for all
         tasks.
@@ -80,12 +98,15 @@ class DledgerReader(DataSourceReader):
         judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         found = list(batch_entries(open_all(options), options))
         warn_of_unrecorded(log for log, entries in found if is_open(log, entries, options))
-        return [
+        pieces: list[InputPartition] = [
             piece
             for log, entries in found
             for piece in plan(log, entries, entries.start, options, judge)
         ]
+        require_topics(judge, options, [log for log, _ in found])
+        return pieces
 
+    @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._options, self._columns, self._options.topics)
 

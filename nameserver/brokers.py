@@ -9,7 +9,7 @@ from remoting.bodies.topic_config import DataVersion
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """The connection that a broker's request came on.
+    """The connection that a request came on.
 
     Attributes:
         connection: identifies the connection.

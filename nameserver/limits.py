@@ -7,6 +7,7 @@ brokers and operators together can store in a name server, since any connection 
 from typing import Final
 
 from nameserver.errors import RegistrationRefused
+from remoting.message.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 # Far above any cluster.
 MAX_BROKERS: Final = 4096
@@ -23,7 +24,7 @@ MAX_TOPIC_CHARACTERS_IN_ALL: Final = 12 * 1024 * 1024
 # RocketMQ's Validators. Retry and dead-letter topics have a group's name behind a prefix.
 MAX_TOPIC_CHARACTERS: Final = 127
 MAX_GROUP_CHARACTERS: Final = 255
-GROUP_TOPIC_PREFIXES: Final = ("%RETRY%", "%DLQ%")
+GROUP_TOPIC_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 # RocketMQ limits neither; operators type both.
 MAX_BROKER_NAME_CHARACTERS: Final = 255

@@ -1,46 +1,41 @@
 """Run a name server: ``python -m nameserver --listen 127.0.0.1:9876``."""
 
 import logging
-import signal
-import time
-from collections.abc import AsyncIterable
-from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
 import click
 import trio
 
-from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
-from dledger.command_line.open_address import insecure_option, problem_of_open_address
-from dledger.command_line.option_sources import (
-    ServerCommand,
-    as_toml,
-    place,
+from command_entry.stateless_server import (
+    Serving,
+    addresses,
+    check_protected,
+    exit_with_stdin_option,
+    log_as,
+    max_connections_option,
+    metrics_option,
+    serve_until_signal,
 )
-from dledger.command_line.options import FILE, flag, option
-from dledger.command_line.reloading import SettingsOnSignal
+from dledger.command_line.log_lines import log_options
+from dledger.command_line.open_address import TLS_OR_ACCESS, insecure_option
+from dledger.command_line.option_sources import ServerCommand, as_toml, print_config_option
+from dledger.command_line.options import FILE, option
 from dledger.command_line.server_file import server_file_option
-from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
-from dledger.command_line.supervisor import Supervisor
-from dledger.command_line.tls_options import tls_value
-from dledger.errors import AddressInUse, ConfigInvalid
-from dledger.loop_watch import watched_loop
+from dledger.errors import AddressInUse
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.access_file import AccessFileInForce, AccessFileUnusable, read_access_file
-from remoting.net.address import Address, parse_address
-from remoting.net.bounded_log import BoundedLog
+from remoting.net.address import Address
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 from remoting.net.networks import Network, is_in, parse_networks
 from remoting.net.server import ServerLimits
-from remoting.net.tls import ServerTls, reload_or_tell, server_tls
+from remoting.net.tls import reload_or_tell, server_tls
 from remoting.net.tls_config import read_server_tls
 
 _log = logging.getLogger(__name__)
-_progress = logging.getLogger(PROGRESS)
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (
@@ -82,32 +77,21 @@ class _NetworksText(click.ParamType[str]):
     default=f"127.0.0.1:{NAMESERVER_PORT}",
     metavar="HOST:PORT",
 )
-@option(
-    "--max-connections",
-    "Connections at once; as many as the process may open files for.",
-    type=click.IntRange(1),
-)
+@max_connections_option
 @option(
     "--settings",
     "settings_file",
     "Keep settings such as order configurations in this file; only in memory without it.",
     type=FILE,
 )
-@option(
-    "--metrics",
-    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
-    metavar="HOST:PORT",
-)
+@metrics_option
 @option(
     "--changes-from",
     "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
     type=_NetworksText(),
 )
-@flag(
-    "--exit-with-stdin",
-    "End when standard input ends, as it does when the program that started this one dies.",
-)
+@exit_with_stdin_option
 @option(
     "--access",
     "access_file",
@@ -118,54 +102,21 @@ class _NetworksText(click.ParamType[str]):
 @server_tls_options
 @insecure_option
 @log_options("info")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Tell clients where topics are. Run as many as you like."""
-    address, metrics = _addresses(ctx)
+    address, metrics = addresses(ctx)
     if options["print_config"]:
         click.echo(as_toml(ctx))
         return
-    _set_up_logging(ctx)
-    _check_protected(ctx, address)
+    log_as("nameserver", ctx)
+    check_protected(ctx, address, options["access_file"], TLS_OR_ACCESS)
     raise_descriptor_limit()
     trio.run(_run, address, metrics, ctx)
 
 
 server_file_option(main)
-
-
-def _check_protected(ctx: click.Context, address: Address) -> None:
-    """Raise ConfigInvalid if other machines reach a name server that nothing protects."""
-    if tls_value(ctx, "tls-cert") is not None or ctx.params["access_file"] is not None:
-        return
-    problem = problem_of_open_address(address.host, is_insecure=ctx.params["insecure"])
-    if problem is not None:
-        raise ConfigInvalid(place(ctx, "listen"), problem)
-
-
-def _set_up_logging(ctx: click.Context) -> None:
-    form, level = ctx.params["log_format"], ctx.params["log_level"]
-    set_up_logging("", "nameserver", form, level, BoundedLog(time.monotonic))
-
-
-def _addresses(ctx: click.Context) -> tuple[Address, Address | None]:
-    """Return where to listen, and where for scrapers.
-
-    Raises ConfigInvalid, which names the place of the option.
-    """
-    metrics = ctx.params["metrics"]
-    return (
-        _address(ctx, "listen", ctx.params["address"]),
-        None if metrics is None else _address(ctx, "metrics", metrics),
-    )
-
-
-def _address(ctx: click.Context, key: str, text: str) -> Address:
-    try:
-        return parse_address(text)
-    except AddressMalformed as error:
-        raise ConfigInvalid(place(ctx, key), str(error)) from error
 
 
 def _may_change(networks: tuple[Network, ...] | None, host: str) -> bool:
@@ -188,40 +139,9 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
         tls=tls,
         admin=lambda: None if access is None else access.file.admin,
     )
-    with (
-        watched_loop(),
-        closing(Supervisor()) as supervisor,
-        ending_signals() as signals,
-        trio.open_signal_receiver(signal.SIGHUP) as hangups,
-    ):
-        async with trio.open_nursery() as nursery:
-            listening = await nursery.start(serve, address.host, address.port)
-            _progress.info("nameserver listening on %s", listening, extra={"event": "listening"})
-            if options["exit_with_stdin"]:
-                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_read_again, ctx, hangups, supervisor, tls, access)
-            nursery.start_soon(supervisor.answer_watchdog)
-            supervisor.status(f"listening on {listening}")
-            supervisor.ready()
-            async for _ in signals:
-                break
-            supervisor.stopping()
-            nursery.cancel_scope.cancel()
 
-
-async def _read_again(
-    ctx: click.Context,
-    hangups: AsyncIterable[int],
-    supervisor: Supervisor,
-    tls: ServerTls | None,
-    access: AccessFileInForce | None,
-) -> None:
-    """Read the file, the certificates and the file of access control again at each SIGHUP. Routes
-    and settings change only by requests.
-    """
-
-    def check(again: click.Context) -> None:
-        _addresses(again)
+    async def start(nursery: trio.Nursery) -> Serving:
+        return Serving(await nursery.start(serve, address.host, address.port))
 
     def reload() -> None:
         if tls is not None:
@@ -231,12 +151,12 @@ async def _read_again(
 
     def without_file() -> None:
         if tls is None and access is None:
+            # Routes and settings change only by requests.
             _log.info(
                 "SIGHUP: there is no file to read again; routes and settings stay as they are"
             )
         reload()
 
-    settings = SettingsOnSignal(
-        ctx, "the name server", (), check, _set_up_logging, reload, without_file
+    await serve_until_signal(
+        ctx, "nameserver", "the name server", start, reload, without_file=without_file
     )
-    await settings.run(hangups, supervisor.reloading)

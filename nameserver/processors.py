@@ -51,21 +51,10 @@ _TOPICS_A_STEP: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The origin of a request, and its time.
+    """The origin of a request, and its time in seconds on the server's clock."""
 
-    Attributes:
-        connection: identifies the connection.
-        now: seconds on the server's clock.
-        host: the numeric address of the connection's other end.
-    """
-
-    connection: Hashable
+    speaker: Speaker
     now: float
-    host: str = ""
-
-    @property
-    def speaker(self) -> Speaker:
-        return Speaker(self.connection, self.host)
 
 
 class _Lists:
@@ -119,7 +108,7 @@ class Processors:
         routes: the registrations of brokers.
         settings: the settings of operators.
         may_change: returns whether a host may register brokers and change routes and settings.
-        admin: returns who must have signed such requests; None for nobody.
+        admin: returns the user whose signature such requests need; None if they need none.
     """
 
     def __init__(
@@ -173,7 +162,7 @@ class Processors:
         command: Command,
     ) -> Command | Steps | None:
         """Answer a request that changes routes or settings, or refuse its host."""
-        if (why := self._why_not(asker.host, command)) is None:
+        if (why := self._why_not(asker.speaker.host, command)) is None:
             return function(asker, command)
         return command.reply(ResponseCode.NO_PERMISSION, remark=why)
 
@@ -306,7 +295,7 @@ class Processors:
         address = command.text("brokerAddr")
         self._routes.refresh(address, asker.speaker, asker.now)
         if command.boolean("ending"):
-            self._routes.ends(address, asker.connection)
+            self._routes.ends(address, asker.speaker.connection)
         return command.reply()
 
     def _member_group(self, _asker: Asker, command: Command) -> Command:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from dledger.metrics.serving_metrics import serve_process_metrics
+from nameserver.brokers import Speaker
 from nameserver.errors import SettingNotKept
 from nameserver.figures import Figures
 from nameserver.processors import Asker, Processors
@@ -59,7 +60,7 @@ async def serve_nameserver(
         tls: only plain connections if None.
         settings_file: where settings (100-102) are kept; only in memory if None.
         may_change: returns whether a host may register brokers and change routes and settings.
-        admin: returns who must have signed such requests; None for nobody.
+        admin: returns the user whose signature such requests need; None if they need none.
         metrics: where GET /metrics, /healthz and /readyz are answered; nowhere if None.
 
     Raises:
@@ -157,5 +158,5 @@ class _Handler:
     def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
         self._figures.count(command.code, command.code in self._table)
         return self._table.handle(
-            Asker(connection, trio.current_time(), connection.peer.host), command
+            Asker(Speaker(connection, connection.peer.host), trio.current_time()), command
         )

@@ -1,7 +1,7 @@
 """Which client makes a call, and whose it is: what the headers say.
 
 The signature is of the time that the client writes, and nothing else. Its clock is local in most
-clients, so a header that somebody has read can be sent again for a day; only TLS prevents that.
+clients, so an attacker who has read a header can send it again for a day; only TLS prevents that.
 Source: RocketMQ's proxy, DefaultAuthenticationContextBuilder, and the headers of its clients.
 """
 

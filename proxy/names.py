@@ -1,10 +1,20 @@
 """Names of topics, groups and lite topics that clients may use. Source: RocketMQ's Validators."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code, Resource
+from remoting.message.topic_names import (
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TEMPLATE_TOPIC,
+)
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -13,17 +23,22 @@ _LITE_TOPIC: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # Topics in which brokers keep what is theirs.
 _SYSTEM_TOPICS: Final = frozenset(
     {
-        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC"),
-        *("OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC"),
+        *(TEMPLATE_TOPIC, SCHEDULE_TOPIC, BENCHMARK_TOPIC, SELF_TEST_TOPIC),
+        *(OFFSET_MOVED_TOPIC, "CHECKPOINT_TOPIC"),
     }
 )
-_SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_")
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+_SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", SYSTEM_TOPIC_PREFIX)
+_NAMES_REMEMBERED: Final = 4096
 
 
 def topic_name(resource: Resource) -> str:
     """Return the name of a topic. Raises Refused (40002)."""
-    name: str = resource.name
+    return _checked_topic(resource.name)
+
+
+# A name has at most 127 characters. One that is refused is not remembered.
+@lru_cache(_NAMES_REMEMBERED)
+def _checked_topic(name: str) -> str:
     if not _TOPIC.fullmatch(name):
         raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r:.140}: {_CHARACTERS}, at most 127")
     if name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES):
@@ -38,7 +53,7 @@ def group_name(resource: Resource) -> str:
         raise Refused(
             Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.280}: {_CHARACTERS}, at most 255"
         )
-    if name.startswith(_SYSTEM_GROUP_PREFIX):
+    if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name} is the brokers': choose another")
     return name
 

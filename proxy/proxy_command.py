@@ -1,10 +1,5 @@
 """Run a proxy: ``python -m proxy --listen 127.0.0.1:8081 --nameservers 127.0.0.1:9876``."""
 
-import logging
-import signal
-import time
-from collections.abc import AsyncIterable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,33 +7,35 @@ from typing import Any, Final
 import click
 import trio
 
-from dledger.command_line.log_lines import PROGRESS, log_options, set_up_logging
-from dledger.command_line.open_address import insecure_option, problem_of_open_address
-from dledger.command_line.option_sources import ServerCommand, as_toml, place
+from command_entry.stateless_server import (
+    Serving,
+    addresses,
+    check_protected,
+    exit_with_stdin_option,
+    log_as,
+    max_connections_option,
+    metrics_option,
+    serve_until_signal,
+)
+from dledger.command_line.log_lines import log_options
+from dledger.command_line.open_address import insecure_option
+from dledger.command_line.option_sources import ServerCommand, as_toml, print_config_option
 from dledger.command_line.options import FILE, flag, option
-from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_file import server_file_option
-from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.command_line.server_tls_options import server_tls_options, server_tls_values
-from dledger.command_line.supervisor import Supervisor
 from dledger.command_line.tls_options import tls_value
-from dledger.errors import AddressInUse, ConfigInvalid
-from dledger.loop_watch import watched_loop
+from dledger.errors import AddressInUse
 from dledger.metrics.serving_metrics import serve_process_metrics
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import InvalidNameServers, InvalidTls
 from proxy.own_certificate import own_tls
 from proxy.server import PROTOCOLS, PROXY_PORT, Proxy, serve_proxy
 from remoting.net.access_file import AccessFileUnusable, read_credentials
-from remoting.net.address import Address, parse_address
-from remoting.net.bounded_log import BoundedLog
+from remoting.net.address import Address
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 from remoting.net.tls import ServerTls, reload_or_tell, server_tls
 from remoting.net.tls_config import Tls, TlsMode, read_server_tls
-
-_log = logging.getLogger(__name__)
-_progress = logging.getLogger(PROGRESS)
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (
@@ -72,20 +69,9 @@ proxy first."""
     "Name servers of the brokers: host:port;host:port.",
     default="127.0.0.1:9876",
 )
-@option(
-    "--max-connections",
-    "Connections at once; as many as the process may open files for.",
-    type=click.IntRange(1),
-)
-@option(
-    "--metrics",
-    "Answer GET /metrics for Prometheus here; and /healthz and /readyz.",
-    metavar="HOST:PORT",
-)
-@flag(
-    "--exit-with-stdin",
-    "End when standard input ends, as it does when the program that started this one dies.",
-)
+@max_connections_option
+@metrics_option
+@exit_with_stdin_option
 @option(
     "--credentials",
     "A file with the access_key and the secret_key of this proxy's user, where brokers have "
@@ -106,16 +92,16 @@ proxy first."""
 @server_tls_options
 @insecure_option
 @log_options("info")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Serve the gRPC clients of RocketMQ 5. Run as many as you like."""
-    address, metrics = _addresses(ctx)
+    address, metrics = addresses(ctx)
     if options["print_config"]:
         click.echo(as_toml(ctx))
         return
-    _set_up_logging(ctx)
-    _check_protected(ctx, address)
+    log_as("proxy", ctx)
+    check_protected(ctx, address, options["credentials"], _LACKS)
     raise_descriptor_limit()
     trio.run(_run, address, metrics, ctx)
 
@@ -123,43 +109,10 @@ def main(ctx: click.Context, /, **options: Any) -> None:
 server_file_option(main)
 
 
-def _check_protected(ctx: click.Context, address: Address) -> None:
-    """Raise ConfigInvalid if other machines reach a proxy that nothing protects."""
-    if tls_value(ctx, "tls-cert") is not None or ctx.params["credentials"] is not None:
-        return
-    problem = problem_of_open_address(address.host, _LACKS, is_insecure=ctx.params["insecure"])
-    if problem is not None:
-        raise ConfigInvalid(place(ctx, "listen"), problem)
-
-
 _LACKS: Final = (
     "neither TLS nor access control: give --tls-cert and --tls-key, or --credentials of a proxy's "
     "user"
 )
-
-
-def _set_up_logging(ctx: click.Context) -> None:
-    form, level = ctx.params["log_format"], ctx.params["log_level"]
-    set_up_logging("", "proxy", form, level, BoundedLog(time.monotonic))
-
-
-def _addresses(ctx: click.Context) -> tuple[Address, Address | None]:
-    """Return where to listen, and where for scrapers.
-
-    Raises ConfigInvalid, which names the place of the option.
-    """
-    metrics = ctx.params["metrics"]
-    return (
-        _address(ctx, "listen", ctx.params["address"]),
-        None if metrics is None else _address(ctx, "metrics", metrics),
-    )
-
-
-def _address(ctx: click.Context, key: str, text: str) -> Address:
-    try:
-        return parse_address(text)
-    except AddressMalformed as error:
-        raise ConfigInvalid(place(ctx, key), str(error)) from error
 
 
 def _tls(ctx: click.Context) -> ServerTls | None:
@@ -193,35 +146,27 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
         credentials=None if credentials is None else read_credentials(credentials),
         tls=_brokers_tls(ctx),
     )
-    with (
-        watched_loop(),
-        closing(Supervisor()) as supervisor,
-        ending_signals() as signals,
-        trio.open_signal_receiver(signal.SIGHUP) as hangups,
-    ):
-        async with client, trio.open_nursery() as nursery:
-            serve = partial(
-                serve_proxy,
-                client,
-                is_user=credentials is not None,
-                tls=tls,
-                max_connections=options["max_connections"],
-            )
-            listening, proxy = await nursery.start(serve, address.host, address.port)
-            if metrics is not None:
-                await nursery.start(serve_process_metrics, str(metrics), _scrapes(proxy))
-            _progress.info("proxy listening on %s", listening, extra={"event": "listening"})
-            if options["exit_with_stdin"]:
-                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
-            nursery.start_soon(_read_again, ctx, hangups, supervisor, tls)
-            nursery.start_soon(supervisor.answer_watchdog)
-            supervisor.status(f"listening on {listening}")
-            supervisor.ready()
-            async for _ in signals:
-                break
-            supervisor.stopping()
-            await proxy.drain()
-            nursery.cancel_scope.cancel()
+
+    async def start(nursery: trio.Nursery) -> Serving:
+        serve = partial(
+            serve_proxy,
+            client,
+            is_user=credentials is not None,
+            tls=tls,
+            max_connections=options["max_connections"],
+        )
+        listening, proxy = await nursery.start(serve, address.host, address.port)
+        if metrics is not None:
+            await nursery.start(serve_process_metrics, str(metrics), _scrapes(proxy))
+        return Serving(listening, proxy.drain)
+
+    def reload() -> None:
+        if tls is not None and tls_value(ctx, "tls-cert") is not None:
+            reload_or_tell([tls.reload])
+
+    await serve_until_signal(
+        ctx, "proxy", "the proxy", start, reload, without_file=reload, client=client
+    )
 
 
 def _scrapes(proxy: Proxy) -> Any:
@@ -229,22 +174,3 @@ def _scrapes(proxy: Proxy) -> Any:
     from proxy.exposition import metrics_of
 
     return lambda: metrics_of(proxy)
-
-
-async def _read_again(
-    ctx: click.Context,
-    hangups: AsyncIterable[int],
-    supervisor: Supervisor,
-    tls: ServerTls | None,
-) -> None:
-    """Read the file and the certificates again at each SIGHUP."""
-
-    def check(again: click.Context) -> None:
-        _addresses(again)
-
-    def reload() -> None:
-        if tls is not None and tls_value(ctx, "tls-cert") is not None:
-            reload_or_tell([tls.reload])
-
-    settings = SettingsOnSignal(ctx, "the proxy", (), check, _set_up_logging, reload, reload)
-    await settings.run(hangups, supervisor.reloading)

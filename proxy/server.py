@@ -14,6 +14,7 @@ from proxy.brokers.beside import Beside
 from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
+from proxy.clients.questions import Questions
 from proxy.clients.sessions import Sessions
 from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
@@ -71,11 +72,13 @@ class Proxy:
         self.figures = Figures()
         self.draining = Draining()
         self.sessions = Sessions()
+        client.remoting.gather()
         brokers = Brokers(client, is_user=is_user)
         access = Access(brokers)
         topics, groups = Topics(brokers), Groups(brokers)
         beside = Beside(nursery)
         producers = ProducerGroups(client, topics, self.sessions, access, beside)
+        questions = Questions(client, self.sessions, access, beside)
         self.renewals = Renewals(brokers, self.sessions)
         settlements = Settlements(brokers, self.renewals)
         lite = LiteSubscriptions(brokers, self.sessions, beside)
@@ -86,7 +89,7 @@ class Proxy:
             receives,
             settlements,
             lite,
-            Telemetry(self.sessions, groups, access, producers.expect),
+            Telemetry(self.sessions, groups, access, producers.expect, questions.answered),
         )
         nursery.start_soon(self.sessions.expire)
         nursery.start_soon(self.renewals.run)

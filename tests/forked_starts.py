@@ -42,8 +42,13 @@ LOADED = {
 }
 # They start members themselves, by a waiting process of their own; so may other programs.
 _START_OTHERS = (["-m", "dledger", "group"], ["-m", "dledger_mq", "up"])
-# Variables that Python reads once, when it starts, and that are not carried out here.
-_CARRIED_OUT = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+# Variables that Python reads once, when it starts: those that are carried out here.
+_CARRIED_OUT = {
+    "PYTHONPATH",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+}
 _UTF8 = {"", "C", "POSIX", "C.UTF-8", "C.utf8"}  # Python makes one of all
 _WARNINGS = ["-W", "error"]
 _ARGUMENT_BYTES = 8192  # room for the arguments that /proc shows
@@ -229,6 +234,7 @@ def _become(start: _Start) -> None:
     os.environ.update(start.environment)
     sys.orig_argv = start.arguments
     sys.dont_write_bytecode = bool(start.environment.get("PYTHONDONTWRITEBYTECODE"))
+    sys.pycache_prefix = start.environment.get("PYTHONPYCACHEPREFIX") or None
     if start.arguments[1:3] == _WARNINGS:
         sys.warnoptions[:] = ["error"]
         warnings.simplefilter("error")

@@ -10,7 +10,7 @@ from remoting.bodies.route import TopicRoute, decode_route
 from remoting.net.address import parse_address
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.errors import RemotingError
+from remoting.wire.errors import BodyMalformed, RemotingError
 from remoting.wire.frame import FrameDecoder, encode_command
 from remoting.wire.signature import Credentials
 
@@ -73,11 +73,26 @@ class Asking:
         return replies
 
 
+def is_listening(address: str) -> bool:
+    at = parse_address(address)
+    try:
+        with socket.create_connection((at.host, at.port), _TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
 def route(nameserver: str, topic: str) -> TopicRoute | None:
     """Return the route of a topic; None if the name server does not know it. Raises NotAnswered."""
     with Asking(nameserver) as asking:
         reply = asking.ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
-    return decode_route(reply.body) if reply.code == ResponseCode.SUCCESS else None
+    if reply.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        return decode_route(reply.body)
+    except BodyMalformed as error:
+        # RocketMQ's brokers of 5.3 have the number -1 before their first election.
+        raise NotAnswered(f"{nameserver}: {error}") from None
 
 
 def leader_address(nameserver: str) -> str | None:

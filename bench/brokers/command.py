@@ -5,17 +5,25 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 
+from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import KEY as NULL
 from bench.brokers.null import null_broker
 from bench.brokers.ours import OURS
-from bench.brokers.rocketmq import Load, load_program, rocketmq
-from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
+from bench.brokers.rocketmq import (
+    Load,
+    grpc_loads,
+    load_program,
+    rocketmq,
+    rocketmq_by_proxy,
+)
+from bench.brokers.rows import ROWS
 from bench.one_run import RunFailed
 from bench.options import (
     build_option,
@@ -32,11 +40,12 @@ from dledger.command_line.options import option
 HOW = (
     "Three processes and a name server each on this machine, over loopback, data on one disk; one "
     "kind of brokers after the other. Ours answer when a message is synced on two of three; "
-    "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client. The "
-    "ratio is how many times better ours are. The null broker answers at once and keeps nothing; "
-    "it shows what the load can do at most, and the share is ours of that."
+    "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client, or a "
+    "client of gRPC, which asks a proxy. The ratio is how many times better ours are. The null "
+    "broker answers at once and keeps nothing; it shows what the load can do at most, and the "
+    "share is ours of that."
 )
-_PEERS = ("java", "null")
+_PEERS = ("java", "java5", "null")
 _KEYS = [row.key for row in ROWS]
 
 
@@ -102,6 +111,14 @@ _COMPARED: dict[str, tuple[str, Callable[[Figure | None, Figure | None], str]]] 
 }
 
 
+def _is_measured(row: Row, brokers: Brokers) -> bool:
+    if brokers.key == OURS.key:
+        return True
+    if brokers.key == NULL:
+        return row.load_alone
+    return not row.only_ours and row.by_proxy == brokers.is_behind_proxy
+
+
 def measure(
     brokers: Brokers,
     rows: Sequence[Row],
@@ -110,14 +127,15 @@ def measure(
     folder: Path,
     results: Results,
     report: Report,
+    grpc: Mapping[str, Load] = MappingProxyType({}),
 ) -> None:
     """Start a group, measure all rows, end it. A failure becomes a note."""
     is_ours = brokers.key == OURS.key
     try:
         with BrokerGroup(brokers, folder / brokers.key) as group:
-            bench = Bench(group, load, scale, folder, is_ours)
+            bench = Bench(group, load, scale, folder, is_ours, grpc)
             for row in rows:
-                if (row.only_ours and not is_ours) or (brokers.key == NULL and not row.load_alone):
+                if not _is_measured(row, brokers):
                     continue
                 try:
                     figures = row.measure(bench)
@@ -137,8 +155,9 @@ def measure(
 @option("--rows", f"Or of {', '.join(_KEYS)}.", default="all")
 @option(
     "--peers",
-    "What is measured beside ours: RocketMQ's brokers (java), the load alone (null); or none.",
-    default="java,null",
+    "What is measured beside ours: RocketMQ's brokers (java), its proxy before brokers of its "
+    "version (java5), the load alone (null); or none.",
+    default="java,java5,null",
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
 @option("--seconds", "measured_s", "Of each rate.", default=Scale().measured_s)
@@ -147,6 +166,8 @@ def measure(
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
 @click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))
 @click.option("--connections", default=Scale().connections, show_default=True)
+@click.option("--polls", default=Scale().polls, show_default=True, type=click.IntRange(1))
+@option("--polled", "polled_s", "Seconds for which receives wait.", default=Scale().polled_s)
 @click.option("--kills", default=Scale().kills, show_default=True, type=click.IntRange(1))
 @folder_option
 @build_option
@@ -173,10 +194,20 @@ def broker(
     kinds = [OURS]
     with report.run_folder() as base:
         load = None
+        grpc: dict[str, Load] = {}
         try:
-            load = load_program(toolchain, base)
-            if "java" in beside:
+            if any(row.needs_grpc for row in wanted):
+                grpc = grpc_loads(toolchain, base)
+        except Unavailable as error:
+            report.note(f"rows with RocketMQ 5's clients are left out: {error}")
+            wanted = [row for row in wanted if not row.needs_grpc]
+        try:
+            if any(row.needs_load for row in wanted):
+                load = load_program(toolchain, base)
+            if "java" in beside and not all(row.by_proxy for row in wanted):
                 kinds.append(rocketmq(toolchain))
+            if "java5" in beside and any(row.by_proxy for row in wanted):
+                kinds.append(rocketmq_by_proxy(toolchain))
             if NULL in beside and any(row.load_alone for row in wanted):
                 kinds.append(null_broker(toolchain))
         except Unavailable as error:
@@ -189,7 +220,7 @@ def broker(
         for number in range(rounds):
             # Take turns at going first: one kind may leave the disk busy for the next.
             for brokers in kinds if number % 2 == 0 else kinds[::-1]:
-                measure(brokers, wanted, load, at_scale, base, results, report)
+                measure(brokers, wanted, load, at_scale, base, results, report, grpc)
                 report.keep(kept, {"figures": results.values(), "notes": report.notes})
     table = results.table(kinds)
     ran = f"{', '.join(each.version for each in kinds)}; medians of {rounds} rounds, in turn."

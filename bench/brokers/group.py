@@ -6,28 +6,40 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers.asking import NotAnswered, leader_address, send_one
+from bench.brokers.asking import (
+    NotAnswered,
+    is_listening,
+    leader_address,
+    make_topics,
+    route,
+    send_one,
+)
 from bench.one_run import RunFailed, end, last_complaint
 from bench.process_figures import memory, processor_s, ran_s
 from remoting.wire.signature import Credentials
 
 NAMESERVER = "nameserver"
+PROXY = "proxy"
 
 # RocketMQ's brokers need about ten seconds.
 READY_TIMEOUT_S = 90.0
 _PAUSE_S = 0.005
+# RocketMQ's gives up if brokers and name servers take three seconds for an answer, at its start.
+_PROXY_STARTS = 4
 
 
 class Addresses(NamedTuple):
-    """A folder, the address of a name server, and two addresses for each member."""
+    """A folder, the addresses of a name server and of a proxy, and two for each member."""
 
     folder: Path
     nameserver: str
     members: dict[str, str]
     inner: dict[str, str]
+    proxy: str = ""
 
 
 class Program(NamedTuple):
@@ -40,8 +52,10 @@ class Program(NamedTuple):
 class Brokers(NamedTuple):
     """One kind of brokers.
 
-    `addresses` chooses addresses for a group in a folder; `programs` returns the name server and
-    the members by name. `credentials`: of the administrator, with access control.
+    `addresses` chooses addresses for a group in a folder; `programs` returns the name server, the
+    members and, where there is one, the proxy by name. `credentials`: of the administrator, with
+    access control. `is_behind_proxy`: only rows with gRPC's clients are measured. `proxy_topics`:
+    that its proxy needs.
     """
 
     key: str
@@ -50,6 +64,8 @@ class Brokers(NamedTuple):
     addresses: Callable[[Path], Addresses]
     programs: Callable[[Addresses], dict[str, Program]]
     credentials: Credentials | None = None
+    is_behind_proxy: bool = False
+    proxy_topics: tuple[str, ...] = ()
 
 
 class BrokerGroup:
@@ -64,6 +80,7 @@ class BrokerGroup:
         folder.mkdir(parents=True)
         self._addresses = brokers.addresses(folder)
         self._credentials = brokers.credentials
+        self._proxy_topics = brokers.proxy_topics
         self._programs = brokers.programs(self._addresses)
         self._complaints = folder / "complaints"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -94,6 +111,32 @@ class BrokerGroup:
     def leader_address(self) -> str:
         return self._addresses.members[self.leader()]
 
+    def proxy(self) -> str:
+        """Return the address of the proxy, which is started when it is needed. Raises RunFailed."""
+        address = self._addresses.proxy
+        if PROXY in self._running:
+            return address
+        try:
+            make_topics(self.leader_address(), self._proxy_topics, 1)
+        except NotAnswered as error:
+            raise RunFailed(str(error)) from None
+        for topic in self._proxy_topics:
+            self._until(partial(self._routed, topic), f"topic {topic} has no route")
+        for left in reversed(range(_PROXY_STARTS)):
+            self.start(PROXY)
+            try:
+                return self._until(lambda: address if is_listening(address) else None, "no proxy")
+            except RunFailed:
+                if not left or self._running[PROXY].poll() is None:
+                    raise
+        raise AssertionError(_PROXY_STARTS)
+
+    def _routed(self, topic: str) -> str | None:
+        return None if route(self.nameserver, topic) is None else topic
+
+    def proxy_pid(self) -> int:
+        return self._running[PROXY].pid
+
     def kill(self, name: str) -> None:
         process = self._running.pop(name)
         process.kill()
@@ -113,7 +156,7 @@ class BrokerGroup:
         return sum([processor_s(process.pid) for process in members])
 
     def ran_s(self) -> float:
-        """Return the processor time of all threads that members have, to the nanosecond."""
+        """Return the processor time of all members since their start, to the nanosecond."""
         return sum([ran_s(self._running[name].pid) for name in self._addresses.members])
 
     def last_complaint(self) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import dledger
-from bench.brokers.group import NAMESERVER, Addresses, Brokers, Program
+from bench.brokers.group import NAMESERVER, PROXY, Addresses, Brokers, Program
 from bench.place import member_ids
 from dledger.free_ports import free_addresses
 from dledger_mq.clusters.certificate_folder import CertificateFolder
@@ -19,9 +19,10 @@ from remoting.net.access_file import new_access_file
 
 def _addresses(folder: Path) -> Addresses:
     ids = member_ids()
-    nameserver, *others = free_addresses(1 + 2 * len(ids))
+    nameserver, proxy, *others = free_addresses(2 + 2 * len(ids))
     members = dict(zip(ids, others[: len(ids)], strict=True))
-    return Addresses(folder, nameserver, members, dict(zip(ids, others[len(ids) :], strict=True)))
+    inner = dict(zip(ids, others[len(ids) :], strict=True))
+    return Addresses(folder, nameserver, members, inner, proxy)
 
 
 def _programs(
@@ -35,10 +36,14 @@ def _programs(
     peers = ",".join(f"{name}={address}" for name, address in at.inner.items())
     nameserver = [sys.executable, "-m", "nameserver", "--listen", at.nameserver, *shared]
     nameserver += options(NAMESERVER)
-    for module in ("nameserver", "broker"):
+    for module in ("nameserver", "broker", "proxy"):
         helped = [sys.executable, "-m", module, "--help"]
         subprocess.run(helped, stdout=subprocess.DEVNULL, env=os.environ | compiled, check=True)
-    programs = {NAMESERVER: Program(nameserver, compiled)}
+    proxy = [sys.executable, "-m", "proxy", "--listen", at.proxy, "--nameservers", at.nameserver]
+    programs = {
+        NAMESERVER: Program(nameserver, compiled),
+        PROXY: Program([*proxy, *shared], compiled),
+    }
     for name, address in at.members.items():
         command = [
             *(sys.executable, "-m", "broker", "--group", "bench", "--node", name),

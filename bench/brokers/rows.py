@@ -9,107 +9,26 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers.asking import NotAnswered, make_topics
+from bench.brokers.asking import make_topics
+from bench.brokers.bench import Bench, Figure, Row
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
 from bench.brokers.ours import protected
+from bench.brokers.proxy_rows import PROXY_ROWS
 from bench.brokers.puller import pull_all
-from bench.brokers.rocketmq import Load
 from bench.brokers.sender import Senders
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
-from bench.process_figures import children_processor_s
 from remoting.wire.signature import Credentials
-
-# How long a Java virtual machine takes to start and to end, at most.
-_AROUND_S = 30.0
 
 _LEVEL_OF_TWO_HOURS = 18
 _TOPIC_QUEUES = 8
 _TRAVEL_QUEUES = 4
 _LIGHT = "Light"
 _TURNS = 8
-
-
-class Figure(NamedTuple):
-    name: str
-    unit: str
-    value: float
-    more_is_better: bool = False
-
-
-class Scale(NamedTuple):
-    """Amounts of work. Times are in seconds; `rate` is that of the rows that travel."""
-
-    measured_s: float = 8.0
-    rate: int = 2000
-    backlog: int = 500_000
-    delayed: int = 1_000_000
-    topics: int = 10_000
-    connections: int = 10_000
-    kills: int = 5
-
-
-class Bench(NamedTuple):
-    group: BrokerGroup
-    load: Load | None
-    scale: Scale
-    folder: Path
-    is_ours: bool
-
-    def run(self, work: str, about_s: float, **options: object) -> dict[str, float]:
-        """Run a task of the load program, for `about_s` at most. Raises RunFailed."""
-        if self.load is None:
-            raise RunFailed("there is no load program")
-        within_s = about_s + _AROUND_S
-        return self.load.run(work, self.group.nameserver, self.folder, within_s, **options)
-
-    def measured(
-        self, name: str, work: str, about_s: float, **options: object
-    ) -> tuple[dict[str, float], list[Figure]]:
-        """Run a task; also return the processor time of brokers and load for each message.
-
-        It depends less on other programs than a rate does. Raises RunFailed.
-        """
-        before_s, load_before_s = self.group.processor_s(), children_processor_s()
-        found = self.run(work, about_s, **options)
-        brokers_s = self.group.processor_s() - before_s
-        load_s = children_processor_s() - load_before_s
-        each = 1e6 / max(1, found["messages"])
-        return found, [
-            Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
-            Figure(f"{name}: processor time of the load", "us a message", load_s * each),
-        ]
-
-    @property
-    def measured_s(self) -> int:
-        return int(max(1, self.scale.measured_s))
-
-    def make_topics(self, names: list[str], queues: int = _TOPIC_QUEUES) -> None:
-        """Raises RunFailed."""
-        try:
-            make_topics(self.group.leader_address(), names, queues)
-        except NotAnswered as error:
-            raise RunFailed(str(error)) from None
-
-
-class Row(NamedTuple):
-    """Something to measure.
-
-    `only_ours`: RocketMQ would take too long, or the figure says nothing of it. `needs_load`: the
-    load program is used. `load_alone`: the null broker shows the limit of the load.
-    """
-
-    key: str
-    what: str
-    measure: Callable[[Bench], list[Figure]]
-    only_ours: bool = False
-    needs_load: bool = True
-    load_alone: bool = False
 
 
 def _ready(bench: Bench) -> list[Figure]:
@@ -272,9 +191,11 @@ def _light_sends(one: _Protected, number: int, for_s: float) -> tuple[float, flo
         senders = Senders(
             connection, _LIGHT, _TRAVEL_QUEUES, bytes(1024), credentials=one.credentials
         )
-        senders.send(number, for_s=for_s / 4)
+        warm = senders.send(number, for_s=for_s / 4)
+        count = max(number, int(warm.requests / warm.took_s * for_s))
+        senders.prepare(count)
         before_s = one.group.ran_s()
-        sent = senders.send(number, for_s=for_s)
+        sent = senders.send(number, requests=count)
         each_us = (one.group.ran_s() - before_s) * 1e6 / sent.requests
     return sent.requests / sent.took_s, each_us
 
@@ -357,6 +278,7 @@ ROWS = (
         only_ours=True,
         needs_load=False,
     ),
+    *PROXY_ROWS,
     Row("topics", "sends beside many topics", _topics, only_ours=True),
     Row("connections", "sends beside idle connections", _connections, only_ours=True),
     Row("delayed", "sends beside delayed messages", _delayed, only_ours=True),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from collections import Counter
 from pathlib import Path
-from types import FrameType
 
 import click
 import trio
 
-import broker
 from bench.brokers.asking import make_topics
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
@@ -20,6 +16,7 @@ from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
+from bench.counted_calls import CountedCalls, package_of, regular
 from bench.options import folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.report import Report, show_tables, tell
@@ -33,9 +30,6 @@ from remoting.net.address import parse_address
 BODY = bytes(1024)
 _TOPIC, _QUEUES = "SendCosts", 4
 _SETTLED_S = 1.5
-# What comes in fewer sends than every second one is housekeeping.
-SELDOM = 2
-_ROOT = f"{Path(broker.__file__).parent.parent}/"
 PACKAGES = ("remoting", "broker", "dledger")
 OTHERS = "other"
 SENDERS = (1, 64)
@@ -49,25 +43,9 @@ HOW = (
 )
 
 
-class Calls:
-    """Calls in this thread, by package, file and function."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str, str]] = Counter()
-
-    def note(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call":
-            code = frame.f_code
-            path = code.co_filename
-            package = path.removeprefix(_ROOT).partition("/")[0]
-            if not path.startswith(_ROOT) or package not in PACKAGES:
-                package = OTHERS
-            self.counts[package, path.removeprefix(_ROOT), code.co_qualname] += 1
-
-
-async def calls_of_a_send(folder: Path, sends: int) -> Calls:
-    """Count the calls of lone sends to three brokers in this process."""
-    calls = Calls()
+async def calls_of_a_send(folder: Path, sends: int) -> dict[tuple[str, str], float]:
+    """Count the calls of lone sends to three brokers in this process, by file and function."""
+    calls = CountedCalls()
     place = make_place(folder)
     brokers: list[Broker] = []
     async with trio.open_nursery() as nursery:
@@ -98,18 +76,15 @@ async def calls_of_a_send(folder: Path, sends: int) -> Calls:
         with connected(address) as connection:
             senders = Senders(connection, _TOPIC, _QUEUES, BODY)
             await trio.to_thread.run_sync(send)
-            sys.setprofile(calls.note)
-            try:
+            with calls.counting():
                 await trio.to_thread.run_sync(send)
-            finally:
-                sys.setprofile(None)
         nursery.cancel_scope.cancel()
-    return calls
+    return calls.each(sends)
 
 
-def regular(calls: Calls, sends: int) -> dict[tuple[str, str, str], float]:
-    """Return the calls a send of the functions that most sends need."""
-    return {name: count / sends for name, count in calls.counts.items() if count * SELDOM >= sends}
+def _shown_package(file: str) -> str:
+    package = package_of(file)
+    return package if package in PACKAGES else OTHERS
 
 
 def send_rows(group: BrokerGroup, measured_s: float) -> list[list[str]]:
@@ -173,7 +148,7 @@ def send_costs(
     report = Report(folder)
     with report.run_folder() as base:
         tell("counting calls")
-        calls = regular(trio.run(calls_of_a_send, base / "calls", sends), sends)
+        calls = regular(trio.run(calls_of_a_send, base / "calls", sends))
         tell("starting three brokers")
         with BrokerGroup(OURS, base / "processes") as group:
             tell("sending")
@@ -184,8 +159,8 @@ def send_costs(
             rates.append(pulls_row(group, backlog))
     counted = {}
     for package in (*PACKAGES, OTHERS):
-        mine = {name: count for name, count in calls.items() if name[0] == package}
-        counted[package] = [len(mine), len({name[1] for name in mine}), round(sum(mine.values()))]
+        mine = {name: count for name, count in calls.items() if _shown_package(name[0]) == package}
+        counted[package] = [len(mine), len({file for file, _ in mine}), round(sum(mine.values()))]
     tables = [
         Rows(
             "a lone send, three brokers",
@@ -200,7 +175,7 @@ def send_costs(
     ]
     if listed:
         ordered = sorted(calls.items(), key=lambda item: -item[1])
-        cells = [[f"{file} {name}", f"{count:.2f}"] for (_, file, name), count in ordered]
+        cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
         tables.append(Rows("calls by function", ["what", "a send"], cells))
     show_tables(tables, HOW)
     report.keep(kept, {"lone send": counted, "rates": rates})

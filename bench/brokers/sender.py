@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections import deque
 from statistics import median
 from typing import NamedTuple
 
@@ -60,8 +61,17 @@ class Senders:
         self._connection = connection
         self._topic, self._queues, self._body, self._is_batch = topic, queues, body, is_batch
         self._frames = Frames()
-        self._sent = 0
+        self._made = 0
+        self._ready: deque[tuple[int, bytes]] = deque()
         self._sent_at: dict[int, float] = {}
+
+    def prepare(self, requests: int) -> None:
+        """Make so many requests now, so that `send` takes no time for them.
+
+        Brokers serve together what arrives together: a load that takes longer to sign its requests
+        would make their work for each message dearer, and not by checking.
+        """
+        self._ready.extend(self._next() for _ in range(requests))
 
     def send(self, senders: int, *, for_s: float = 0.0, requests: int = 0) -> Sent:
         """Send for some seconds, or so many requests; return when all are answered. Raises
@@ -69,10 +79,10 @@ class Senders:
         """
         began = time.perf_counter()
         times: list[float] = []
-        first, due = self._sent, senders
+        first, due = self._made - len(self._ready), senders
         while due or self._sent_at:
             if due:
-                self._connection.sendall(b"".join([self._next() for _ in range(due)]))
+                self._connection.sendall(b"".join([self._take() for _ in range(due)]))
             answered = self._frames.take(received(self._connection))
             now = time.perf_counter()
             for header, _ in answered:
@@ -80,14 +90,19 @@ class Senders:
                     raise RunFailed(f"a send was answered with {header!r:.300}")
                 times.append(now - self._sent_at.pop(number(OPAQUE, header)))
             is_over = now - began >= for_s
-            left = max(0, requests - (self._sent - first)) if is_over else len(answered)
+            sent = self._made - len(self._ready) - first
+            left = max(0, requests - sent) if is_over else len(answered)
             due = min(len(answered), left)
         return Sent(len(times), time.perf_counter() - began, median(times) * 1000)
 
-    def _next(self) -> bytes:
-        opaque = self._sent
-        self._sent += 1
+    def _take(self) -> bytes:
+        opaque, request = self._ready.popleft() if self._ready else self._next()
         self._sent_at[opaque] = time.perf_counter()
+        return request
+
+    def _next(self) -> tuple[int, bytes]:
+        opaque = self._made
+        self._made += 1
         values = {
             "code": int(
                 RequestCode.SEND_BATCH_MESSAGE if self._is_batch else RequestCode.SEND_MESSAGE_V2
@@ -105,7 +120,7 @@ class Senders:
             self._credentials.sign(signed)
             both = {name: signed.fields[name] for name in (ACCESS_KEY, SIGNATURE)}
             values["signed"] = "," + json.dumps(both)[1:-1]
-        return frame(_SEND.format(**values).encode(), self._body)
+        return opaque, frame(_SEND.format(**values).encode(), self._body)
 
 
 def fill(address: str, topic: str, queues: int, batch_body: bytes, batches: int) -> None:

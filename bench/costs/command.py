@@ -117,7 +117,7 @@ def _of_nameserver() -> Holds:
                 name = f"name server {int(code):6} {request_name(code)}: {what}"
                 holds[name] = _longest_step_ms(full, command)
         began = time.thread_time()
-        full.table.connection_closed(full.asker.connection, 0.0)
+        full.table.connection_closed(full.asker.speaker.connection, 0.0)
         holds["name server: all brokers close"] = 1000 * (time.thread_time() - began)
     return holds
 

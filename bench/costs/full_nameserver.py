@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.costs.dear import by_code, dear
+from nameserver.brokers import Speaker
 from nameserver.limits import MAX_BROKERS, MAX_TOPICS
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
@@ -56,7 +57,7 @@ class FullNameServer:
         self.routes = routes
         self.table = RouteTable()
         self.processors = Processors(self.table, SettingTable())
-        self.asker = Asker("connection", 1.0, "10.0.0.1")
+        self.asker = Asker(Speaker("connection", "10.0.0.1"), 1.0)
         for number in range(routes.brokers):
             self._tell(register(number, [EVERYWHERE]))
         left = routes.topics - 1

@@ -29,6 +29,7 @@ from dledger_spark.commands.tables_command import memory_option
 DEFAULT_MESSAGES: Final = 600_000
 DEFAULT_ROUNDS: Final = 3
 DEFAULT_RATE: Final = 20_000
+DEFAULT_CLUSTER_MB: Final = 200
 STREAM_S: Final = 10.0
 
 
@@ -77,6 +78,18 @@ class Row(NamedTuple):
     default=DEFAULT_RATE,
 )
 @flag("--peak-memory", "Measure instead how much memory the commands take over such a log at most.")
+@option(
+    "--cluster-groups",
+    "Measure instead the tables of so many groups on a standalone cluster of 1 and 2 workers.",
+    type=click.IntRange(min=0),
+    default=0,
+)
+@option(
+    "--cluster-mb",
+    "MB in the log of each of these groups.",
+    type=click.IntRange(min=1),
+    default=DEFAULT_CLUSTER_MB,
+)
 @memory_option
 @json_option("figure")
 def spark(
@@ -85,6 +98,8 @@ def spark(
     folder: Path | None,
     rate: int,
     peak_memory: bool,
+    cluster_groups: int,
+    cluster_mb: int,
     kept: Path | None,
 ) -> None:
     """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
@@ -94,6 +109,9 @@ def spark(
     streams: list[StreamRow] = []
     console = Console(stderr=True)
     with _folder(folder) as home:
+        if cluster_groups:
+            _print_cluster(home, cluster_groups, cluster_mb, console, kept)
+            return
         log = home / "log"
         if not log.exists():
             with console.status("writing the log") as status:
@@ -169,6 +187,29 @@ def _print_peaks(log: Path, home: Path, kept: Path | None) -> None:
         cells.append([one.what, f"{one.clock_s:.0f}", f"{one.processor_s:.0f}", sizes])
     columns = ["what", "s", "CPU s", "MiB of the largest process"]
     show_tables([Rows("peak memory", columns, cells)])
+
+
+def _print_cluster(
+    home: Path, groups: int, group_mb: int, console: Console, kept: Path | None
+) -> None:
+    from bench.spark.cluster_tables import cluster_rows, write_group_logs  # noqa: PLC0415
+
+    logs = home / f"groups-{group_mb}-mb"
+    with console.status("writing the logs") as status:
+        write_group_logs(logs, groups, group_mb, status.update)
+    found = []
+    for workers in (1, 2):
+        console.print(f"{groups} groups of {group_mb} MB, {workers} workers", style="dim")
+        found += cluster_rows(logs, home, workers)
+    _keep(kept, [one._asdict() for one in found])
+    cells = []
+    for one in found:
+        sizes = ", ".join(f"{name} {mib}" for name, mib in sorted(one.mib.items()))
+        per_s = f"{one.rows / one.processor_s:.0f}" if one.processor_s else ""
+        figures = [f"{one.clock_s:.1f}", f"{one.processor_s:.1f}", per_s, sizes]
+        cells.append([one.what, str(one.workers), *figures])
+    columns = ["what", "workers", "s", "CPU s", "rows/CPU s", "MiB of the largest process"]
+    show_tables([Rows("cluster", columns, cells)])
 
 
 def _keep(path: Path | None, figures: list[dict[str, object]]) -> None:
@@ -270,7 +311,6 @@ def _queries(
 
 def _tables(path: str, home: Path, rounds: int) -> Took:
     from dledger_spark.log.folder_log import open_folders  # noqa: PLC0415
-    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
     from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
@@ -283,8 +323,7 @@ def _tables(path: str, home: Path, rounds: int) -> Took:
         with tables.held():
             for log in open_folders(path):
                 update_tables(tables, log)
-            with duckdb_engine(catalog(tables, derived=False)) as engine:
-                refresh(tables, engine, {})
+            refresh(tables, duckdb_engine, {})
 
     return _median(make, rounds, warm=False)
 

@@ -38,14 +38,16 @@ _COMMITS_EVERY: Final = 100
 _SEGMENT_BYTES: Final = 256 * 1024 * 1024
 
 
-def write_message_log(folder: Path, messages: int, on_progress: Callable[[int], None]) -> None:
+def write_message_log(
+    folder: Path, messages: int, on_progress: Callable[[int], None], group: str = "bench"
+) -> None:
     """Write the log and the consume queues of a broker.
 
     It has messages of 256 random bytes in four topics of four queues, a few in another topic, and a
     group whose offsets are 50 messages behind.
     """
     config = StoreConfig(segment_bytes=_SEGMENT_BYTES, spare_segments=0)
-    store = open_store(OsDisk(), str(folder), config, "bench", "n0")
+    store = open_store(OsDisk(), str(folder), config, group, "n0")
     machine = BrokerMachine(ConsumeQueues(folder / "consumequeue"), REGISTRY)
     try:
         pending: list[Body] = []

@@ -50,7 +50,7 @@ def _peak(what: str, command: list[str]) -> Peak:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     most: Counter[str] = Counter()
     while process.poll() is None:
-        most |= _resident(process.pid)
+        most |= resident(process.pid)
         time.sleep(LOOK_EVERY_S)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
@@ -62,7 +62,7 @@ def _peak(what: str, command: list[str]) -> Peak:
     )
 
 
-def _resident(pid: int) -> Counter[str]:
+def resident(pid: int) -> Counter[str]:
     """Return the bytes of the largest process of each name, among a process and its descendants."""
     found: Counter[str] = Counter()
     waiting = [pid]

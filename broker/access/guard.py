@@ -63,7 +63,7 @@ class AccessGuard:
     """Judges the requests of one member's clients by the users and rules in the log.
 
     Without a file of access control it grants everything, and costs nothing. The file's own user
-    may do everything: with it the first user is made, and the rules mended if nobody else can.
+    may do everything: it makes the first user, and mends rules that lock all other users out.
 
     Attributes:
         watchers: called when users or rules have changed, so that what waits is judged again.
@@ -111,6 +111,13 @@ class AccessGuard:
         self._forget()
         for watcher in self.watchers:
             watcher()
+
+    def may_speak_for_others(self, name: str | None) -> bool:
+        """Return whether the user of this name is a super user, as that of a proxy is."""
+        if self._seal is None:
+            return True
+        caller = None if name is None else self._caller(name)
+        return caller is not None and caller.is_super
 
     def check(self, origin: Origin, command: Command, handler: Handler) -> None:
         """Check a request, and log who asks for a change that others may notice.

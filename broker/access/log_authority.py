@@ -1,4 +1,4 @@
-"""Who may do what at the port of the log, by the users and rules of access control."""
+"""Applies the users and rules of access control to callers at the port of the log."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from broker.topics.needs import cluster_need
 from dledger import Right
 from remoting.wire.users import AccessFile
 
-# `Sub` on the cluster is the right to everything that anybody has sent: no other request needs it.
+# Readers of the log get the messages of all topics; no other request needs `Sub` on the cluster.
 _NEEDS: Final[dict[Right, Sequence[Need]]] = {
     Right.READ: (cluster_need(Action.SUB),),
     Right.QUERY: (cluster_need(Action.SUB),),
@@ -20,9 +20,9 @@ _NEEDS: Final[dict[Right, Sequence[Need]]] = {
     Right.MEMBERS: (cluster_need(Action.UPDATE),),
     Right.LEAD: (cluster_need(Action.UPDATE),),
 }
-# An entry that no broker has made may stop the brokers: members alone append, whatever rules say.
-_OF_NOBODY: Final = frozenset((Right.APPEND,))
-assert _NEEDS.keys() | _OF_NOBODY == set(Right), "a right has no rule"
+# No rule grants these. An entry that no broker has made may stop the brokers: only members append.
+_NEVER_GRANTED: Final = frozenset((Right.APPEND,))
+assert _NEEDS.keys() | _NEVER_GRANTED == set(Right), "a right has no rule"
 
 _MEMBERS: Final = b"members of the log"
 
@@ -68,7 +68,7 @@ class LogAuthority:
 
     def allows(self, user: str, right: Right, host: str) -> bool:
         """As in `dledger.Authority`."""
-        if right in _OF_NOBODY:
+        if right in _NEVER_GRANTED:
             return False
         if user == self._admin.access_key:
             return True

@@ -51,7 +51,7 @@ class UserShares:
     def __init__(self, parts: Parts) -> None:
         self._settings = parts[SETTINGS]
         self._clock = parts.clock
-        # Without them nobody has checked for whom a request is.
+        # Without access control the user that a request names is not checked, so it does not count.
         self._has_users = parts.config.access is not None
         self._users: dict[Origin, str] = {}
         self._connections = Counts()

@@ -14,8 +14,8 @@ from broker.settings.settings import Settings
 from broker.settings.state import ChangedSettings
 from broker.store.consume_queue import UNIT_BYTES, UNITS_PER_FILE
 from broker.store.key_file import ENTRIES, SLOTS
-from broker.topics.names import TEMPLATE_TOPIC
 from broker.topics.state import Topics
+from remoting.message.topic_names import TEMPLATE_TOPIC, TRACE_TOPIC
 
 # Neither the command line nor operators change these.
 _FIXED: Final = {
@@ -38,7 +38,7 @@ _FIXED: Final = {
     "maxTransferCountOnMessageInDisk": str(MAX_PULL_MESSAGES),
     "maxTransferCountOnMessageInMemory": str(MAX_PULL_MESSAGES),
     "messageIndexEnable": "true",
-    "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+    "msgTraceTopicName": TRACE_TOPIC,
     "offsetCheckInSlave": "true",
     "regionId": "DefaultRegion",
     "slaveReadEnable": "false",

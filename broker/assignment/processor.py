@@ -18,7 +18,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.serving.routes import ROUTES
-from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
+from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.needs import group_need, topic_need
 from remoting.bodies.assignment import POP, PULL, Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
@@ -26,6 +26,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import average_share, circle_share
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json

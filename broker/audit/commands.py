@@ -15,7 +15,7 @@ class AuditRequest:
 
     Attributes:
         at_ms: when it came, milliseconds since 1970.
-        user: who signed it.
+        user: the user that signed it.
         peer: where it came from, host and port.
         request: its name.
         about: the fields that say what it is about, "topic=orders"; without bodies and secrets.

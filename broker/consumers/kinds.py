@@ -8,8 +8,8 @@ notice when messages are missing.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.topics.names import RETRY_PREFIX
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
+from remoting.message.topic_names import RETRY_PREFIX
 
 
 class Kind(NamedTuple):

@@ -11,14 +11,16 @@ from typing import Final
 from broker.access.guard import ACCESS_GUARD
 from broker.access.shares import USER_SHARES
 from broker.consumers.differences import Differences
-from broker.consumers.members import CONSUMERS, Member
+from broker.consumers.members import CONSUMERS, GroupMembers, Member
 from broker.consumers.namesakes import Namesakes
 from broker.consumers.notices import Notices
+from broker.consumers.proxied import ProxiedMembers
 from broker.errors import RequestRefused
 from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
 from broker.producers.members import PRODUCERS, Producer
+from broker.producers.proxies import PROXIES, Outcomes
 from broker.serving.memberships import Client
 from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
@@ -29,8 +31,10 @@ from broker.topics.needs import group_need, topic_need
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import (
     MAX_HEARTBEAT_GROUPS,
+    ConsumeFromWhere,
     ConsumerData,
     Heartbeat,
+    MessageModel,
     decode_heartbeat,
 )
 from remoting.bodies.pieces import pieces
@@ -62,6 +66,7 @@ class ClientProcessor:
         self._groups = parts.state[GROUPS]
         self._consumers = consumers
         self._producers = parts[PRODUCERS]
+        self._proxies = parts[PROXIES]
         self._notices = Notices(consumers)
         self._differences = Differences(consumers)
         self._namesakes = Namesakes(consumers)
@@ -140,14 +145,37 @@ class ClientProcessor:
             raise RequestRefused.failed(f"no consumer for this group, {group:.120}")
         return command.reply(body=encode_consumer_list(client_ids))
 
-    def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
-        """List the members of a consumer group (203). Raises RequestRefused (206): it has none."""
+    def consumer_connections(self, origin: Origin, command: Command) -> Steps:
+        """List the members of a consumer group, those that came through proxies as well (203).
+
+        Raises RequestRefused (206): it has none.
+        """
         name = command.name("consumerGroup")
         group = self._consumers.group(name)
-        if group is None:
-            raise RequestRefused(
-                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name:.120}] not online"
-            )
+        connections: list[str] = []
+        body: dict[str, object] | None = None
+        if group is not None:
+            connections, body = yield from self._members_told(group)
+        proxies = self._proxies.connected()
+        if not proxies:
+            return _members_reply(command, name, connections, body)
+
+        def answered(outcomes: Outcomes) -> None:
+            proxied = ProxiedMembers(outcomes)
+            all_connections = [*connections, *proxied.connections]
+            try:
+                told = _with_proxied(body, proxied)
+                origin.send(_members_reply(command, name, all_connections, told))
+            except RequestRefused as refusal:
+                origin.send(refusal.reply_to(command))
+
+        self._proxies.ask_for_members(proxies, name, answered)
+        return None
+
+    def _members_told(
+        self, group: GroupMembers
+    ) -> Generator[None, None, tuple[list[str], dict[str, object]]]:
+        """Return the members that the broker knows, and what they subscribe to."""
         newest = next(iter(group.members.values()))
         connections: list[str] = []
         for piece in pieces(group.members.items()):
@@ -177,8 +205,7 @@ class ClientProcessor:
                 for kind, clients in kinds.items()
                 if kind in group.kinds.counts  # its members may have left meanwhile
             ]
-        rest = compact_json(body)[1:]
-        return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
+        return connections, body
 
     def drop(self, origin: Origin) -> None:
         """Forget the consumers of a connection that has ended."""
@@ -290,6 +317,36 @@ class ClientProcessor:
             if config is not None and not config.notify_change:
                 continue
             self._notices.changed(group)
+
+
+def _with_proxied(
+    body: dict[str, object] | None, proxied: ProxiedMembers
+) -> dict[str, object] | None:
+    """Return what members subscribe to, those of proxies included; None without any member."""
+    if not proxied.connections:
+        return body
+    told: dict[str, object] = body or {
+        "consumeFromWhere": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET.name,
+        "consumeType": proxied.consume_type.name,
+        "messageModel": MessageModel.CLUSTERING.name,
+        "subscriptionTable": {},
+    }
+    table = told["subscriptionTable"]
+    if isinstance(table, dict):
+        told = {**told, "subscriptionTable": {**proxied.subscriptions, **table}}
+    return told
+
+
+def _members_reply(
+    command: Command, group: str, connections: list[str], body: dict[str, object] | None
+) -> Command:
+    """Raises RequestRefused (206): there is no member."""
+    if body is None:
+        raise RequestRefused(
+            ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group:.120}] not online"
+        )
+    rest = compact_json(body)[1:]
+    return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
 
 def _connection(origin: Origin, member: Member) -> dict[str, object]:

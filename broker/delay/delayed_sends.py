@@ -9,7 +9,6 @@ from typing import Final
 
 from broker.delay.commands import Delay
 from broker.delay.due import DELAY_NAMES, LEVEL_MS, AfterLevel, Due, read_due
-from broker.delay.recall_handle import recall_handle
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
@@ -17,7 +16,7 @@ from broker.sends.copies import Copy
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
-from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.topics.names import TIMER_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from remoting.message.properties import (
     REAL_QUEUE_ID,
@@ -28,7 +27,9 @@ from remoting.message.properties import (
     edit_properties,
     shown_value,
 )
+from remoting.message.recall_handle import recall_handle
 from remoting.message.record import MessageRecord
+from remoting.message.topic_names import SCHEDULE_TOPIC
 
 
 class DelayedSends:

@@ -14,8 +14,9 @@ from broker.delay.state import DELAYS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.store.message_reader import MESSAGE_READER
-from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.topics.names import TIMER_TOPIC
 from remoting.bodies.topic_config import DataVersion
+from remoting.message.topic_names import SCHEDULE_TOPIC
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 

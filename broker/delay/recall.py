@@ -5,7 +5,6 @@ from typing import Final
 
 from broker.delay.commands import DropDelayed
 from broker.delay.deliveries import DELIVERIES
-from broker.delay.recall_handle import RecallHandle, read_recall_handle
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import EntryPassedOver, RequestRefused
@@ -16,6 +15,7 @@ from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from remoting.bodies.pieces import pieces
 from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
+from remoting.message.recall_handle import RecallHandle, read_recall_handle
 from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -41,7 +41,12 @@ class RecallProcessor:
         Raises RequestRefused: (29) the handle is not of this broker, (604) no such message waits.
         """
         topic = command.name("topic")
-        handle = read_recall_handle(command.text("recallHandle"))
+        text = command.text("recallHandle")
+        handle = read_recall_handle(text)
+        if handle is None:
+            raise RequestRefused.invalid(
+                f"recall handle {text!r:.80}: give the one that the broker answered the send with"
+            )
         if (handle.topic, handle.broker_name) != (topic, self._broker_name):
             raise RequestRefused.invalid(
                 f"recall failed: the handle is of topic {handle.topic!r:.80} at broker "

@@ -1,3 +1,1 @@
-"""Operators' requests about consumer groups: who reads which topics, how far, and what
-members say.
-"""
+"""Operators' requests about consumer groups: their members, topics, progress and answers."""

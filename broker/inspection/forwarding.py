@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
+from broker.producers.proxies import PROXIES, Outcomes
 from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
@@ -28,6 +29,7 @@ class Forwarding:
 
     def __init__(self, parts: Parts) -> None:
         self._consumers = parts[CONSUMERS]
+        self._proxies = parts[PROXIES]
         self._reader = parts[MESSAGE_READER]
         self._broker_name = parts.config.group
 
@@ -57,11 +59,11 @@ class Forwarding:
 
     def _forward(self, origin: Origin, command: Command, body: bytes) -> None:
         group, client_id = command.name("consumerGroup"), command.name("clientId")
+        fields = {**command.fields, "brokerName": self._broker_name}
         member = self._consumers.member(group, client_id)
         if member is None or member.is_closed:
-            raise RequestRefused.failed(
-                f"The Consumer <{group:.120}> <{client_id:.120}> not online"
-            )
+            self._ask_proxies(origin, command, fields, body)
+            return
 
         def answered(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError):
@@ -70,5 +72,33 @@ class Forwarding:
             else:
                 origin.send(command.reply(outcome.code, remark=outcome.remark, body=outcome.body))
 
-        fields = {**command.fields, "brokerName": self._broker_name}
         member.request(server_request(RequestCode(command.code), fields, body), answered, FORWARD_S)
+
+    def _ask_proxies(
+        self, origin: Origin, command: Command, fields: dict[str, str], body: bytes
+    ) -> None:
+        """Ask for a consumer that came through a proxy: that one answers, others do not know it.
+
+        Raises RequestRefused (1): no proxy is connected.
+        """
+        absent = RequestRefused.failed(
+            f"The Consumer <{command.name('consumerGroup'):.120}> "
+            f"<{command.name('clientId'):.120}> not online"
+        )
+        proxies = self._proxies.connected()
+        if not proxies:
+            raise absent
+
+        def answered(outcomes: Outcomes) -> None:
+            told = [one for one in outcomes if not isinstance(one, RemotingError)]
+            known = [one for one in told if one.code != ResponseCode.CONSUMER_NOT_ONLINE]
+            if known:
+                found = min(known, key=lambda one: one.code != ResponseCode.SUCCESS)
+                origin.send(command.reply(found.code, remark=found.remark, body=found.body))
+            elif len(told) < len(outcomes):
+                remark = f"{absent}, and a proxy does not answer"
+                origin.send(command.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
+            else:
+                origin.send(command.reply(ResponseCode.SYSTEM_ERROR, remark=str(absent)))
+
+        self._proxies.ask(proxies, RequestCode(command.code), fields, body, answered)

@@ -2,8 +2,7 @@
 of their invisible times (200053 with one).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from broker.errors import RequestRefused
 from broker.lite import rows
@@ -12,11 +11,11 @@ from broker.lite.limits import MAX_LITE_ACKS
 from broker.lite.names import lite_key
 from broker.lite.popping import LITE_POPPING, LiteKey
 from broker.lite.state import LITE
-from broker.log.submissions import Then, submit_commands
-from broker.pop.acks import not_hidden
+from broker.log.submissions import submit_commands
+from broker.pop.acks import hidden, not_hidden
 from broker.pop.detours import LITE_TOPIC_FIELD
-from broker.pop.handle import ORDERED_QUEUE, popped_ms_of
-from broker.pop.limits import MAX_WAITING_ACKS
+from broker.pop.gathered_acks import GatheredAcks
+from broker.pop.handle import popped_ms_of
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import InFlight
 from broker.serving.origin import Origin
@@ -25,73 +24,36 @@ from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-_WHAT: Final = "answering an acknowledgement of a lite topic"
-
 
 class LiteAcks:
-    """Gathers acknowledgements, and appends them by one entry at a time."""
+    """Answers acknowledgements, and changes of invisible times.
+
+    Implements `Acknowledged`.
+
+    Attributes:
+        gathered: the acknowledgements that wait for an entry.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._lite = parts.state[LITE]
         self._log = parts.log
+        self.gathered = GatheredAcks(parts, self, AckLite, MAX_LITE_ACKS)
         self._popping = parts[LITE_POPPING]
-        self._confirm = parts.confirm
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
-        self._work = parts.work
-        self._messages: list[LiteMessage] = []
-        self._thens: list[Then] = []
-        self._is_in_flight = False
 
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
-
-        As with other pops, one that is not in flight was acknowledged before, if this member is
-        sure to lead.
 
         Raises RequestRefused: (2) too many wait, (29) an invalid handle or name, (208) it was given
         again, or there is no such message.
         """
         message = _message(command)
-        if self._flight(message) is not None:
-            self._ack_out(message, origin, command)
-            return
-        row = self._lite.row(message.parent, message.lite_topic.encode())
-        if row is None or not 0 <= message.offset < rows.end(row):
-            raise _no_message(message)
-
-        def sure(refusal: RequestRefused | None) -> None:
-            try:
-                if refusal is not None:
-                    raise refusal
-                if self._flight(message) is None:
-                    origin.send(command.reply())
-                else:
-                    self._ack_out(message, origin, command)
-                    self.flush()
-            except RequestRefused as error:
-                origin.send(error.reply_to(command))
-
-        self._confirm(sure)
-
-    def _ack_out(self, message: LiteMessage, origin: Origin, command: Command) -> None:
-        flight = self._flight(message)
-        if flight is not None and flight.popped_ms != message.popped_ms:
-            raise _given_again(message)
-        if len(self._messages) >= MAX_WAITING_ACKS:
-            raise RequestRefused.busy(
-                f"{len(self._messages)} acknowledgements wait already: send them later"
-            )
-
-        def then(refusal: RequestRefused | None) -> None:
-            flight = self._flight(message)
-            # Another pop may have been applied before the acknowledgement.
-            if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
-                refusal = _given_again(message)
-            origin.send(command.reply() if refusal is None else refusal.reply_to(command))
-
-        self._messages.append(message)
-        self._thens.append(then)
+        if not self.is_out(message):
+            row = self._lite.row(message.parent, message.lite_topic.encode())
+            if row is None or not 0 <= message.offset < rows.end(row):
+                raise _no_message(message)
+        self.gathered.ack(message, origin, command)
 
     def hide(self, origin: Origin, command: Command) -> None:
         """Change the time at which a message is given again; with `suspend` all that were given
@@ -121,46 +83,25 @@ class LiteAcks:
             self._traffic.popped(message.group, message.parent)
             self._popping.wake_at(_key(message), visible_ms)
             self._popping.freed([_key(message)])
-            fields = {
-                "popTime": str(message.popped_ms),
-                "invisibleTime": str(visible_ms - message.popped_ms),
-                "reviveQid": str(ORDERED_QUEUE),
-            }
-            origin.send(command.reply(fields=fields))
+            origin.send(hidden(command, message.popped_ms, visible_ms, is_ordered=True))
 
         submit_commands(self._log, [hide], then)
 
-    def flush(self) -> None:
-        """Append the gathered acknowledgements, unless an entry is in flight: then they follow."""
-        if self._is_in_flight or not self._messages:
-            return
-        messages, self._messages = self._messages, []
-        thens, self._thens = self._thens, []
-        self._is_in_flight = True
-        commands = [
-            AckLite(messages[at : at + MAX_LITE_ACKS])
-            for at in range(0, len(messages), MAX_LITE_ACKS)
-        ]
+    def is_out(self, message: LiteMessage) -> bool:
+        return self._flight(message) is not None
 
-        def then(refusal: RequestRefused | None) -> None:
-            self._is_in_flight = False
-            if refusal is None:
-                for message in messages:
-                    self._traffic.acknowledged(message.group, message.parent, 1)
-            self._popping.freed(_keys(messages))
-            self._tell(thens, refusal)
-            self.flush()
+    def given_again(self, message: LiteMessage) -> RequestRefused | None:
+        flight = self._flight(message)
+        if flight is None or flight.popped_ms == message.popped_ms:
+            return None
+        return _given_again(message)
 
-        submit_commands(self._log, commands, then)
+    def count(self, messages: Sequence[LiteMessage]) -> None:
+        for message in messages:
+            self._traffic.acknowledged(message.group, message.parent, 1)
 
-    def refuse_waiting(self, refusal: RequestRefused) -> None:
-        """Refuse all requests whose acknowledgements are not in flight."""
-        thens, self._thens, self._messages = self._thens, [], []
-        self._tell(thens, refusal)
-
-    def _tell(self, thens: Sequence[Then], refusal: RequestRefused | None) -> None:
-        tell: Callable[[Then], None] = lambda then: then(refusal)  # noqa: E731
-        self._work.each(_WHAT, thens, tell)
+    def free(self, messages: Sequence[LiteMessage]) -> None:
+        self._popping.freed(dict.fromkeys(map(_key, messages)))
 
     def _flight(self, message: LiteMessage) -> InFlight | None:
         """Return the in-flight state of a message; None if it has none, or is acknowledged."""
@@ -184,10 +125,6 @@ def _message(command: Command) -> LiteMessage:
 
 def _key(message: LiteMessage) -> LiteKey:
     return message.group, message.parent, message.lite_topic.encode()
-
-
-def _keys(messages: Iterable[LiteMessage]) -> Iterable[LiteKey]:
-    return dict.fromkeys(map(_key, messages))
 
 
 def _given_again(message: LiteMessage) -> RequestRefused:

@@ -27,10 +27,10 @@ def service(parts: Parts) -> Service:
 
     def end_term(refusal: RequestRefused) -> None:
         popping.end_term()
-        acks.refuse_waiting(refusal)
+        acks.gathered.refuse_waiting(refusal)
 
     def flush() -> None:
-        acks.flush()
+        acks.gathered.flush()
         popping.flush()
 
     def look_over() -> None:

@@ -89,7 +89,7 @@ class LitePopping:
         self._waiting = WaitingLites(MAX_WAITING)
         self._busy: set[LiteKey] = set()  # a new set for each term
         self._woken: dict[ClientKey, None] = {}
-        # When messages in flight are due, if nobody was ready for them earlier.
+        # When messages in flight are due: then the pops that wait for them are woken.
         self._wakes: dict[LiteKey, int] = {}
         self._times: list[tuple[int, LiteKey]] = []
         self._is_ending = False

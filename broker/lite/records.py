@@ -9,12 +9,13 @@ import struct
 from typing import Final
 
 from broker.messages.record_facts import BODY_AT, PROPERTIES_LENGTH, body_length
-from remoting.message.properties import MAX_PROPERTIES_BYTES, encode_properties
+from remoting.message.properties import (
+    LITE_OFFSET,
+    LITE_QUEUE,
+    MAX_PROPERTIES_BYTES,
+    encode_properties,
+)
 from remoting.wire.field_values import saturated_int32
-
-LITE_TOPIC: Final = "__LITE_TOPIC"
-_QUEUE: Final = "INNER_MULTI_DISPATCH"
-_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
 _SIZE: Final = struct.Struct(">i")
 _QUEUE_OFFSET: Final = struct.Struct(">q")
@@ -23,7 +24,7 @@ _TIMES_AT: Final = 72
 
 # Of the properties that are added to a message when it is given.
 ADDED_BYTES: Final = len(
-    encode_properties({_QUEUE: f"%LMQ%${127 * 'p'}${64 * 'l'}", _OFFSET: 19 * "9"})
+    encode_properties({LITE_QUEUE: f"%LMQ%${127 * 'p'}${64 * 'l'}", LITE_OFFSET: 19 * "9"})
 ) + len("\x02")
 
 
@@ -43,7 +44,8 @@ def given(record: bytes, parent: str, name: bytes, offset: int, times: int) -> b
     properties = record[begin : begin + length]
     if properties and not properties.endswith(b"\x02"):
         properties += b"\x02"
-    properties += encode_properties({_QUEUE: queue_name(parent, name), _OFFSET: str(offset)})
+    queue = queue_name(parent, name)
+    properties += encode_properties({LITE_QUEUE: queue, LITE_OFFSET: str(offset)})
     if len(properties) > MAX_PROPERTIES_BYTES:
         properties = record[begin : begin + length]  # its sender was a broker of another version
     head = bytearray(record[:length_at])

@@ -8,7 +8,7 @@ from broker.formats.state import FORMATS
 from broker.lite.commands import PutLite
 from broker.lite.limits import MAX_LITE_BATCH, MAX_LITE_MESSAGES, MAX_LITE_TOPICS
 from broker.lite.names import lite_key
-from broker.lite.records import ADDED_BYTES, LITE_TOPIC
+from broker.lite.records import ADDED_BYTES
 from broker.lite.state import LITE
 from broker.log.command_layout import LogCommand
 from broker.log.entry import LITE_VERSION
@@ -17,6 +17,7 @@ from broker.serving.parts import Parts
 from broker.topics.attributes import LITE_TYPE, MESSAGE_TYPE
 from broker.topics.state import TOPICS
 from remoting.message.properties import (
+    LITE_TOPIC,
     MAX_PROPERTIES_BYTES,
     TRANSACTION_PREPARED,
     decode_properties,

@@ -7,8 +7,8 @@ from typing import Final
 from broker.lite.request import LiteRequest
 from broker.lite.subscriptions import ClientKey
 from broker.pop.limits import MAX_WAITING_A_CLIENT
-from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
+from broker.serving.waiting_requests import WaitingRequests
 from remoting.wire.command import Command
 
 _POPS_A_STEP: Final = 16
@@ -35,23 +35,19 @@ class WaitingLites:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: dict[ClientKey, dict[WaitingLite, None]] = {}  # the oldest first
-        self._by_origin: dict[Origin, dict[WaitingLite, None]] = {}
-        self._ends = Deadlines(self.waits, _POPS_A_STEP)
-        self._count = 0
+        self._requests = WaitingRequests[WaitingLite](_POPS_A_STEP)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._requests)
 
     def has_room(self, origin: Origin) -> bool:
-        of_origin = len(self._by_origin.get(origin, ()))
-        return self._count < self._limit and of_origin < MAX_WAITING_A_CLIENT
+        of_origin = self._requests.count_of(origin)
+        return len(self._requests) < self._limit and of_origin < MAX_WAITING_A_CLIENT
 
     def add(self, pop: WaitingLite) -> None:
         """Add a pop. Callers check `has_room` first."""
         self._waiting.setdefault(pop.request.key, {})[pop] = None
-        self._by_origin.setdefault(pop.origin, {})[pop] = None
-        self._count += 1
-        self._ends.add(pop.deadline, pop, self._count)
+        self._requests.add(pop)
 
     def first(self, key: ClientKey) -> WaitingLite | None:
         return next(iter(self._waiting.get(key, ())), None)
@@ -60,31 +56,24 @@ class WaitingLites:
         return key in self._waiting
 
     def waits(self, pop: WaitingLite) -> bool:
-        return pop in self._by_origin.get(pop.origin, ())
+        return self._requests.has(pop)
 
     def remove(self, pop: WaitingLite) -> None:
         of_client = self._waiting[pop.request.key]
         del of_client[pop]
         if not of_client:
             del self._waiting[pop.request.key]
-        of_origin = self._by_origin[pop.origin]
-        del of_origin[pop]
-        if not of_origin:
-            del self._by_origin[pop.origin]
-        self._count -= 1
+        self._requests.remove(pop)
 
     def take_expired(self, now: float) -> list[WaitingLite]:
-        expired = self._ends.take(now)
+        expired = self._requests.expired(now)
         for pop in expired:
             self.remove(pop)
         return expired
 
     def take_all(self) -> list[WaitingLite]:
-        taken = [pop for waiting in self._by_origin.values() for pop in waiting]
-        self._waiting, self._by_origin = {}, {}
-        self._ends.clear()
-        self._count = 0
-        return taken
+        self._waiting = {}
+        return self._requests.take_all()
 
     def take_client(self, key: ClientKey) -> Iterator[WaitingLite]:
         for pop in list(self._waiting.get(key, ())):
@@ -92,5 +81,5 @@ class WaitingLites:
             yield pop
 
     def drop(self, origin: Origin) -> None:
-        for pop in list(self._by_origin.get(origin, ())):
+        for pop in self._requests.of(origin):
             self.remove(pop)

@@ -16,10 +16,11 @@ from broker.messages.state import MESSAGES
 from broker.metrics.lags import Lags
 from broker.producers.members import PRODUCERS
 from broker.serving.parts import Parts
-from broker.topics.names import RETRY_PREFIX, UNDELIVERED_TOPIC, is_system_topic
+from broker.topics.names import is_system_topic
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC, Counted
 from broker.transactions.state import TRANSACTIONS
+from remoting.message.topic_names import RETRY_PREFIX, UNDELIVERED_TOPIC
 
 # Rows of a counter metric, which take some ten milliseconds. Of more topics and groups, the most
 # recently used are shown.

@@ -10,12 +10,12 @@ from functools import partial
 from broker.errors import RequestRefused
 from broker.formats.state import FORMATS
 from broker.log.entry import RENEWALS_VERSION
-from broker.log.submissions import Then, submit_commands
+from broker.log.submissions import submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
 from broker.pop.detours import DETOURS, LITE_TOPIC_FIELD
+from broker.pop.gathered_acks import GatheredAcks
 from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped_ms_of
-from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, InFlight, QueueKey
 from broker.serving.needs import Action, Need
@@ -32,11 +32,16 @@ from remoting.wire.command import Command
 
 
 class PopAcks:
-    """Gathers acknowledgements, and appends them by one entry at a time.
+    """Answers acknowledgements, and changes of invisible times.
+
+    Implements `Acknowledged`.
 
     Args:
         chooser: told when a message will be due.
         freed: called with queues that may have something to give now.
+
+    Attributes:
+        gathered: the acknowledgements that wait for an entry.
     """
 
     def __init__(
@@ -46,24 +51,16 @@ class PopAcks:
         self._topics = parts.state[TOPICS]
         self._formats = parts.state[FORMATS]
         self._log = parts.log
+        self.gathered = GatheredAcks(parts, self, AckPopped, MAX_ACKS)
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
         self._freed = freed
         self._detours = parts[DETOURS]
-        self._confirm = parts.confirm
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
-        self._work = parts.work
-        self._messages: list[PoppedMessage] = []
-        self._thens: list[Then] = []
-        self._is_in_flight = False
 
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
-
-        A message that is not in flight was acknowledged before, unless this member lost leadership
-        and does not know of the pop: so the group confirms it first. A message that was given to
-        another consumer meanwhile remains in flight.
 
         Raises RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) an
         invalid handle, (208) it was given again, or there is no such message.
@@ -72,34 +69,9 @@ class PopAcks:
             self._detours.ack(origin, command)
             return
         message = self._message(command)
-        flight = self._flight(message)
-        if flight is None:
+        if not self.is_out(message):
             self._check_was_out(message)
-            self._when_sure(origin, command, partial(self._ack_surely, message))
-        else:
-            self._ack_out(message, flight, origin, command)
-
-    def _ack_surely(self, message: PoppedMessage, origin: Origin, command: Command) -> None:
-        flight = self._flight(message)
-        if flight is None:
-            origin.send(command.reply())
-        else:
-            self._ack_out(message, flight, origin, command)
-
-    def _ack_out(
-        self, message: PoppedMessage, flight: InFlight, origin: Origin, command: Command
-    ) -> None:
-        if flight.popped_ms != message.popped_ms:
-            raise _given_again(message)
-
-        def then(refusal: RequestRefused | None) -> None:
-            flight = self._pops.flight(message.key, message.offset)
-            # Another pop may have been applied before the acknowledgement.
-            if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
-                refusal = _given_again(message)
-            origin.send(command.reply() if refusal is None else refusal.reply_to(command))
-
-        self._add([message], then)
+        self.gathered.ack(message, origin, command)
 
     @staticmethod
     def batch_needs(command: Command) -> Sequence[Need]:
@@ -119,10 +91,10 @@ class PopAcks:
             if pop.kind == TOPIC_KIND  # others are of RocketMQ's retry topics
             for offset in pop.offsets
         ]
-        if all(self._flight(one) is not None for one in messages):
+        if all(map(self.is_out, messages)):
             self._ack_all(messages, origin, command)
         else:
-            self._when_sure(origin, command, partial(self._ack_all, messages))
+            self.gathered.when_sure(origin, command, partial(self._ack_all, messages))
 
     def _ack_all(self, messages: Sequence[PoppedMessage], origin: Origin, command: Command) -> None:
         out: list[PoppedMessage] = []
@@ -131,27 +103,9 @@ class PopAcks:
             if flight is not None and flight.popped_ms == one.popped_ms:
                 out.append(one)
         if out:
-            self._add(out, replying(origin, command))
+            self.gathered.add(out, replying(origin, command))
         else:
             origin.send(command.reply())
-
-    def _when_sure(
-        self, origin: Origin, command: Command, do: Callable[[Origin, Command], None]
-    ) -> None:
-        """Call `do` when this member is known to lead, and has applied all that is committed."""
-
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is None:
-                try:
-                    do(origin, command)
-                except RequestRefused as error:
-                    refusal = error
-            if refusal is not None:
-                origin.send(refusal.reply_to(command))
-            else:
-                self.flush()
-
-        self._confirm(then)
 
     def hide(self, origin: Origin, command: Command) -> None:
         """Change the time at which a message is given again.
@@ -190,63 +144,26 @@ class PopAcks:
             self._traffic.popped(message.group, message.topic)
             self._chooser.shown(message.key, hide.visible_ms)
             self._freed([message.key])
-            # Clients take the sum for the end of the invisible time.
-            fields = {
-                "popTime": str(popped_ms),
-                "invisibleTime": str(hide.visible_ms - popped_ms),
-                "reviveQid": str(check_point_queue(is_ordered)),
-            }
-            origin.send(command.reply(fields=fields))
+            origin.send(hidden(command, popped_ms, hide.visible_ms, is_ordered))
 
         submit_commands(self._log, [hide], then)
 
-    def flush(self) -> None:
-        """Append the gathered acknowledgements, unless an entry is in flight: then they
-        follow it.
-        """
-        if self._is_in_flight or not self._messages:
-            return
-        messages, self._messages = self._messages, []
-        thens, self._thens = self._thens, []
-        self._is_in_flight = True
-        commands = [
-            AckPopped(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
-        ]
+    def is_out(self, message: PoppedMessage) -> bool:
+        return self._flight(message) is not None
 
-        def then(refusal: RequestRefused | None) -> None:
-            self._is_in_flight = False
-            if refusal is None:
-                self._count(messages)
-            self._freed({message.key for message in messages})
-            self._tell(thens, refusal)
-            self.flush()
+    def given_again(self, message: PoppedMessage) -> RequestRefused | None:
+        flight = self._pops.flight(message.key, message.offset)
+        if flight is None or flight.popped_ms == message.popped_ms:
+            return None
+        return _given_again(message)
 
-        submit_commands(self._log, commands, then)
-
-    def refuse_waiting(self, refusal: RequestRefused) -> None:
-        """Refuse all requests whose acknowledgements are not in flight."""
-        thens, self._thens, self._messages = self._thens, [], []
-        self._tell(thens, refusal)
-
-    def _tell(self, thens: Sequence[Then], refusal: RequestRefused | None) -> None:
-        self._work.each("answering an acknowledgement", thens, lambda then: then(refusal))
-
-    @property
-    def waiting(self) -> int:
-        return len(self._messages)
-
-    def _count(self, messages: Sequence[PoppedMessage]) -> None:
+    def count(self, messages: Sequence[PoppedMessage]) -> None:
         counts = Counts((message.group, message.topic) for message in messages)
         for (group, topic), count in counts.items():
             self._traffic.acknowledged(group, topic, count)
 
-    def _add(self, messages: Sequence[PoppedMessage], then: Then) -> None:
-        if len(self._messages) + len(messages) > MAX_WAITING_ACKS:
-            raise RequestRefused.busy(
-                f"{len(self._messages)} acknowledgements wait already: send them later"
-            )
-        self._messages += messages
-        self._thens.append(then)
+    def free(self, messages: Sequence[PoppedMessage]) -> None:
+        self._freed({message.key for message in messages})
 
     def _message(self, command: Command) -> PoppedMessage:
         """Read the message of a request. Raises FieldMissing, RequestRefused (29)."""
@@ -280,6 +197,17 @@ class PopAcks:
         """Return the in-flight state of a message; None if it has none, or is acknowledged."""
         flight = self._pops.flight(message.key, message.offset)
         return None if flight is None or flight.is_settled else flight
+
+
+def hidden(command: Command, popped_ms: int, visible_ms: int, is_ordered: bool) -> Command:
+    """Answer a 200053 that hid a message which was given at `popped_ms`."""
+    fields = {
+        "popTime": str(popped_ms),
+        # Clients take the sum for the end of the invisible time.
+        "invisibleTime": str(visible_ms - popped_ms),
+        "reviveQid": str(check_point_queue(is_ordered)),
+    }
+    return command.reply(fields=fields)
 
 
 def not_hidden(command: Command, refusal: RequestRefused) -> Command:

@@ -21,16 +21,16 @@ def service(parts: Parts) -> Service:
 
     def end_term(refusal: RequestRefused) -> None:
         popping.end_term(refusal)
-        acks.refuse_waiting(refusal)
+        acks.gathered.refuse_waiting(refusal)
 
     def flush() -> None:
-        acks.flush()
+        acks.gathered.flush()
         popping.flush()
 
     def figures() -> dict[str, str]:
         return {
             "ackThreadPoolQueueCapacity": str(MAX_WAITING_ACKS),
-            "ackThreadPoolQueueSize": str(acks.waiting),
+            "ackThreadPoolQueueSize": str(len(acks.gathered)),
             "dledgerPopsWaiting": str(len(popping)),
             "dledgerPoppedInFlight": str(pops.in_flight_count),
         }

@@ -14,9 +14,6 @@ MAX_IN_FLIGHT: Final = 500_000
 # Queues of groups that pop; each takes some 500 bytes.
 MAX_QUEUES: Final = 100_000
 
-# The limit of RocketMQ's proxy.
-MAX_INVISIBLE_MS: Final = 12 * 3600 * 1000
-
 # It goes into the log with each pop in order; clients send a UUID.
 MAX_ATTEMPT_CHARACTERS: Final = 64
 

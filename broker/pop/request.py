@@ -4,11 +4,12 @@ from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_HOLD_S
-from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_INVISIBLE_MS, MAX_MESSAGES
+from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_MESSAGES
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.request import filter_of
 from broker.topics.names import check_group_name
 from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.pop import MAX_INVISIBLE_MS
 from remoting.wire.command import Command
 
 ANY_QUEUE: Final = -1

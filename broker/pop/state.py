@@ -27,8 +27,8 @@ class InFlight(NamedTuple):
             message was not: it is given again with that one.
         times: how often it was given.
         is_ordered: whether it was given in order.
-        behind: how often it was given again behind another message, in order. Nobody can have
-            consumed it then, so it does not count towards dead letters.
+        behind: how often it was given again behind another message, in order. No consumer
+            can have processed it then, so it does not count towards dead letters.
         is_suspended: whether the next delivery is not counted, because this one was suspended.
     """
 

@@ -7,8 +7,8 @@ from typing import Final
 from broker.access.shares import Counts
 from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
-from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
+from broker.serving.waiting_requests import WaitingRequests
 from remoting.wire.command import Command
 
 # Expired pops that one step takes.
@@ -22,7 +22,7 @@ class WaitingPop:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
-        user: for whom it counts; None for nobody.
+        user: whose share of waiting requests it counts in; None if it counts in no share.
     """
 
     origin: Origin
@@ -40,28 +40,24 @@ class WaitingPops:
         self._users = users
         # By topic, then by group, in the order in which they came.
         self._waiting: dict[str, dict[str, dict[WaitingPop, None]]] = {}
-        self._by_origin: dict[Origin, dict[WaitingPop, None]] = {}
-        self._ends = Deadlines(self.waits, _POPS_A_STEP)
-        self._count = 0
+        self._requests = WaitingRequests[WaitingPop](_POPS_A_STEP)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._requests)
 
     def has_room(self, origin: Origin) -> bool:
         """Return whether another pop of a client may wait, by the limits of all and of
         each client.
         """
-        of_client = len(self._by_origin.get(origin, ()))
-        return self._count < self._limit and of_client < MAX_WAITING_A_CLIENT
+        of_client = self._requests.count_of(origin)
+        return len(self._requests) < self._limit and of_client < MAX_WAITING_A_CLIENT
 
     def add(self, pop: WaitingPop) -> None:
         """Add a pop. Callers check `has_room` first."""
         groups = self._waiting.setdefault(pop.request.topic, {})
         groups.setdefault(pop.request.group, {})[pop] = None
-        self._by_origin.setdefault(pop.origin, {})[pop] = None
-        self._count += 1
+        self._requests.add(pop)
         self._users.add(pop.user)
-        self._ends.add(pop.deadline, pop, self._count)
 
     def groups(self, topic: str) -> Iterable[str]:
         return self._waiting.get(topic, ())
@@ -74,18 +70,16 @@ class WaitingPops:
         return len(self._waiting.get(topic, {}).get(group, ()))
 
     def take_expired(self, now: float) -> list[WaitingPop]:
-        expired = self._ends.take(now)
+        expired = self._requests.expired(now)
         for pop in expired:
             self.remove(pop)
         return expired
 
     def take_all(self) -> list[WaitingPop]:
-        taken = [pop for waiting in self._by_origin.values() for pop in waiting]
+        taken = self._requests.take_all()
         for pop in taken:
             self._users.remove(pop.user)
-        self._waiting, self._by_origin = {}, {}
-        self._ends.clear()
-        self._count = 0
+        self._waiting = {}
         return taken
 
     def take_topic(self, topic: str) -> Iterator[WaitingPop]:
@@ -97,7 +91,7 @@ class WaitingPops:
                     yield pop
 
     def drop(self, origin: Origin) -> None:
-        for pop in list(self._by_origin.get(origin, ())):
+        for pop in self._requests.of(origin):
             self.remove(pop)
 
     def remove(self, pop: WaitingPop) -> None:
@@ -108,12 +102,8 @@ class WaitingPops:
             del groups[request.group]
         if not groups:
             del self._waiting[request.topic]
-        of_origin = self._by_origin[pop.origin]
-        del of_origin[pop]
-        if not of_origin:
-            del self._by_origin[pop.origin]
-        self._count -= 1
+        self._requests.remove(pop)
         self._users.remove(pop.user)
 
     def waits(self, pop: WaitingPop) -> bool:
-        return pop in self._by_origin.get(pop.origin, ())
+        return self._requests.has(pop)

@@ -19,7 +19,7 @@ class Producer:
 
     Attributes:
         last_heartbeat: seconds on the monotonic clock.
-        user: who signed the heartbeat; None without access control.
+        user: the user that signed the heartbeat; None without access control.
     """
 
     client_id: str

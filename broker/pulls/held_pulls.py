@@ -1,14 +1,14 @@
 """Pulls that wait for a message: RocketMQ's long polling, without a task or an event for each."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from broker.access.shares import USER_SHARES, Counts
 from broker.pulls.request import PullRequest
-from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
+from broker.serving.waiting_requests import WaitingRequests
 from remoting.wire.command import Command
 
 # Pulls that are examined or answered in one step; an answer takes about 60 microseconds.
@@ -29,7 +29,7 @@ class HeldPull:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
-        user: for whom it counts; None for nobody.
+        user: whose share of waiting requests it counts in; None if it counts in no share.
     """
 
     origin: Origin
@@ -51,34 +51,30 @@ class HeldPulls:
         self._limit = limit
         self._users = users
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
-        self._by_origin: dict[Origin, dict[HeldPull, None]] = {}
-        self._ends = Deadlines(self._waits, PULLS_A_STEP)
-        self._count = 0
+        self._requests = WaitingRequests[HeldPull](PULLS_A_STEP)
         self._weight = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._requests)
 
     def all(self) -> list[HeldPull]:
-        return [held for waiting in self._by_origin.values() for held in waiting]
+        return self._requests.all()
 
     def of_queue(self, topic: str, queue_id: int) -> list[HeldPull]:
         return list(self._by_queue.get((topic, queue_id), ()))
 
     def has_room(self, held: HeldPull) -> bool:
         """Return whether the pull may wait, by the limits of all pulls and of its client."""
-        of_client = len(self._by_origin.get(held.origin, ()))
+        of_client = self._requests.count_of(held.origin)
         return self._weight + held.weight <= self._limit and of_client < MAX_HELD_PULLS_A_CLIENT
 
     def add(self, held: HeldPull) -> None:
         """Add a pull. Callers check `has_room` first."""
         key = (held.request.topic, held.request.queue_id)
         self._by_queue.setdefault(key, {})[held] = None
-        self._by_origin.setdefault(held.origin, {})[held] = None
-        self._count += 1
+        self._requests.add(held)
         self._weight += held.weight
         self._users.add(held.user)
-        self._ends.add(held.deadline, held, self._count)
 
     def take(
         self, waiting: Sequence[HeldPull], wanted: Callable[[HeldPull], bool]
@@ -89,40 +85,31 @@ class HeldPulls:
         """
         for at in range(0, len(waiting), PULLS_A_STEP):
             few = waiting[at : at + PULLS_A_STEP]
-            yield self._take([held for held in few if self._waits(held) and wanted(held)])
+            yield self._take([held for held in few if self._requests.has(held) and wanted(held)])
 
     def take_expired(self, now: float) -> list[HeldPull]:
-        return self._take(self._ends.take(now))
+        return self._take(self._requests.expired(now))
 
     def take_all(self) -> list[HeldPull]:
-        taken = self.all()
+        taken = self._requests.take_all()
         for held in taken:
             self._users.remove(held.user)
-        self._by_queue, self._by_origin = {}, {}
-        self._ends.clear()
-        self._count = self._weight = 0
+        self._by_queue, self._weight = {}, 0
         return taken
 
     def drop(self, origin: Origin) -> None:
-        self._take(list(self._by_origin.get(origin, ())))
+        self._take(self._requests.of(origin))
 
-    def _waits(self, held: HeldPull) -> bool:
-        return held in self._by_origin.get(held.origin, ())
-
-    def _take(self, taken: Iterable[HeldPull]) -> list[HeldPull]:
-        taken = list(taken)
+    def _take(self, taken: list[HeldPull]) -> list[HeldPull]:
         for held in taken:
-            self._count -= 1
+            self._requests.remove(held)
             self._weight -= held.weight
             self._users.remove(held.user)
-            for table, key in (
-                (self._by_queue, (held.request.topic, held.request.queue_id)),
-                (self._by_origin, held.origin),
-            ):
-                waiting = table[key]  # type: ignore[index]
-                del waiting[held]
-                if not waiting:
-                    del table[key]  # type: ignore[arg-type]
+            key = (held.request.topic, held.request.queue_id)
+            waiting = self._by_queue[key]
+            del waiting[held]
+            if not waiting:
+                del self._by_queue[key]
         return taken
 
 

@@ -56,7 +56,7 @@ class QuestionSends:
 class StrayReplies:
     """Refuses replies that are sent like other messages: stored, they would reach no client.
 
-    Implements `sends.special_sends.SpecialSend`. RocketMQ stores them, where nobody reads them.
+    Implements `sends.special_sends.SpecialSend`. RocketMQ stores them in a topic without consumers.
     """
 
     names = (MESSAGE_TYPE,)

@@ -15,9 +15,10 @@ from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.changes import TOPIC_CHANGES
-from broker.topics.names import TEMPLATE_TOPIC, created_by_send
+from broker.topics.names import created_by_send
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
+from remoting.message.topic_names import TEMPLATE_TOPIC
 
 
 class AwaitedTopics:

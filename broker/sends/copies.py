@@ -25,7 +25,6 @@ from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.pending_messages import Attach, MadeMessages
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
-from broker.topics.names import UNDELIVERED_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from dledger import DLedgerError
 from remoting.bodies.topic_config import TopicConfig
@@ -40,6 +39,7 @@ from remoting.message.properties import (
     encode_properties,
 )
 from remoting.message.record import MessageRecord, body_crc
+from remoting.message.topic_names import UNDELIVERED_TOPIC
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 

@@ -17,7 +17,7 @@ from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.settings.settings import SETTINGS
-from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
+from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
@@ -25,6 +25,7 @@ from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import DELAY_TIME_LEVEL, edit_properties
 from remoting.message.record_batch import RecordBatch
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Need
-from broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN, check_topic_name
+from broker.topics.names import SEND_FORBIDDEN, check_topic_name
 from broker.topics.needs import topic_need
 from remoting.message.batch import MAX_BATCH_MESSAGES, batch_parts
 from remoting.message.properties import (
@@ -32,6 +32,7 @@ from remoting.message.record import (
     MessageRecord,
 )
 from remoting.message.record_batch import RecordBatch, Records
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 

@@ -7,27 +7,27 @@ from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import MAX_TOPIC_BYTES
+from remoting.message.topic_names import (
+    BENCHMARK_TOPIC,
+    DEAD_LETTER_PREFIX,
+    OFFSET_MOVED_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TEMPLATE_TOPIC,
+    TRACE_TOPIC,
+    UNDELIVERED_TOPIC,
+)
 
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-
-# The template of topics that are created by their first message.
-TEMPLATE_TOPIC: Final = "TBW102"
-
-# Where delayed messages wait: queues 0 to 17 for the levels, and one topic for other times.
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+# Where delayed messages wait that have a time of their own instead of a level.
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 # Where half messages wait for the ends of their transactions, and where those go that never end.
 # Java's brokers have another topic for the ends; here an end follows its message in the log.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-
-# Holds substitutes for copies that could not be stored (see `sends.copies`).
-UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
-
-# Where clients with tracing write the traces of their messages.
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 # Topics that only RocketMQ's own features write to.
 SEND_FORBIDDEN: Final = frozenset(
@@ -38,8 +38,8 @@ SEND_FORBIDDEN: Final = frozenset(
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         GIVEN_UP_TOPIC,
         UNDELIVERED_TOPIC,
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
     }
 )
 
@@ -47,19 +47,17 @@ SEND_FORBIDDEN: Final = frozenset(
 # are reserved as well.
 SYSTEM_TOPICS: Final = SEND_FORBIDDEN | {
     TEMPLATE_TOPIC,
-    "BenchmarkTest",
+    BENCHMARK_TOPIC,
     TRACE_TOPIC,
 }
-
-SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 
 # Topics of an empty log. RocketMQ has more, for features that this broker lacks.
 FIRST_TOPICS: Final = {
     config.topic: config
     for config in (
         TopicConfig(TEMPLATE_TOPIC, 8, 8, PERMISSION_READ_WRITE | PERMISSION_INHERIT),
-        TopicConfig("SELF_TEST_TOPIC", 1, 1),
-        TopicConfig("OFFSET_MOVED_EVENT", 1, 1),
+        TopicConfig(SELF_TEST_TOPIC, 1, 1),
+        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1),
     )
 }
 
@@ -77,7 +75,6 @@ SYSTEM_GROUPS: Final = frozenset(
         "CID_ONSAPI_OWNER",
     }
 )
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 

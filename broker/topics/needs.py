@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from broker.serving.needs import Action, Kind, Need, Needs
-from broker.topics.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from remoting.message.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.wire.command import Command
 
 

@@ -7,9 +7,10 @@ from broker.config import BrokerConfig
 from broker.log.submissions import submit_commands
 from broker.serving.parts import Parts, Shared
 from broker.topics.commands import PutTopic
-from broker.topics.names import TRACE_TOPIC, is_legal_name
+from broker.topics.names import is_legal_name
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.topic_names import TRACE_TOPIC
 
 # RocketMQ's number of queues of the topic with the cluster's name.
 _CLUSTER_QUEUES: Final = 16

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from broker.log.folded import Folded
 from broker.serving.parts import Shared
-from broker.topics.names import DEAD_LETTER_PREFIX, is_system_topic
+from broker.topics.names import is_system_topic
 from broker.traffic.counter import Counter
 from remoting.bodies.pieces import pieces
+from remoting.message.topic_names import DEAD_LETTER_PREFIX
 
 # Counters by name and key; each takes 1.1 KB.
 MAX_COUNTERS: Final = 30_000

@@ -206,7 +206,7 @@ class Checks:
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
         user = self._producers.members(half.group)[producer].user
-        # Anybody may join a producer group, and the question has the message in it.
+        # Any client may join a producer group, and the question has the message in it.
         if not self._access.allows(
             user, producer.origin.peer.host, (topic_need(record.topic, Action.PUB),)
         ):

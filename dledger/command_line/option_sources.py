@@ -17,13 +17,17 @@ import click
 from click.core import ParameterSource
 
 from dledger.command_line.ending import ending
-from dledger.command_line.options import SecretOption
+from dledger.command_line.options import SecretOption, flag
 from dledger.command_line.tls_options import TLS_KEYS, tls_value
 from dledger.errors import ConfigInvalid
 
 PREFIX = "DLEDGER"
 CONFIG = "config"
 PRINT_CONFIG = "print-config"
+
+print_config_option = flag(
+    f"--{PRINT_CONFIG}", "Print the settings in force and their origins, and end."
+)
 
 # The table for every command.
 ALL = "all"

@@ -26,7 +26,13 @@ from dledger.command_line.open_address import (
     insecure_log_option,
     problem_of_open_address,
 )
-from dledger.command_line.option_sources import RememberingCommand, as_toml, located, place
+from dledger.command_line.option_sources import (
+    RememberingCommand,
+    as_toml,
+    located,
+    place,
+    print_config_option,
+)
 from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.reloading import SettingsOnSignal
 from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
@@ -86,7 +92,7 @@ progress = logging.getLogger(PROGRESS)
 )
 @log_options("info")
 @flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
-@flag("--print-config", "Print the settings in force and their origins, and end.")
+@print_config_option
 @tls_options
 @option(
     "--users",
@@ -204,7 +210,7 @@ def _read_files(node: Node, ctx: click.Context) -> None:
     """Read certificates and users again, from the paths given at the start."""
 
     def reload_users() -> None:
-        _check_protected(node.config, ctx)  # they may ask nobody from now on
+        _check_protected(node.config, ctx)  # the users' file may have become permissive
         node.reload_users()
 
     for is_given, what, reload in (

@@ -1,4 +1,4 @@
-"""Who has opened a connection, and what it may do now."""
+"""Decides what the caller of a connection may do."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _WRONG = {
 # Returns whether one of these names of a certificate is that of a member.
 NamesMember = Callable[[frozenset[str]], bool]
 
-# A name that is unknown is checked with this secret, in the same time as others.
-_NOBODYS = os.urandom(NONCE_BYTES)
+# The secret that the proof of an unknown user is checked against, so that it takes the same time.
+_SECRET_OF_UNKNOWN = os.urandom(NONCE_BYTES)
 
 
 def _no_member(_names: frozenset[str]) -> bool:
@@ -46,7 +46,7 @@ class Permit:
     """What one connection may do. The authority is asked each time: no answer is kept.
 
     Args:
-        authority: says what users may do; None: everybody may do everything.
+        authority: says what users may do; None: every caller may do everything.
         node_id: of the member that is called; "" for a peer, which may call several.
         shown: what the caller has proven by a secret; None: nothing.
         names: those in its certificate; None without TLS.
@@ -75,7 +75,7 @@ class Permit:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the caller is somebody, by a certificate or a secret that counts now."""
+        """Whether the caller is a user or a member now, by its certificate or its secret."""
         authority = self._authority
         return authority is None or not authority.asks or self._caller(authority) is not None
 
@@ -121,7 +121,7 @@ class Permit:
             )
 
     def _caller(self, authority: Authority) -> str | None:
-        """Return the user, or MEMBER; None for nobody who counts now."""
+        """Return the user, or MEMBER; None if the caller is neither now."""
         if (shown := self._shown) is not None:
             if shown.name == MEMBER:
                 return MEMBER if self._proves_member(shown, authority.member_secrets) else None
@@ -137,7 +137,7 @@ class Permit:
         return shown.name == MEMBER and shown.secret in secrets
 
 
-# Nobody is asked who they are.
+# For connections whose callers prove nothing.
 EVERYTHING = Permit(None)
 
 
@@ -161,7 +161,7 @@ async def prove(hello: Hello, conversation: Conversation, authority: Authority) 
         secret = authority.secret_of(proof.name)
         secrets = () if secret is None else (secret,)
     proven = None
-    for one in secrets or (_NOBODYS,):
+    for one in secrets or (_SECRET_OF_UNKNOWN,):
         if proof.holds(hello, one, challenge) and secrets:
             proven = one
     if proven is None:

@@ -1,6 +1,6 @@
-"""The file that says who uses the log's port, and what each user may do.
+"""The file of the users of the log's port, and their rights.
 
-mode = "enforcing"                # or "permissive": nobody is asked
+mode = "enforcing"                # or "permissive": callers prove nothing
 member_secrets = ["..."]          # members show the first, and believe all
 
 [users.orders]

@@ -95,7 +95,7 @@ class Refused(MessageMalformed):
     """A caller is refused. Raised on both sides.
 
     Attributes:
-        lasting: whether the same caller is refused until somebody changes a setting.
+        lasting: whether the same caller is refused until a setting changes.
         groups: the groups of the called process, if the caller asked for another one.
         challenge: the caller may prove who it is (`dledger.wire.proof`); b"": it has not; None: it
             is refused for another reason.

@@ -19,8 +19,8 @@ name, the challenge and the caller's own nonce, each with its length in front. S
 one connection, one kind of caller, one group and one name, and the secret is never sent.
 
 Why not more: the proof says who has opened the connection, as a certificate does. What is said
-afterwards is neither signed nor hidden, so someone who can change packets takes over a connection
-that is proven; proofs of the called side, or of each request, would not prevent all of that, and
+afterwards is neither signed nor hidden, so an attacker who can change packets takes over a proven
+connection; proofs of the called side, or of each request, would not prevent all of that, and
 cost every request. Against such attackers there is TLS, with or without this.
 """
 
@@ -41,8 +41,8 @@ _SUM_BYTES = hashlib.sha256().digest_size
 
 # The longest DNS name, as a certificate has it.
 MAX_USER_CHARACTERS = 253
-# Who reads the network can try secrets at home: shorter ones are found. The brokers' own users may
-# have shorter ones, as RocketMQ allows them.
+# An attacker who has recorded a proof can try secrets against it offline, and finds shorter ones.
+# The brokers' own users may have shorter ones, as RocketMQ allows them.
 MIN_SECRET_CHARACTERS = 16
 MAX_SECRET_CHARACTERS = 128
 

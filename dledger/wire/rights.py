@@ -26,7 +26,7 @@ class Right(StrEnum):
 _APPEND = frozenset((Right.APPEND,))
 
 # One of these rights is needed. Each operation stands here, and none has a default: a new one
-# fails to load without a line. Whoever may do anything has to find the leader. The client looks at
+# fails to load without a line. Every user has to find the leader. The client looks at
 # the status before it reads, queries and watches (which requests are known, and which entries are
 # held), and to show what it changed.
 NEEDED: Mapping[Operation, frozenset[Right]] = {

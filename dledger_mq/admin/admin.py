@@ -21,7 +21,7 @@ from dledger_mq.errors import InvalidMessage, RequestRefused, RouteNotFound
 from dledger_mq.message import check_topic
 from dledger_mq.popping import pop_requests
 from dledger_mq.received_message import ReceivedMessage, received
-from dledger_mq.tracing.traces import TRACE_TOPIC, trace_of
+from dledger_mq.tracing.traces import trace_of
 from remoting.bodies.assignment import RequestMode, decode_modes
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData
@@ -29,6 +29,7 @@ from remoting.bodies.table import decode_properties_text, decode_table, decode_t
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.bodies.trace import TraceRecord
 from remoting.message.record import decode_records
+from remoting.message.topic_names import TRACE_TOPIC
 from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError

@@ -77,7 +77,7 @@ class ConsumerGroup:
     ) -> None:
         """Make the group, or change it.
 
-        A group that nobody has made is made by its first consumer, and consumes without order.
+        A group that was not made this way is made by its first consumer: it consumes without order.
 
         Args:
             in_order: whether clients of gRPC get each queue's messages one after another.

@@ -16,10 +16,9 @@ from dledger_mq.errors import (
     RouteNotFound,
 )
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.topic_names import DEAD_LETTER_PREFIX
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-
-DEAD_LETTER_TOPIC_PREFIX: Final = "%DLQ%"
 
 LAST_MS: Final = (1 << 63) - 1
 
@@ -76,7 +75,7 @@ class Redrives:
     async def run(self, most: int | None, on_progress: Callable[[Redriven], None]) -> Redriven:
         """Redeliver at most `most`; call `on_progress` after each batch. Raises NoDeadLetters."""
         try:
-            route = await self._client.routes.refresh(DEAD_LETTER_TOPIC_PREFIX + self._group)
+            route = await self._client.routes.refresh(DEAD_LETTER_PREFIX + self._group)
         except NoBrokerLeads:
             raise
         except RouteNotFound as error:  # the topic is made by the first dead letter

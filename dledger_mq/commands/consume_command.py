@@ -24,9 +24,9 @@ from dledger_mq.commands.command_line import (
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.trace import TraceRecord
+from remoting.message.topic_names import TRACE_TOPIC
 
 # The group of consumers that only look: they broadcast, and commit no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"

@@ -27,10 +27,8 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, no_broker_leads
 from remoting.bodies.table import decode_table
+from remoting.message.topic_names import UNDELIVERED_TOPIC
 from remoting.wire.command import Command
-
-# Where a broker reports the messages that it could not deliver.
-UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
 
 # The columns of the table, in order: the title, and the broker's name of the figure. A figure that
 # a broker does not have is shown as a dash.

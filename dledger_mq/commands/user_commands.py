@@ -1,4 +1,4 @@
-"""`dledger-mq user ...`: who may do what, where brokers have access control."""
+"""`dledger-mq user ...`: the users and rules of brokers with access control."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

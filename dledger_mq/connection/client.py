@@ -215,7 +215,7 @@ class Client:
             await self._leave(requests.unregister(self.client_id, producer_group=group))
 
     def answer(self, code: RequestCode, asked: Asked) -> None:
-        """Have requests of brokers that no producer and no consumer knows answered by `asked`."""
+        """Have requests of brokers answered by `asked` alone."""
         self._others[code] = asked
 
     def add_consumer(self, entry: ConsumerEntry) -> None:
@@ -310,13 +310,13 @@ class Client:
                 command.fields.get("group", ""),
                 lambda info: encode_offsets(info, command.fields.get("topic", "")),
             )
+        if (answers := self._others.get(command.code)) is not None:
+            answers(connection, command)
+            return None
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             return self._report(
                 command, command.fields.get("consumerGroup", ""), encode_running_info
             )
-        if (answers := self._others.get(command.code)) is not None:
-            answers(connection, command)
-            return None
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             group = command.fields.get("consumerGroup", "")
             entry = self._consumers.get(group)

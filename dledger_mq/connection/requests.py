@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
+from dledger_mq.connection.topic_route import DEFAULT_QUEUE_COUNT
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.table import encode_properties_text
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties, properties_text
+from remoting.message.topic_names import TEMPLATE_TOPIC
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.loose_json import compact_json
@@ -52,7 +53,7 @@ def send(
         {
             "a": group,
             "b": queue.topic,
-            "c": AUTO_CREATE_TOPIC,
+            "c": TEMPLATE_TOPIC,
             "d": str(DEFAULT_QUEUE_COUNT),
             "e": str(queue.queue_id),
             "f": str(system_flag),
@@ -249,7 +250,7 @@ def create_topic(config: TopicConfig, message_type: str | None = None) -> Comman
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         **attributes,
         topic=config.topic,
-        defaultTopic=AUTO_CREATE_TOPIC,
+        defaultTopic=TEMPLATE_TOPIC,
         readQueueNums=config.read_queue_count,
         writeQueueNums=config.write_queue_count,
         perm=config.permission,

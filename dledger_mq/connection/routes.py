@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
+from dledger_mq.connection.topic_route import ClientRoute, client_route
 from dledger_mq.errors import (
     InvalidNameServers,
     NameServersUnreachable,
@@ -18,6 +18,7 @@ from dledger_mq.errors import (
     RouteNotFound,
 )
 from remoting.bodies.route import TopicRoute, decode_cluster_info, decode_route
+from remoting.message.topic_names import TEMPLATE_TOPIC
 from remoting.net.address import parse_address
 from remoting.net.client import RemotingClient
 from remoting.net.errors import AddressMalformed, ConnectionClosed
@@ -190,7 +191,7 @@ class Routes:
         """Ask for a topic, then for the template of new topics if `may_create` allows it."""
         found = await self._ask_one(topic)
         if found is None and topic in self._creatable and not self._was_there_lately(topic):
-            template = await self._ask_one(AUTO_CREATE_TOPIC)
+            template = await self._ask_one(TEMPLATE_TOPIC)
             # A leader may have registered between the two answers, with all topics. The template
             # has fewer queues or more, so a message would leave the queue of its key.
             found = await self._ask_one(topic)

@@ -9,11 +9,7 @@ from remoting.bodies.order_conf import read_order_conf
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ, PERMISSION_WRITE
 
-# RocketMQ's auto-create topic. A topic that does not exist yet gets queues like this one's, when a
-# broker makes it at the first message.
-AUTO_CREATE_TOPIC: Final = "TBW102"
-
-# The queues of a topic that is made that way: RocketMQ's defaultTopicQueueNums.
+# The queues of a topic that a broker makes at the first message: RocketMQ's defaultTopicQueueNums.
 DEFAULT_QUEUE_COUNT: Final = 4
 
 # More queues than this on one broker are ignored: each queue costs a consumer a task. RocketMQ's
@@ -42,7 +38,7 @@ class ClientRoute:
 
 def client_route(topic: str, route: TopicRoute, *, provisional: bool = False) -> ClientRoute:
     """Convert a name server's answer: the route of `topic`, or (provisional) of
-    `AUTO_CREATE_TOPIC`.
+    `TEMPLATE_TOPIC`.
 
     Queues without the permission are left out here, as in RocketMQ's client, since brokers do not
     check it. Raises BodyMalformed: the order configuration cannot be read.

@@ -15,8 +15,9 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, OffsetFileLocked, OffsetFileUnreadable
-from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
+from dledger_mq.message import ConsumeFrom
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -147,7 +148,7 @@ async def starting_offset(
     committed = await offsets.load(queue)
     if committed is not None:
         return committed
-    if queue.topic.startswith(RETRY_TOPIC_PREFIX) or consume_from is ConsumeFrom.FIRST:
+    if queue.topic.startswith(RETRY_PREFIX) or consume_from is ConsumeFrom.FIRST:
         command, what = requests.min_offset(queue), "give the first offset"
     elif consume_from is ConsumeFrom.LAST:
         command, what = requests.max_offset(queue), "give the last offset"

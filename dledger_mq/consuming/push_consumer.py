@@ -40,11 +40,12 @@ from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.listener import SLOW_CALL_S, Listener, check_listener
-from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
+from dledger_mq.message import ConsumeFrom, check_topic
 from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.net.tls_config import Tls
 from remoting.wire.signature import Credentials
 
@@ -374,7 +375,7 @@ class PushConsumer:
     def _most_of_a_topic(self) -> int | None:
         """Return how many calls of the listener one topic may have; None for no limit."""
         calls = self._options.concurrency
-        others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
+        others = len([topic for topic in self._wanted if not topic.startswith(RETRY_PREFIX)])
         left = min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
         return calls - left if left else None
 
@@ -484,7 +485,7 @@ class PushConsumer:
             share = await self._share(topic)
             if share is None:
                 is_complete = False
-                are_user_topics_known &= topic.startswith(RETRY_TOPIC_PREFIX)
+                are_user_topics_known &= topic.startswith(RETRY_PREFIX)
                 continue
             lost += [
                 reader
@@ -532,7 +533,7 @@ class PushConsumer:
         except MessagingError as error:
             # Not logged: a retry topic is made by the group's first heartbeat, and during an
             # election a topic may be missing for a second.
-            is_expected = topic.startswith(RETRY_TOPIC_PREFIX) or self._client.routes.known(topic)
+            is_expected = topic.startswith(RETRY_PREFIX) or self._client.routes.known(topic)
             if not is_expected and self._problems.get(topic) != str(error):
                 self._problems[topic] = str(error)
                 _log.warning("group %s waits: %s", self.group, error)

@@ -25,12 +25,13 @@ from dledger_mq.consuming.cached_queue import CachedQueue
 from dledger_mq.consuming.offsets import Offsets, starting_offset
 from dledger_mq.consuming.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
 from dledger_mq.errors import MessagingError, RequestRefused
-from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
+from dledger_mq.message import ConsumeFrom
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import MessageRecord
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class QueueReader:
         self.back_off = BackOff()
         self.running = 0
         self.is_leaving = False
-        self.holds_messages = holds_retries and queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        self.holds_messages = holds_retries and queue.topic.startswith(RETRY_PREFIX)
         self.resumes_at = -math.inf
         self.call_scope = trio.CancelScope()
         self._client = client

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_mq.errors import InvalidMessage
-from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
+from dledger_mq.message import check_topic
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.message.tags import tags_code
+from remoting.message.topic_names import RETRY_PREFIX
 
 ALL: str = "*"
 
@@ -65,7 +66,7 @@ def group_subscriptions(
     if not wanted:
         raise InvalidMessage("", "a consumer needs at least one topic")
     found = {topic: subscription(topic, tags, version) for topic, tags in wanted.items()}
-    retry = RETRY_TOPIC_PREFIX + group
+    retry = RETRY_PREFIX + group
     found[retry] = subscription(retry, ALL, version)
     return found
 

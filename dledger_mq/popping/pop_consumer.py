@@ -23,7 +23,7 @@ from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import MessagingError
 from dledger_mq.listener import Listener, check_listener
-from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
+from dledger_mq.message import check_topic
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_acknowledging import PopAcknowledging
@@ -35,6 +35,7 @@ from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.net.tls_config import Tls
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
@@ -280,9 +281,7 @@ class PopConsumer:
         while True:
             is_complete = True
             for topic in self._wanted:
-                if not topic.startswith(
-                    RETRY_TOPIC_PREFIX
-                ):  # pops of the topic return retries, too
+                if not topic.startswith(RETRY_PREFIX):  # pops of the topic return retries, too
                     is_complete &= await self._rebalance(topic)
             if is_complete:
                 self._queues_known.set()

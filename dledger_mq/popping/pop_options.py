@@ -7,6 +7,7 @@ from typing import Final
 from dledger.renamed import renamed_fields
 from dledger_mq.errors import InvalidOptions
 from dledger_mq.listener import SLOW_CALL_S
+from remoting.bodies.pop import MAX_INVISIBLE_MS
 
 # The most messages of a pop, at RocketMQ's brokers and at ours.
 MOST_OF_A_POP: Final = 32
@@ -18,7 +19,7 @@ RETRY_S: Final = (
 
 # With the shortest time a message is renewed every half second, which is a burden. The longest is
 # RocketMQ's.
-_INVISIBLE_S: Final = (1.0, 12 * 3600.0)
+_INVISIBLE_S: Final = (1.0, MAX_INVISIBLE_MS / 1000)
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "concurrency": (1, 1000),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_mq.consuming.subscription import matches
-from dledger_mq.message import RETRY_TOPIC_PREFIX
 from dledger_mq.received_message import ReceivedMessage, cut_messages
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
@@ -145,7 +145,7 @@ def first_offsets(text: str) -> dict[tuple[str, int], int]:
 def _place(firsts: dict[tuple[str, int], int], message: ReceivedMessage) -> tuple[str, int | None]:
     """Return the kind of a message's topic, and the first offset of its pop."""
     queue = message.queue
-    kinds = _RETRIES if queue.topic.startswith(RETRY_TOPIC_PREFIX) else (_ITSELF,)
+    kinds = _RETRIES if queue.topic.startswith(RETRY_PREFIX) else (_ITSELF,)
     for kind in kinds:
         if (kind, queue.queue_id) in firsts:
             return kind, firsts[kind, queue.queue_id]

@@ -6,10 +6,11 @@ from typing import Final
 
 from dledger.renamed import renamed_fields
 from dledger_mq.errors import InvalidBatching
-from dledger_mq.message import RETRY_TOPIC_PREFIX, Message
+from dledger_mq.message import Message
 from dledger_mq.sending.sending import Sending
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
+from remoting.message.topic_names import RETRY_PREFIX
 
 # A broker needs a few milliseconds for such a batch; larger batches are no faster.
 DEFAULT_MAX_MESSAGES: Final = 256
@@ -124,7 +125,7 @@ def may_join(sending: Sending) -> bool:
         or sending.system_flag
         or sending.goes_alone
         or message.is_delayed
-        or message.topic.startswith(RETRY_TOPIC_PREFIX)
+        or message.topic.startswith(RETRY_PREFIX)
         or not -_FLAG_END <= message.flag < _FLAG_END  # its broker has to refuse it
     )
 

@@ -5,14 +5,7 @@ from typing import Final
 
 from dledger_mq.connection.identity import Identity
 from dledger_mq.errors import InvalidMessage
-from dledger_mq.message import (
-    MAX_BODY_BYTES,
-    RETRY_TOPIC_PREFIX,
-    Message,
-    check_topic,
-    checked_body,
-    properties_of,
-)
+from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic, checked_body, properties_of
 from dledger_mq.sending.selectors import QueueSelector
 from dledger_mq.sending.sending import SendCallback, Sending
 from remoting.message.batch import BatchMessage, encode_batch_body
@@ -22,6 +15,7 @@ from remoting.message.properties import (
     edit_properties,
     encode_properties,
 )
+from remoting.message.topic_names import RETRY_PREFIX
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096
@@ -118,7 +112,7 @@ class Composer:
             raise InvalidMessage("", "a batch needs at least one message")
         first = messages[0]
         self._check_topic(first.topic)
-        if first.topic.startswith(RETRY_TOPIC_PREFIX):
+        if first.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage(first.topic, "a retry topic takes no batches")
         born = self._wall_clock()
         parts: list[BatchMessage] = []

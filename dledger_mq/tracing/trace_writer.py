@@ -26,8 +26,8 @@ from dledger_mq.tracing.trace_steps import (
     sent_steps,
     transaction_step,
 )
-from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.topic_names import TRACE_TOPIC
 
 _log = logging.getLogger(__name__)
 

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.trace import TraceRecord, decode_trace
-
-# Clients' default.
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 
 def trace_of(message_id: str, messages: Iterable[ReceivedMessage]) -> list[TraceRecord]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from dledger.command_line.options import Decorated, given, kept_option, options
+from dledger.shown_output import escaped
 
 if TYPE_CHECKING:
+    from dledger_spark.log.left_out import LeftOut
     from dledger_spark.log.readable_log import ReadableLog
 
+# For PYTHONWARNINGS of Spark's processes: the commands have lines of their own.
+TOLD_HERE: Final = "ignore:unrecorded entries,ignore:left-out entries"
 _OF_NETWORK: Final = (
     ("--tls-cert", "tlsCert", "With --bootstrap: certificate to show; see docs/security.md."),
     ("--tls-key", "tlsKey", "Its key."),
@@ -77,6 +81,13 @@ class NamedLogs:
         if self.last is None:
             hint_unrecorded(logs)
         return found
+
+
+def print_left_out(left_out: Iterable[LeftOut]) -> None:
+    """Print which entries a command leaves out, and why."""
+    for each in left_out:
+        line = f"entries {each.first}..{each.last} are lost, and left out: {each.problem}"
+        click.echo(escaped(line), err=True)
 
 
 def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:

@@ -38,7 +38,13 @@ def first_rows(
     for log, entries in ranges:
         for part in log.parts(entries, fail_on_data_loss=fail_on_data_loss):
             for batch in table_batches(
-                log, part, table, read, batch_bytes=_BATCH_BYTES, checksums=True
+                log,
+                part,
+                table,
+                read,
+                batch_bytes=_BATCH_BYTES,
+                checksums=True,
+                fail_on_data_loss=fail_on_data_loss,
             ):
                 found = batch
                 if topic is not None:

@@ -12,7 +12,18 @@ import click
 from dledger.command_line.options import flag, json_option, option
 from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_spark.commands.ending import end_at_signals
-from dledger_spark.commands.log_options import given_logs, log_options
+from dledger_spark.commands.log_options import (
+    TOLD_HERE,
+    given_logs,
+    log_options,
+    print_left_out,
+)
+from dledger_spark.commands.operate_commands import (
+    catalog_command,
+    prune_command,
+    publish_command,
+    status,
+)
 from dledger_spark.commands.report_command import report
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.stream_command import stream
@@ -24,6 +35,7 @@ from dledger_spark.commands.terminal import (
     session_options,
     started_session,
 )
+from dledger_spark.native_stderr import set_python_apart
 
 if TYPE_CHECKING:
     from dledger_spark.replay.replay import Piece
@@ -53,6 +65,10 @@ def dledger_spark() -> None:
       dledger-spark stream --path DIR --out OUT    the same tables, as the log grows
       dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
       dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
+      dledger-spark status --tables OUT --path DIR   how fresh the tables are
+      dledger-spark prune  --tables OUT            remove what the tables no longer need
+      dledger-spark publish --tables OUT --target URL  copy what is new to an object store
+      dledger-spark catalog --tables OUT           SQL that registers the tables elsewhere
     """  # noqa: D301 - click's mark, a backspace
 
 
@@ -106,7 +122,7 @@ def replay(
                 goes_on=not named.first,
                 fail_on_data_loss=named.fail_on_data_loss,
             )
-            _print_lost(plan.lost)
+            print_left_out(plan.lost)
             pieces += plan.pieces
             there[log.name] = plan.entries
         read: dict[str | None, tuple[int, int]] = {}
@@ -161,22 +177,23 @@ def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
 def count(as_json: bool) -> None:
     """Print how many messages each topic has."""
     from dledger_spark.commands.topic_count import TopicCount, count_topics  # noqa: PLC0415
-    from dledger_spark.log.log_range import END, left_out  # noqa: PLC0415
+    from dledger_spark.log.log_range import END  # noqa: PLC0415
+    from dledger_spark.log.readable_log import readable_parts  # noqa: PLC0415
 
     named = given_logs()
     logs: list[dict[str, Any]] = []
     topics: list[TopicCount] = []
     ranges = named.ranges()
     for log, entries in ranges:
-        parts = log.parts(entries, fail_on_data_loss=named.fail_on_data_loss)
-        _print_lost(left_out(entries, parts))
+        read = readable_parts(log, entries, fail_on_data_loss=named.fail_on_data_loss)
+        print_left_out(read.left_out)
         logs.append(
             {
                 "raft_group": log.group,
                 "log": log.name,
                 "first": entries.start,
                 "last": entries.stop - 1,
-                "entries": sum(map(len, parts)),
+                "entries": sum(map(len, read.parts)),
             }
         )
     total = sum(one["entries"] for one in logs)
@@ -184,7 +201,7 @@ def count(as_json: bool) -> None:
         uncommitted = (named.last or "").lower() == END
         with (
             progress(None, meanwhile="reading the logs: tasks done") as on_progress,
-            started_session() as session,
+            started_session(python_warnings=TOLD_HERE) as session,
         ):
             topics = count_topics(
                 session,
@@ -244,7 +261,16 @@ def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: b
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 
-for _command in (tables, stream, sql, report):
+for _command in (
+    tables,
+    stream,
+    sql,
+    report,
+    status,
+    prune_command,
+    publish_command,
+    catalog_command,
+):
     dledger_spark.add_command(_command)
 
 
@@ -252,10 +278,6 @@ def main() -> NoReturn:
     """Run the command; Ctrl-C and SIGTERM end it."""
     end_at_signals()
     escape_what_cannot_be_shown()
+    set_python_apart()
     dledger_spark(prog_name="dledger-spark")
     sys.exit(0)
-
-
-def _print_lost(gaps: list[range]) -> None:
-    for gap in gaps:
-        click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)

@@ -7,13 +7,17 @@ import click
 
 from dledger.command_line.options import flag, given, option
 from dledger_spark.commands.ending import end_now
-from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.commands.log_options import (
+    TOLD_HERE,
+    given_logs,
+    hint_unrecorded,
+    log_options,
+    print_left_out,
+)
 from dledger_spark.commands.tables_command import keep_option, memory_option
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 
 MAX_S: Final = 86_400.0
-# The command prints a hint of its own instead of this warning.
-_HINTED: Final = "ignore:unrecorded entries"
 
 
 class _Seconds(click.FloatRange):
@@ -40,7 +44,7 @@ class _Seconds(click.FloatRange):
 @option(
     "--refresh",
     "refresh_s",
-    "How often the tables that follow from the facts are made anew.",
+    "How often the tables that follow from the facts are brought up to date.",
     type=_Seconds(0, MAX_S),
     default=60.0,
     metavar="SECONDS",
@@ -80,7 +84,7 @@ def stream(
         home.held(),
         resumable(kept),
         progress(None) as on_progress,
-        started_session(python_warnings=_HINTED) as session,
+        started_session(python_warnings=TOLD_HERE) as session,
     ):
 
         def on_batch(added: int) -> None:
@@ -88,7 +92,9 @@ def stream(
             total += added
             on_progress(total)
 
-        tables = TableStream(home, source, refresh_s, on_batch, given("--memory"))
+        tables = TableStream(
+            home, source, refresh_s, on_batch, given("--memory"), on_left_out=print_left_out
+        )
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from dledger.command_line.options import Decorated, flag, given, json_option, kept_option, option
-from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.commands.log_options import (
+    given_logs,
+    hint_unrecorded,
+    log_options,
+    print_left_out,
+)
 from dledger_spark.commands.rows import json_line, print_rows
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 
 if TYPE_CHECKING:
     from dledger_spark.log.readable_log import ReadableLog
+    from dledger_spark.tables.catalog import CatalogTable
     from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 
@@ -67,7 +74,7 @@ def tables(
 
     Facts (entries, messages, commands, consumer_progress and others) grow by the new entries, each
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
-    consumer_lag, latency, transactions and others) are then made anew. All are Delta tables.
+    consumer_lag, latency, transactions and others) are brought up to date. All are Delta tables.
     """
     from dledger_spark.errors import LogDamaged  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
@@ -103,7 +110,8 @@ def tables(
                 except LogDamaged as error:
                     damaged = error
                     continue  # entries before the damage are in the tables; go on with other logs
-            added += len(updated.entries)
+            print_left_out(updated.left_out)
+            added += updated.read
             through[log.group or ""] = updated.entries.stop - 1
             for name, count in updated.rows.items():
                 rows[name] = rows.get(name, 0) + count
@@ -111,11 +119,9 @@ def tables(
         if damaged is not None and not os.path.isdir(home.fact_path("entries")):
             raise damaged
         if not facts_only:
-            with (
-                progress(None, "computing tables") as on_progress,
-                opened(home, derived=False) as over,
-            ):
-                made = refresh(home, over, through, lambda _table: on_progress(0))
+            with progress(None, "computing tables") as on_progress:
+                opens = partial(opened_over, home)
+                made = refresh(home, opens, through, lambda _table: on_progress(0))
     if damaged is not None:
         raise damaged
     if as_json:
@@ -148,7 +154,13 @@ def opened(home: TableHome, *, derived: bool) -> Iterator[Engine]:
     """Yield the engine that the options name, over the tables of a folder."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
 
-    found = catalog(home, derived=derived)
+    with opened_over(home, catalog(home, derived=derived)) as made:
+        yield made
+
+
+@contextmanager
+def opened_over(home: TableHome, found: Sequence[CatalogTable]) -> Iterator[Engine]:
+    """Yield the engine that the options name, over some tables of a folder."""
     if given("--engine") == "duckdb":
         from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
 

@@ -124,8 +124,8 @@ def progress(
         yield on_progress
 
 
-_OWN: Final = re.compile(r"^dledger_spark\.errors\.\w+: (.*)", re.MULTILINE)
-_OF_SYSTEM: Final = re.compile(r"^\w*Error: (\[Errno (\d+)\] .*)", re.MULTILINE)
+_OWN: Final = re.compile(r"\bdledger_spark\.errors\.\w+: (.*)")
+_OF_SYSTEM: Final = re.compile(r"\b\w*Error: (\[Errno (\d+)\] .*)")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _REMEDIES: Final = {
     errno.EACCES: "give this user access to it, or name another",

@@ -93,4 +93,11 @@ FACTS: Final[dict[str, pa.Schema]] = {
             ("offset", pa.int64()),
         ]
     ),
+    "lost_entries": pa.schema(
+        [
+            *_HEAD[:2],  # index: of the first one
+            ("last", pa.int64()),
+            ("problem", pa.string()),  # why they are not in the tables
+        ]
+    ),
 }

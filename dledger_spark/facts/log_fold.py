@@ -2,16 +2,18 @@
 
 A batch job, a stream and a plain Python program feed the same fold with the same entries and so get
 the same rows, wherever they stop in between: a later run goes on from `state`.
+
+It has two parts. `LogFold.order` needs the entries one after the other, but of messages only what
+says where they are. `decoded` makes the rows of any entries, in any order, and is most of the work.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dledger_spark.facts.broker_command import broker_commands
 from dledger_spark.facts.command_fold import CommandFold
@@ -19,13 +21,67 @@ from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.folded_commands import FoldedCommands
 from dledger_spark.log.mark import UNKNOWN, Mark, mark_of
-from dledger_spark.records.acceptance import Acceptance, without
+from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, without
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
 
 _FIRST_STATE_VERSION: Final = 1
 _STATE_VERSION: Final = 2
 _LIFE: Final = "topic_life"
+# The columns of the table of messages that the log's order is folded with.
+ORDER_COLUMNS: Final = (*COLUMNS, "store_time")
+
+
+class Known(NamedTuple):
+    """What the log's order says about some entries.
+
+    Attributes:
+        refused: the records that the brokers have refused.
+        lives: how often each topic was deleted before.
+        deletions: the entries that delete topics, and these, in order.
+    """
+
+    refused: list[Run]
+    lives: dict[str, int]
+    deletions: list[tuple[int, str]]
+
+    def with_next(self, behind: Known) -> Known:
+        """Return what is known of these entries and those behind them."""
+        refused, deletions = self.refused + behind.refused, self.deletions + behind.deletions
+        return Known(refused, self.lives, deletions)
+
+
+def decoded(
+    entries: pa.RecordBatch, messages: pa.RecordBatch, known: Known
+) -> dict[str, pa.RecordBatch]:
+    """Return the rows of entries and of the messages in them. The order of batches is no matter.
+
+    Args:
+        entries: a batch of the table of entries.
+        messages: all records in it, with all columns of the table of messages.
+        known: what `LogFold.order` knows of these entries, or of more that begin with them or
+            before them.
+    """
+    found = {"entries": entries.select(FACTS["entries"].names)}
+    accepted = without(messages, known.refused)
+    if len(accepted):
+        found["messages"] = accepted.append_column(_LIFE, _lives(accepted, known))
+    return found
+
+
+def _lives(messages: pa.RecordBatch, known: Known) -> pa.Array:
+    """Return how often the topic of each message was deleted before it."""
+    if not known.lives and not known.deletions:
+        return pa.array(np.zeros(len(messages), np.int32))
+    coded = messages.column("topic").dictionary_encode()
+    topics = coded.dictionary.to_pylist()
+    of_topics = np.array([known.lives.get(topic, 0) for topic in topics], np.int32)
+    codes, index = coded.indices.to_numpy(), messages.column("index").to_numpy()
+    lives = of_topics[codes]
+    for deleted_at, topic in known.deletions:
+        if topic in topics:
+            lives += (codes == topics.index(topic)) & (index > deleted_at)
+    return pa.array(lives)
 
 
 class LogFold:
@@ -56,27 +112,37 @@ class LogFold:
 
         `entries` is a batch of the table of entries, and begins with `next_index`.
         """
+        messages = message_batch(entries, MESSAGE_SCHEMA.names)
+        found, known = self.order(entries, messages)
+        return found | decoded(entries, messages, known)
+
+    def order(
+        self, entries: pa.RecordBatch, messages: pa.RecordBatch
+    ) -> tuple[dict[str, pa.RecordBatch], Known]:
+        """Fold the next entries: what needs the log's order, and no bodies of messages.
+
+        Args:
+            entries: a batch of the table of entries, which begins with `next_index`.
+            messages: all records in it, with `ORDER_COLUMNS` of the table of messages or more.
+
+        Returns:
+            The facts about commands, by table, and what `decoded` needs for the other facts.
+        """
         index = entries.column("index")
         assert index[0].as_py() == self.next_index
-        messages = message_batch(entries, MESSAGE_SCHEMA.names)
-        refused: list[tuple[int, int]] = []
+        refused: list[Run] = []
         lives = self._commands.folded.lives.copy()
         if self._acceptance is not None:
             refused = self._acceptance.judge(entries, messages)
-            messages = without(messages, refused)
-            self._fold_commands(entries, messages, refused)
+            self._fold_commands(entries, without(messages, refused), refused)
         self.next_index = index[-1].as_py() + 1
         self.end = mark_of(entries)
-        found = self._rows.take()
-        found["entries"] = entries.select(FACTS["entries"].names)
-        if len(messages):
-            of_lives = self._lives(messages, lives)
-            found["messages"] = messages.append_column(_LIFE, of_lives)
+        known = Known(refused, lives, list(self._commands.deletions))
         self._commands.deletions.clear()
-        return found
+        return self._rows.take(), known
 
     def _fold_commands(
-        self, entries: pa.RecordBatch, messages: pa.RecordBatch, refused: list[tuple[int, int]]
+        self, entries: pa.RecordBatch, messages: pa.RecordBatch, refused: list[Run]
     ) -> None:
         stored = messages.column("store_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
         newest = np.maximum.accumulate(np.append(self._log_ms or 0, stored))
@@ -90,19 +156,6 @@ class LogFold:
                 continue
             self._commands.fold(command, times[index - self.next_index] or None)
         self._log_ms = int(newest[-1]) or None
-
-    def _lives(self, messages: pa.RecordBatch, before: dict[str, int]) -> pa.Array:
-        """Return how often the topic of each message was deleted before it."""
-        lives = np.zeros(len(messages), np.int32)
-        if before or self._commands.deletions:
-            index = messages.column("index").to_numpy()
-            topics = messages.column("topic")
-            for topic, count in before.items():
-                lives += pc.equal(topics, topic).to_numpy(zero_copy_only=False) * np.int32(count)
-            for deleted_at, topic in self._commands.deletions:
-                is_later = index > deleted_at
-                lives += pc.equal(topics, topic).to_numpy(zero_copy_only=False) & is_later
-        return pa.array(lives)
 
     @property
     def state(self) -> bytes:

@@ -138,7 +138,24 @@ class _SegmentReader:
             if self._pos is not None and positions[0] != self._pos:
                 raise EntryMismatch(0, "the index leaves a gap")
             for piece in _cut(positions, self._batch_bytes):
-                yield self._read(file, piece)
+                yield from self._read_sound(file, piece)
+
+    def _read_sound(self, file: int, positions: Positions) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of a batch up to the first one that is damaged.
+
+        Raises:
+            EntryMismatch: behind these; its row is 0.
+        """
+        while True:
+            try:
+                yield self._read(file, positions)
+            except EntryMismatch as mismatch:
+                if not mismatch.row:
+                    raise
+                yield from self._read_sound(file, positions[: mismatch.row + 1])
+                positions = positions[mismatch.row :]
+            else:
+                return
 
     def _read(self, file: int, positions: Positions) -> pa.RecordBatch:
         base = int(positions[0])
@@ -165,6 +182,7 @@ class _SegmentReader:
             self._segment.path,
             int(places[0]) - self._segment.start,
             f"entry {index}: {mismatch.problem}",
+            index,
         )
 
 

@@ -67,7 +67,7 @@ def positions_by_hop(
             found, pos, _term = _hop(file, segment, index, pos, last)
             if not found:
                 problem = _missing(file, segment, index, pos)
-                raise LogDamaged(segment.path, begin - segment.start, problem)
+                raise LogDamaged(segment.path, begin - segment.start, problem, index)
             skip = max(0, first - index)
             index += len(found)
             if skip < len(found):

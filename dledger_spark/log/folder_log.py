@@ -14,6 +14,7 @@ from dledger_spark.entries.entry_columns import Positions
 from dledger_spark.errors import CommittedUnknown, FolderNotShared, LogDamaged, RangeUnavailable
 from dledger_spark.log.entry_batches import BATCH_BYTES, entry_batches
 from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index, whole_entries
+from dledger_spark.log.left_out import LeftOut, unreadable
 from dledger_spark.log.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log.log_range import (
     END,
@@ -42,9 +43,9 @@ class FolderOrigin:
         return FolderLog(open_log(self.path))
 
 
-def open_folders(path: str) -> list[FolderLog]:
-    """Return the log of each group below a path. Raises what `log_set.open_logs` does."""
-    return [FolderLog(folder) for folder in open_logs(path).logs]
+def open_folders(*paths: str) -> list[FolderLog]:
+    """Return the log of each group below some paths. Raises what `log_set.open_logs` does."""
+    return [FolderLog(folder) for folder in open_logs(*paths).logs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,13 @@ class FolderLog:
             if gaps:
                 raise gaps[0].error()
             return [entries] if entries else []
-        stop = min(entries.stop, end_of_log(self.folder) + 1)
         starts = [entries.start, *(gap.last + 1 for gap in gaps)]
-        stops = [*(gap.first for gap in gaps), stop]
+        stops = [*(gap.first for gap in gaps), entries.stop]
         parts = (range(*ends) for ends in zip(starts, stops, strict=True))
         return [part for part in parts if part]
+
+    def unreadable(self, entries: range) -> list[LeftOut]:
+        return unreadable(self.folder, entries)
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
         log = self.folder

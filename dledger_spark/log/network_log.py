@@ -35,6 +35,7 @@ from dledger import (
 )
 from dledger_spark.entries.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.log_range import END, MAX_PIECES, START_THERE, index_option
 from dledger_spark.log.mark import NO_CHAIN, UNKNOWN, Mark
 from dledger_spark.log.queued_entries import QueuedEntries
@@ -182,6 +183,12 @@ class NetworkLog:
             last = min(entries.stop, self.first_index) - 1
             raise DataLost(problem, entries.start, last, "read a copy that has them")
         return [range(self.first_index, entries.stop)] if entries.stop > self.first_index else []
+
+    def unreadable(self, entries: range) -> list[LeftOut]:
+        """Return what the group no longer keeps; each member checks its own files."""
+        gone = range(entries.start, min(entries.stop, self.first_index))
+        problem = f"{self.name} now begins with {self.first_index}"
+        return [LeftOut(gone.start, gone.stop - 1, problem)] if gone else []
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
         """Split into ranges with equally many entries, of about `piece_bytes` at most."""

@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dledger_spark.errors import UnrecordedEntries
+from dledger_spark.errors import EntriesLeftOut, LogDamaged, UnrecordedEntries
+from dledger_spark.log.left_out import LeftOut, without
 from dledger_spark.log.mark import Mark
 from dledger_spark.log.queued_entries import QueuedEntries
 from dledger_spark.records.acceptance import Acceptance
@@ -70,6 +71,9 @@ class ReadableLog(Protocol):
             DataLost: a part is missing, and `fail_on_data_loss` is true.
         """
 
+    def unreadable(self, entries: range) -> list[LeftOut]:
+        """Return what of a resolved range cannot be read, in order, and why."""
+
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
         """Divide a range into adjacent pieces with about equally many bytes of the log.
 
@@ -96,6 +100,61 @@ class ReadableLog(Protocol):
         """
 
 
+def sound_batches(
+    log: ReadableLog,
+    entries: range,
+    *,
+    batch_bytes: int,
+    checksums: bool,
+    fail_on_data_loss: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the table of entries of a range that `ReadableLog.parts` returned.
+
+    Without `fail_on_data_loss` it warns of damaged entries and leaves them out. Then a batch does
+    not begin behind the last one.
+
+    Raises:
+        LogDamaged: an entry is damaged, and `fail_on_data_loss` is true.
+    """
+    at = entries.start
+    try:
+        for batch in log.batches(entries, batch_bytes=batch_bytes, checksums=checksums):
+            at += len(batch)
+            yield batch
+    except LogDamaged:
+        if fail_on_data_loss:
+            raise
+    else:
+        return
+    rest = range(at, entries.stop)
+    left_out = log.unreadable(rest)
+    warn_of_left_out(log, left_out)
+    for part in without(rest, left_out):
+        yield from log.batches(part, batch_bytes=batch_bytes, checksums=checksums)
+
+
+class Readable(NamedTuple):
+    """The parts of a range that are read, and what is left out between them."""
+
+    parts: list[range]
+    left_out: list[LeftOut]
+
+
+def readable_parts(log: ReadableLog, entries: range, *, fail_on_data_loss: bool) -> Readable:
+    """Return what is read of a resolved range.
+
+    With `fail_on_data_loss` a damaged entry is an error when it is read; else all of the range is
+    read here once, to leave damaged entries out.
+
+    Raises:
+        DataLost: a part is missing, and `fail_on_data_loss` is true.
+    """
+    if fail_on_data_loss:
+        return Readable(log.parts(entries, fail_on_data_loss=True), [])
+    left_out = log.unreadable(entries)
+    return Readable(without(entries, left_out), left_out)
+
+
 def acceptance_from(log: ReadableLog, first: int) -> Acceptance:
     """Return the state that judges records from an entry on.
 
@@ -119,3 +178,10 @@ def warn_of_unrecorded(logs: Iterable[ReadableLog]) -> None:
             warnings.filterwarnings("always", category=UnrecordedEntries, append=True)
             # The warning names the line that called the reader.
             warnings.warn(UnrecordedEntries(log.name, log.committed, count), stacklevel=3)
+
+
+def warn_of_left_out(log: ReadableLog, left_out: Iterable[LeftOut]) -> None:
+    """Warn of each range that a query leaves out; for the filters see `warn_of_unrecorded`."""
+    for each in left_out:
+        warnings.filterwarnings("always", category=EntriesLeftOut, append=True)
+        warnings.warn(EntriesLeftOut(log.name, *each), stacklevel=3)

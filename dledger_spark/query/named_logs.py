@@ -22,7 +22,7 @@ def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
             )
             for one in options.members
         ]
-    if not options.path:
+    if not options.paths:
         expected = "give the folder of a node, or above it, or bootstrap and group"
         raise OptionInvalid("path", "", expected)
-    return open_folders(options.path)
+    return open_folders(*options.paths)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dledger_spark.entries.entry_columns import EntryMismatch, Positions
 from dledger_spark.log.queued_entries import QueuedEntries
+from dledger_spark.query.source_options import TopicChoice
 from dledger_spark.records.acceptance import Run, accepted_messages
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
@@ -29,7 +30,7 @@ def queued_messages(
     stretch: QueuedEntries,
     refused: Sequence[Run],
     columns: Sequence[str],
-    topics: frozenset[str] | None,
+    topics: TopicChoice | None,
     *,
     checksums: bool,
 ) -> list[pa.RecordBatch] | None:
@@ -60,7 +61,7 @@ def messages_of(
     entries: pa.RecordBatch,
     refused: Sequence[Run],
     columns: Sequence[str],
-    topics: frozenset[str] | None,
+    topics: TopicChoice | None,
 ) -> pa.RecordBatch:
     """Return the messages among entries, without the refused ones.
 
@@ -68,18 +69,20 @@ def messages_of(
     """
     if topics is None:
         return accepted_messages(entries, refused, columns)
-    wanted = pa.array(sorted(topics), pa.string())
     found = message_batch(entries, ("index", "topic"))
+    names = found.column("topic").unique().to_pylist()
+    wanted = pa.array(topics.of(names), pa.string())
     indexes = found.filter(pc.is_in(found.column("topic"), wanted)).column("index")
     of_topics = entries.filter(pc.is_in(entries.column("index"), indexes))
-    names = list(dict.fromkeys((*columns, "topic")))
-    messages = accepted_messages(of_topics, refused, names)
+    read = list(dict.fromkeys((*columns, "topic")))
+    messages = accepted_messages(of_topics, refused, read)
     # An entry may hold records of several topics.
     return messages.filter(pc.is_in(messages.column("topic"), wanted)).select(columns)
 
 
-def _numbers(stretch: QueuedEntries, topics: frozenset[str]) -> list[int]:
-    return [number for number, topic in enumerate(stretch.topics) if topic in topics]
+def _numbers(stretch: QueuedEntries, topics: TopicChoice) -> list[int]:
+    chosen = set(topics.of(stretch.topics))
+    return [number for number, topic in enumerate(stretch.topics) if topic in chosen]
 
 
 def _known(

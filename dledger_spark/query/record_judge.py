@@ -6,7 +6,12 @@ from dledger_spark.entries.entry_columns import EntryMismatch
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.mark import NO_CHAIN, UNKNOWN
 from dledger_spark.log.queued_entries import QueuedEntries
-from dledger_spark.log.readable_log import Origin, ReadableLog, acceptance_from
+from dledger_spark.log.readable_log import (
+    Origin,
+    ReadableLog,
+    acceptance_from,
+    sound_batches,
+)
 from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, changes_topics
 from dledger_spark.records.message_columns import message_batch
 
@@ -57,13 +62,21 @@ class RecordJudge:
         known = _remembered.get(judged)
         if known is None:
             state = self._state_before(log, log.group, begin, entries.start)
-            known = _judge(log, entries, state), state.encode()
+            known = self._judged(log, entries, state), state.encode()
             # If lost entries are skipped, they may come back.
             if end.chain != NO_CHAIN and self._fail_on_data_loss:
                 _remember(judged, *known)
         refused, content = known
         self._states[log.group] = entries.stop, content
         return refused
+
+    def _judged(self, log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+        return _judge(log, entries, state, fail_on_data_loss=self._fail_on_data_loss)
+
+    def topics_before(self, log: ReadableLog, index: int) -> frozenset[str] | None:
+        """Return all topics that there were before an entry; None if that is unknown."""
+        at, content = self._states.get(log.group or "", (-1, b""))
+        return Acceptance.decode(content).topics if at == index else None
 
     def _state_before(self, log: ReadableLog, group: str, begin: int, index: int) -> Acceptance:
         at, content = self._states.get(group, (-1, b""))
@@ -74,7 +87,7 @@ class RecordJudge:
         for part in log.parts(range(at, index), fail_on_data_loss=self._fail_on_data_loss):
             if part.start != at:
                 state = Acceptance(is_whole=False)
-            _judge(log, part, state)
+            self._judged(log, part, state)
             at = part.stop
         return state if at == index else Acceptance(is_whole=False)
 
@@ -84,17 +97,6 @@ def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
         if len(_remembered) >= MAX_REMEMBERED:
             del _remembered[next(iter(_remembered))]
         _remembered[judged] = refused, state
-
-
-def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
-    """Return the refused records of a range; consume queues decide on most entries."""
-    refused: list[Run] = []
-    at = entries.start
-    for stretch in log.queued(entries):
-        if not _is_accepted(state, stretch):
-            refused += _judge_all(log, stretch.entries, state)
-        at = stretch.entries.stop
-    return refused + _judge_all(log, range(at, entries.stop), state)
 
 
 def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
@@ -111,8 +113,36 @@ def _is_accepted(state: Acceptance, stretch: QueuedEntries) -> bool:
     return state.take(stretch.runs)
 
 
-def _judge_all(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+def _judge(
+    log: ReadableLog, entries: range, state: Acceptance, *, fail_on_data_loss: bool
+) -> list[Run]:
+    """Return the refused records of a range; consume queues decide on most entries."""
     refused: list[Run] = []
-    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
+    at = entries.start
+    for stretch in log.queued(entries):
+        if not _is_accepted(state, stretch):
+            refused += _judge_all(log, stretch.entries, state, fail_on_data_loss)
+        at = stretch.entries.stop
+    return refused + _judge_all(log, range(at, entries.stop), state, fail_on_data_loss)
+
+
+def _judge_all(
+    log: ReadableLog, entries: range, state: Acceptance, fail_on_data_loss: bool
+) -> list[Run]:
+    refused: list[Run] = []
+    at = entries.start
+    for batch in sound_batches(
+        log,
+        entries,
+        batch_bytes=BATCH_BYTES,
+        # A task leaves out damaged entries, which must not count as records here.
+        checksums=not fail_on_data_loss,
+        fail_on_data_loss=fail_on_data_loss,
+    ):
+        if batch.column("index")[0].as_py() != at:
+            state.forget()
         refused += state.judge(batch, message_batch(batch, COLUMNS))
+        at = batch.column("index")[-1].as_py() + 1
+    if at != entries.stop:
+        state.forget()
     return refused

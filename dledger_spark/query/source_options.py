@@ -5,8 +5,9 @@ The names are those of Spark's source for Kafka if the meaning is the same.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +22,13 @@ EARLIEST: Final = -2
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 OPTIONS: Final = (
-    *("path", "bootstrap", "group", "tlsCert", "tlsKey", "tlsCa"),
+    *("path", "paths", "bootstrap", "group", "tlsCert", "tlsKey", "tlsCa"),
     *("credentials", "maxBytesPerSecond"),
-    *("table", "subscribe", "from", "to"),
-    *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
-    *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
+    *("table", "subscribe", "subscribePattern", "from", "to"),
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *("startingOffsetsByTimestampStrategy",),
+    *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
     *("checksums", "includeProperties", "decompress", "failOnDataLoss"),
 )
@@ -37,9 +40,26 @@ _INSTEAD: Final = (
     "by startingOffsets, endingOffsets, startingTimestamp, endingTimestamp and subscribe"
 )
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
-_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
-_BEGINNINGS: Final = ("from", "startingOffsets", "startingTimestamp")
-_ENDS: Final = ("to", "endingOffsets", "endingTimestamp")
+_LIMITS: Final = (
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
+)
+_BEGINNINGS: Final = (
+    *("from", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+)
+_ENDS: Final = ("to", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+# What to do if no message is as late as a timestamp: names and default are those of Kafka's source.
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_STRATEGIES: Final = ("error", "latest")
+# Kafka's default: with minOffsetsPerTrigger a batch waits so long at most.
+DEFAULT_TRIGGER_DELAY: Final = "15m"
+_DURATION: Final = re.compile(r"(\d{1,12})\s*(ms|s|m|min|h|d|)", re.ASCII)
+_UNIT_MS: Final = {
+    **{"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+}
+# Each path is searched for logs when a query begins.
+MAX_PATHS: Final = 64
+# A pattern is tried on each name of a topic; names have 127 characters at most.
+MAX_PATTERN_CHARACTERS: Final = 1000
 # Enough for the cores of a laptop, unless the log is tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
@@ -66,12 +86,44 @@ class Place:
         of_group: the same for single groups.
         time_ms: at the first entry with this store time or a later one, in milliseconds since 1970;
             None if the place is not given by time.
+        time_of_group: the same for single groups.
+        must_find: whether it is an error if no message is as late as the time; else the place is
+            behind the last one.
     """
 
     option: str
     everywhere: int | None = None
     of_group: Mapping[str, int] = field(default_factory=dict)
     time_ms: int | None = None
+    time_of_group: Mapping[str, int] = field(default_factory=dict)
+    must_find: bool = False
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that it names."""
+        return frozenset((*self.of_group, *self.time_of_group))
+
+    def time_in(self, group: str | None) -> int | None:
+        """Return the time for a group; None if its place is not given by time."""
+        return self.time_of_group.get(group or "", self.time_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """The topics whose messages are read: those of a list, or those that match a pattern."""
+
+    names: frozenset[str] | None = None
+    pattern: str | None = None
+
+    def of(self, topics: Iterable[str | None]) -> list[str]:
+        """Return those of some topics that are chosen."""
+        found = (topic for topic in topics if topic is not None)
+        if self.names is not None:
+            found = (topic for topic in found if topic in self.names)
+        if self.pattern is not None:
+            matches = re.compile(self.pattern).fullmatch
+            found = (topic for topic in found if matches(topic))
+        return list(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +139,21 @@ class SourceOptions:
     """The options of one query.
 
     Attributes:
-        path: see `log_set.open_logs`; "" if the log is read over the network.
+        path: the one path, or several for errors; "" if the log is read over the network.
+        paths: see `log_set.open_logs`.
         members: the groups that are read over the network; none if logs are read from a folder.
         tls: certificates for these groups; None if they do not use TLS.
         credentials: the file of the user to be there; None if they do not ask for users.
         max_bytes_per_second: the network limit of each task, or None.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
+        topic_pattern: only messages of topics whose names match this pattern; None for all.
         first, last: see `ReadableLog.resolve`.
         starting: where to begin; None: at the first entry kept.
         ending: where to end, exclusive; None: behind the last committed entry.
         max_rows: entries in one batch of a stream, all groups together; None: no limit.
+        min_rows: a batch of a stream waits for so many entries, all groups together; None: for one.
+        max_delay_s: it does not wait longer.
         max_bytes: bytes of the logs in one batch of a stream; None: no limit.
         partition_bytes, min_partitions: see `ReadableLog.share_out`.
         checksums: whether the sums of entries are checked.
@@ -107,17 +163,21 @@ class SourceOptions:
     """
 
     path: str
+    paths: tuple[str, ...]
     members: tuple[GroupMembers, ...]
     tls: TlsConfig | None
     credentials: Path | None
     max_bytes_per_second: int | None
     table: str
     topics: frozenset[str] | None
+    topic_pattern: str | None
     first: str | None
     last: str | None
     starting: Place | None
     ending: Place | None
     max_rows: int | None
+    min_rows: int | None
+    max_delay_s: float
     max_bytes: int | None
     partition_bytes: int
     min_partitions: int
@@ -146,26 +206,34 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
             raise OptionInvalid(given[1], texts[given[1]], f"{given[0]} is given as well; use one")
     members = _members(texts)
     table = _table(texts)
-    starting = _place(texts, "startingOffsets", "startingTimestamp")
-    if streaming and "from" in texts:
-        starting = _place(texts, "from", "startingTimestamp")
+    begins = "from" if streaming and "from" in texts else "startingOffsets"
+    starting = _strict(texts, _place(texts, begins, "startingTimestamp"))
     ending = _place(texts, "endingOffsets", "endingTimestamp")
+    max_rows, min_rows = (_limit(texts, f"{m}OffsetsPerTrigger") for m in ("max", "min"))
+    if min_rows is not None and max_rows is not None and min_rows > max_rows:
+        expected = f"maxOffsetsPerTrigger is {max_rows}, and no batch may have more"
+        raise OptionInvalid("minOffsetsPerTrigger", texts["minOffsetsPerTrigger"], expected)
+    paths = _paths(texts)
     if streaming is False:
         _refuse_word(starting, texts, LATEST, "a batch that begins there is empty")
     _refuse_word(ending, texts, EARLIEST, "a batch that ends there is empty")
     return SourceOptions(
-        path=texts.get("path", ""),
+        path=", ".join(paths),
+        paths=paths,
         members=members,
         tls=_tls(texts),
         credentials=Path(texts["credentials"]) if "credentials" in texts else None,
         max_bytes_per_second=_limit(texts, "maxBytesPerSecond"),
         table=table,
         topics=_topics(texts, table),
+        topic_pattern=_topic_pattern(texts, table),
         first=texts.get("from"),
         last=texts.get("to"),
         starting=starting,
         ending=ending,
-        max_rows=_limit(texts, "maxOffsetsPerTrigger"),
+        max_rows=max_rows,
+        min_rows=min_rows,
+        max_delay_s=_trigger_delay_s(texts),
         max_bytes=_limit(texts, "maxBytesPerTrigger"),
         partition_bytes=_limit(texts, "partitionBytes") or MAX_PIECE_BYTES,
         min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
@@ -209,7 +277,7 @@ def _members(texts: Mapping[str, str]) -> tuple[GroupMembers, ...]:
     if text is None:
         _refuse(texts, _OF_NETWORK, "it belongs to bootstrap; a folder is read without it")
         return ()
-    _refuse(texts, ("path",), "bootstrap is given as well; use one")
+    _refuse(texts, ("path", "paths"), "bootstrap is given as well; use one")
     if text.startswith("{"):
         _refuse(texts, ("group",), "bootstrap names the groups already")
         found = [GroupMembers(group, _addresses(list_)) for group, list_ in _json_members(text)]
@@ -285,6 +353,51 @@ def _topics(texts: Mapping[str, str], table: str) -> frozenset[str] | None:
     return topics
 
 
+def _topic_pattern(texts: Mapping[str, str], table: str) -> str | None:
+    text = texts.get("subscribePattern")
+    if text is None:
+        return None
+    name = "subscribePattern"
+    if table != MESSAGES:
+        raise OptionInvalid(name, text, "only messages have topics; add table=messages")
+    _refuse(texts, ("subscribe",), f"{name} is given as well; use one")
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise OptionInvalid(name, text, f"is no regular expression of Python: {error}") from None
+    if len(text) > MAX_PATTERN_CHARACTERS:
+        raise OptionInvalid(name, text, f"give {MAX_PATTERN_CHARACTERS} characters at most")
+    return text
+
+
+def _paths(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths of `load(A)`, and of `load([A, B])`, which Spark makes JSON of."""
+    text = texts.get("paths")
+    if text is None:
+        return (texts["path"],) if "path" in texts else ()
+    _refuse(texts, ("path",), "paths is given as well; use one")
+    content = _json(text)
+    if (
+        not isinstance(content, list)
+        or not 1 <= len(content) <= MAX_PATHS
+        or not all(isinstance(one, str) and one for one in content)
+    ):
+        expected = f'give JSON of 1 to {MAX_PATHS} paths, such as ["/data/n0", "/data/n1"]'
+        raise OptionInvalid("paths", text, expected)
+    return tuple(content)
+
+
+def _trigger_delay_s(texts: Mapping[str, str]) -> float:
+    name = "maxTriggerDelay"
+    if name in texts and "minOffsetsPerTrigger" not in texts:
+        raise OptionInvalid(name, texts[name], "it belongs to minOffsetsPerTrigger")
+    text = texts.get(name, DEFAULT_TRIGGER_DELAY)
+    match = _DURATION.fullmatch(text.lower())
+    if match is None:
+        raise OptionInvalid(name, text, "give a time such as 30s, 15m or 1h")
+    return int(match[1]) * _UNIT_MS[match[2]] / 1000
+
+
 def _decompress(texts: Mapping[str, str], table: str) -> bool:
     decompress = _flag(texts, "decompress", default=False)
     if decompress and table != MESSAGES:
@@ -298,6 +411,9 @@ def _place(texts: Mapping[str, str], offsets: str, timestamp: str) -> Place | No
         if time_ms is None:
             raise OptionInvalid(timestamp, texts[timestamp], "give milliseconds since 1970")
         return Place(timestamp, time_ms=time_ms)
+    by_group = f"{offsets}ByTimestamp"
+    if by_group in texts:
+        return Place(by_group, time_of_group=_times(by_group, texts[by_group]))
     text = texts.get(offsets)
     if text is None:
         return None
@@ -305,6 +421,30 @@ def _place(texts: Mapping[str, str], offsets: str, timestamp: str) -> Place | No
     if place is not None:
         return Place(offsets, place)
     return Place(offsets, of_group=_by_group(offsets, text))
+
+
+def _strict(texts: Mapping[str, str], place: Place | None) -> Place | None:
+    """Return where to begin, with what to do if no message is as late as its time."""
+    is_by_time = place is not None and (place.time_ms is not None or place.time_of_group)
+    text = texts.get(_STRATEGY)
+    if text is not None and text.lower() not in _STRATEGIES:
+        raise OptionInvalid(_STRATEGY, text, f"use {' or '.join(_STRATEGIES)}")
+    if text is not None and not is_by_time:
+        raise OptionInvalid(_STRATEGY, text, "it belongs to startingTimestamp")
+    if place is None or not is_by_time:
+        return place
+    return replace(place, must_find=(text or "error").lower() == "error")
+
+
+def _times(option: str, text: str) -> dict[str, int]:
+    content = _json(text)
+    if not isinstance(content, dict) or not content:
+        content = {"": None}
+    for time_ms in content.values():
+        if type(time_ms) is not int or not 0 <= time_ms <= _HIGHEST:
+            expected = 'give milliseconds since 1970 by group: {"broker-a": 1764000000000}'
+            raise OptionInvalid(option, text, expected)
+    return content
 
 
 def _by_group(option: str, text: str) -> dict[str, int]:

@@ -9,15 +9,27 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from dledger_spark.errors import CommittedUnknown, DataLost, OptionInvalid, RangeUnavailable
+from dledger_spark.errors import (
+    CommittedUnknown,
+    DataLost,
+    OptionInvalid,
+    RangeUnavailable,
+    TopicUnknown,
+)
 from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.log_range import END, begin_kept
 from dledger_spark.log.queued_entries import QueuedEntries
-from dledger_spark.log.readable_log import Origin, ReadableLog
+from dledger_spark.log.readable_log import Origin, ReadableLog, sound_batches
 from dledger_spark.query.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
 from dledger_spark.query.record_judge import RecordJudge
-from dledger_spark.query.source_options import EARLIEST, LATEST, Place, SourceOptions
+from dledger_spark.query.source_options import (
+    EARLIEST,
+    LATEST,
+    Place,
+    SourceOptions,
+    TopicChoice,
+)
 from dledger_spark.records.acceptance import Run
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGES
@@ -27,6 +39,11 @@ _SEARCH_BATCH_BYTES: Final = 64 * 1024
 _ONE_GROUP: Final = (
     "an index is one group's, and there are several: use startingOffsets or endingOffsets with "
     'JSON such as {"broker-a": 5}'
+)
+
+_NOT_SO_LATE: Final = (
+    "no message of {name} was stored then or later: name an earlier time, or "
+    "startingOffsetsByTimestampStrategy=latest to begin behind the last one"
 )
 
 
@@ -90,7 +107,7 @@ def check_place(logs: Sequence[ReadableLog], place: Place | None) -> None:
     if place is None:
         return
     groups = [log.group for log in logs]
-    for group in place.of_group:
+    for group in sorted(place.groups):
         if group not in groups:
             known = ", ".join(repr(one) for one in groups)
             raise OptionInvalid(place.option, group, f"the groups are {known}")
@@ -106,7 +123,7 @@ def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:
     if options.last is not None or log.committed is None or entries.stop <= log.committed:
         return False
     ending = options.ending
-    if ending is None or ending.time_ms is not None:
+    if ending is None or ending.time_in(log.group) is not None:
         return True
     return ending.of_group.get(log.group or "", ending.everywhere) in (None, LATEST)
 
@@ -125,6 +142,27 @@ def plan(
             yield EntryRange(log.origin, piece.start, piece.stop - 1, refused)
 
 
+def require_topics(judge: RecordJudge, options: SourceOptions, logs: Sequence[ReadableLog]) -> None:
+    """Check that the topics of "subscribe" exist or have existed, if that is known.
+
+    It is known if `judge` has read each log from entry 0 to its end.
+
+    Raises:
+        TopicUnknown: there was never such a topic.
+    """
+    if options.topics is None:
+        return
+    known: set[str] = set()
+    for log in logs:
+        topics = judge.topics_before(log, next_of(log)) if log.committed is not None else None
+        if topics is None:
+            return
+        known |= topics
+    if unknown := sorted(options.topics - known):
+        where = ", ".join(log.name for log in logs)
+        raise TopicUnknown(unknown[0], where, ", ".join(sorted(known)))
+
+
 def read_piece(
     piece: InputPartition,
     options: SourceOptions,
@@ -137,22 +175,25 @@ def read_piece(
     """
     if not isinstance(piece, EntryRange):
         return
+    chosen = None
+    if topics is not None or options.topic_pattern is not None:
+        chosen = TopicChoice(topics, options.topic_pattern)
     _keep_modules()
     if options.decompress and not {"body", BODY_PROBLEM}.isdisjoint(columns):
         stored = [name for name in columns if name != BODY_PROBLEM]
         names = list(dict.fromkeys((*stored, *COLUMNS)))
-        for batch in _stored(piece, options, names, topics):
+        for batch in _stored(piece, options, names, chosen):
             for part in inflated(batch):
                 yield part.select(columns)
     else:
-        yield from _stored(piece, options, columns, topics)
+        yield from _stored(piece, options, columns, chosen)
 
 
 def _stored(
     piece: EntryRange,
     options: SourceOptions,
     columns: Sequence[str],
-    topics: frozenset[str] | None,
+    topics: TopicChoice | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
@@ -176,7 +217,7 @@ def _of_stretch(
     refused: Sequence[Run],
     options: SourceOptions,
     columns: Sequence[str],
-    topics: frozenset[str] | None,
+    topics: TopicChoice | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a stretch, reading as little as its columns and topics need."""
     found = queued_messages(stretch, refused, columns, topics, checksums=options.checksums)
@@ -188,7 +229,13 @@ def _of_stretch(
 
 
 def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    return log.batches(entries, batch_bytes=BATCH_BYTES, checksums=options.checksums)
+    return sound_batches(
+        log,
+        entries,
+        batch_bytes=BATCH_BYTES,
+        checksums=options.checksums,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 @cache
@@ -203,10 +250,14 @@ def _keep_modules() -> None:
 
 def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool = False) -> int:
     """Return the index of a place; with `kept_only`, entries that are not kept are skipped."""
-    if place.time_ms is not None:
+    time_ms = place.time_in(log.group)
+    if time_ms is not None:
         stop = next_of(log)
         kept = range(min(log.first_index, stop), stop)
-        return entry_at_time(log, kept, place.time_ms)
+        found = entry_at_time(log, kept, time_ms)
+        if place.must_find and not _has_message(log, range(found, stop)):
+            raise OptionInvalid(place.option, str(time_ms), _NOT_SO_LATE.format(name=log.name))
+        return found
     index = place.of_group.get(log.group or "", place.everywhere)
     index = default if index is None else index
     if index == EARLIEST:
@@ -249,6 +300,10 @@ def entry_at_time(log: ReadableLog, entries: range, time_ms: int) -> int:
         else:
             high = middle
     return low
+
+
+def _has_message(log: ReadableLog, entries: range) -> bool:
+    return _first_message(log, _existing_parts(log, entries), entries) is not None
 
 
 def _existing_parts(log: ReadableLog, entries: range) -> list[range]:

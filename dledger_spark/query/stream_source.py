@@ -4,8 +4,9 @@ Only committed entries are read, and they never change. So a batch that is read 
 has the same rows.
 """
 
-from collections.abc import Iterator, Sequence
-from time import sleep
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic, sleep
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dledger_spark.errors import DataLost, LogBehind, LogFolderInvalid, LogReplaced
-from dledger_spark.log.mark import UNKNOWN, differ
+from dledger_spark.log.mark import NO_TERM, UNKNOWN, differ
 from dledger_spark.log.readable_log import ReadableLog, warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
@@ -30,8 +31,10 @@ from dledger_spark.query.source_plan import (
     next_of,
     plan,
     read_piece,
+    require_topics,
 )
 from dledger_spark.query.stream_offset import VERSION, GroupOffset, decode_offset, encode_offset
+from dledger_spark.query.told_errors import told, told_rows
 
 _REMEDY: Final = "begin with a new checkpoint"
 # Spark asks again 10 ms after an answer that there is nothing new. Reading the state of all nodes
@@ -52,7 +55,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         self._target: dict[str, int] | None = None  # where availableNow ends
         self._latest: dict[str, int] = {}  # the last known ends of the logs
+        self._read: dict[str, int] = {}  # where the last batch ended
+        self._triggered_s = -math.inf  # when the last batch was planned
 
+    @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
         """Return where a stream without a checkpoint begins."""
         logs = open_all(self._options)
@@ -75,6 +81,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
+    @told
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark names it
         """Return where the next batch ends.
 
@@ -104,22 +111,40 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # would stop the stream for good, also with the right folder.
                 self._check_kept(log, first, stop)
                 available[group] = range(first, stop)
-        if not available and self._target is None:
+        if self._target is None and (not available or self._waits(available)):
+            available = {}
             sleep(IDLE_S)
         for group, stop in self._limited(available, logs, limit).items():
             ends[group] = _offset_at(logs[group], stop)
+        self._read = {group: at.next for group, at in ends.items()}
         return encode_offset(ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """Return the ends of the logs at the last batch, for the progress of the query."""
-        return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
+        """Return the ends of the logs at the last batch, for the progress of the query.
 
+        Spark gives sources in Python no place for metrics, so those of Kafka's source are here.
+        """
+        behind = [max(0, at - self._read.get(group, at)) for group, at in self._latest.items()] or [
+            0
+        ]
+        return {
+            "v": VERSION,
+            "groups": {group: {"next": at} for group, at in self._latest.items()},
+            "metrics": {
+                "avgOffsetsBehindLatest": sum(behind) / len(behind),
+                "maxOffsetsBehindLatest": max(behind),
+                "minOffsetsBehindLatest": min(behind),
+            },
+        }
+
+    @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
         """Let the stream end with what is committed now; other streams read on by themselves."""
         logs = open_all(self._options)
         self._target = {_group_of(log): next_of(log) for log in logs}
         warn_of_unrecorded(logs)
 
+    @told
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return ranges of about equal size of one batch.
 
@@ -131,13 +156,16 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = decode_offset(start), decode_offset(end)
         logs = {_group_of(log): log for log in open_all(self._options)}
         self._check_gone(ends, logs)
-        return [
+        pieces = [
             piece
             for group, stop in ends.items()
             if group in logs
             for piece in self._pieces(logs[group], begins.get(group), stop)
         ]
+        require_topics(self._judge, self._options, list(logs.values()))
+        return pieces
 
+    @told_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._options, self._columns, self._options.topics)
 
@@ -156,6 +184,18 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = max(first, log.first_index)
         entries = range(first, max(first, end.next))
         yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
+
+    def _waits(self, available: Mapping[str, range]) -> bool:
+        """Return whether a batch waits for minOffsetsPerTrigger; the first one never does."""
+        least = self._options.min_rows
+        now_s = monotonic()
+        if least is None:
+            return False
+        rows = sum(map(len, available.values()))
+        if rows < least and now_s - self._triggered_s <= self._options.max_delay_s:
+            return True
+        self._triggered_s = now_s
+        return False
 
     def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
         """Raises DataLost: a log lacks the first entries of a range, and options do not allow
@@ -195,8 +235,9 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def check_same(log: ReadableLog, at: GroupOffset) -> None:
     """Check that the entry before an offset is the one that the stream has read.
 
-    An entry that is no longer kept cannot be compared. Nor can one that this node does not know to
-    be committed: it may still have another one there, which it will replace.
+    An entry that is no longer kept cannot be compared; but terms never fall, so a log that begins
+    behind it, in a smaller term, is another one. Nor can one be compared that this node does not
+    know to be committed: it may still have another one there, which it will replace.
 
     Raises:
         LogReplaced: it is another one.
@@ -206,6 +247,10 @@ def check_same(log: ReadableLog, at: GroupOffset) -> None:
     found = log.mark(at.next - 1)
     if found is not None and differ(found, at.before):
         raise LogReplaced(log.name, at.next - 1, tuple(at.before), tuple(found))
+    if found is None and at.next < log.first_index:
+        later = log.mark(log.first_index - 1)
+        if later is not None and NO_TERM < later.term < at.before.term:
+            raise LogReplaced(log.name, at.next - 1, tuple(at.before), tuple(later))
 
 
 def _offset_at(log: ReadableLog, index: int) -> GroupOffset:

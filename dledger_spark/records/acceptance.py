@@ -117,6 +117,15 @@ class Acceptance:
         refused.append(self._judge_records(records.slice(start), entries))
         return _runs(index, np.unique(np.concatenate(refused)))
 
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """All topics so far, also deleted ones; None if earlier entries are missing."""
+        return frozenset((*self._ends, *FIRST_TOPICS)) if self._is_whole else None
+
+    def forget(self) -> None:
+        """Go on behind missing entries: what they did to topics is unknown."""
+        vars(self).update(vars(Acceptance(is_whole=False)))
+
     def encode(self) -> bytes:
         ends = {
             topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())

@@ -14,9 +14,14 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from dledger_spark.log.entry_batches import BATCH_BYTES
-from dledger_spark.log.log_range import left_out
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.mark import UNKNOWN, mark_of
-from dledger_spark.log.readable_log import Origin, ReadableLog, acceptance_from
+from dledger_spark.log.readable_log import (
+    Origin,
+    ReadableLog,
+    acceptance_from,
+    readable_parts,
+)
 from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, accepted_messages
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.replay.output_history import check_history
@@ -69,12 +74,12 @@ class Plan(NamedTuple):
     Attributes:
         pieces: the tasks.
         entries: the number of wanted entries that the output will have.
-        lost: ranges that are left out, because they are in no file any more.
+        lost: ranges that are left out, because they are in no file any more, or damaged.
     """
 
     pieces: list[Piece]
     entries: int
-    lost: list[range]
+    lost: list[LeftOut]
 
 
 def plan_replay(
@@ -97,7 +102,7 @@ def plan_replay(
         DataLost: entries of the range, or between the output and the log's first one, are lost.
     """
     gaps = check_history(log, out, goes_on=goes_on, fail_on_data_loss=fail_on_data_loss)
-    parts = log.parts(entries, fail_on_data_loss=fail_on_data_loss)
+    parts, left_out = readable_parts(log, entries, fail_on_data_loss=fail_on_data_loss)
     wanted: dict[tuple[int, int], list[str]] = {}
     for table in TABLES:
         files = published_of(out, table, log.group)
@@ -110,8 +115,8 @@ def plan_replay(
         for ends, tables in sorted(wanted.items())
     ]
     pieces = _judged(log, pieces, published_of(out, MESSAGES, log.group))
-    lost = [range(gap.first, gap.last + 1) for gap in gaps]
-    return Plan(pieces, sum(map(len, parts)), [*lost, *left_out(entries, parts)])
+    lost = [LeftOut(gap.first, gap.last, gap.problem) for gap in gaps]
+    return Plan(pieces, sum(map(len, parts)), [*lost, *left_out])
 
 
 def _judged(log: ReadableLog, pieces: list[Piece], files: list[Published]) -> list[Piece]:

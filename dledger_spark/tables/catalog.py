@@ -1,6 +1,7 @@
 """The tables of a folder, by name."""
 
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
@@ -18,12 +19,14 @@ class CatalogTable(NamedTuple):
 
     Attributes:
         name: its name in queries.
+        path: its folder.
         table: the Delta table.
         files: its Parquet files. (Tables here have neither deletion vectors nor partitions nor
             renamed columns, so the files alone are the table.)
     """
 
     name: str
+    path: str
     table: DeltaTable
     files: list[str]
 
@@ -47,11 +50,34 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
     for name, path in paths.items():
         if not os.path.isdir(f"{path}/_delta_log"):
             continue
-        with delta_failures(path, "cannot be read"):
-            table = DeltaTable(path)
-            found.append(CatalogTable(name, table, files_of_delta(path, table.file_uris())))
+        found.append(catalog_table(name, path))
     if not found:
         made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
         problem = f"holds no tables: {made}"
         raise TablesInvalid(home.path, problem)
     return found
+
+
+def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> Iterator[str]:
+    """Yield statements that register tables, for "spark" or "duckdb", in a schema."""
+    if program == "spark":
+        name = f"`{schema.replace('`', '``')}`"
+        yield f"CREATE DATABASE IF NOT EXISTS {name};"
+        for one in tables:
+            # Spark reads a location as a path, not as a URL.
+            path = one.path.replace("\\", "\\\\").replace("'", "\\'")
+            yield f"CREATE TABLE IF NOT EXISTS {name}.`{one.name}` USING delta LOCATION '{path}';"
+        return
+    name = '"' + schema.replace('"', '""') + '"'
+    yield "INSTALL delta; LOAD delta;"
+    yield f"CREATE SCHEMA IF NOT EXISTS {name};"
+    for one in tables:
+        path = one.path.replace("'", "''")
+        yield f"CREATE OR REPLACE VIEW {name}.\"{one.name}\" AS FROM delta_scan('{path}');"
+
+
+def catalog_table(name: str, path: str) -> CatalogTable:
+    """Return the table at a path, as it is now. Raises TablesInvalid."""
+    with delta_failures(path, "cannot be read"):
+        table = DeltaTable(path)
+        return CatalogTable(name, path, table, files_of_delta(path, table.file_uris()))

@@ -9,6 +9,8 @@ commits.
 """
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -18,6 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.local_path import files_of_delta
+from dledger_spark.native_stderr import without_panics
 
 WRITER_PROPERTIES: Final = WriterProperties(
     compression="ZSTD",
@@ -31,6 +34,10 @@ SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 WHOLE_FILE_BYTES: Final = 64 * 1024 * 1024
 # Commits between two of Delta's checkpoints; a reader opens as many small files of its log.
 CHECKPOINT_COMMITS: Final = 64
+# A disk with less room may be the reason why a write failed: a file takes up to WHOLE_FILE_BYTES.
+_FULL_BYTES: Final = 64 * 1024 * 1024
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSES: Final = re.compile(r"\s*\n\s*(?:↳\s*)?")
 
 
 def configuration(kept_hours: int) -> dict[str, str]:
@@ -46,13 +53,35 @@ def configuration(kept_hours: int) -> dict[str, str]:
 def delta_failures(path: str, problem: str) -> Iterator[None]:
     """Turn errors and panics of Delta's library, as at some full disks, into TablesInvalid."""
     try:
-        yield
+        with without_panics():
+            yield
     except (DeltaError, OSError) as error:
-        raise TablesInvalid(path, f"{problem}: {error}") from None
+        raise TablesInvalid(path, f"{problem}: {_on_one_line(str(error))}{_room(path)}") from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # the library does not export it
             raise
-        raise TablesInvalid(path, f"{problem}: Delta's library gave up ({error})") from None
+        gave_up = f"{problem}: Delta's library gave up ({error}){_room(path)}"
+        raise TablesInvalid(path, gave_up) from None
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text of Delta's library, which shows causes on lines with coloured arrows."""
+    plain = _COLOUR.sub("", text)
+    return ": ".join(part.strip() for part in _CAUSES.split(plain) if part.strip())
+
+
+def _room(path: str) -> str:
+    """Return what to do if the disk of a path is full; else nothing."""
+    if not path.startswith("/"):
+        return ""  # a table in an object store
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    free = shutil.disk_usage(path).free
+    if free >= _FULL_BYTES:
+        return ""
+    return (
+        f"; {free // 1024} KiB of the disk are free: make room, then start the same command again"
+    )
 
 
 def keep_for(path: str, table: DeltaTable, kept_hours: int) -> None:

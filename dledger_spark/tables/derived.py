@@ -1,15 +1,17 @@
 """The tables that are a query over the facts: one file of SQL each.
 
 Spark and DuckDB both understand the SQL; `duckdb_engine` adds the few functions of Spark's that
-have other names in DuckDB. Each table is a function of the facts, so it is computed again and
-replaced in one commit; a run that is killed leaves the table as it was.
+have other names in DuckDB. Each table is a function of the facts. `refresh` computes what new facts
+change in it, and replaces that in one commit; a run that is killed leaves the table as it was.
 """
 
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-# In the order in which they are made; none depends on another one.
+# Which offsets lie in which minutes: what finds the few messages that another table needs.
+QUEUE_MINUTES: Final = "queue_minutes"
+# In the order in which they are made; none depends on another one but that of minutes of queues.
 DERIVED: Final = (
     "traffic",
     "consumer_lag",
@@ -21,9 +23,12 @@ DERIVED: Final = (
     "pops",
     "elections",
     "hot_keys",
-    "trace",
     "audit",
 )
+# All that have files.
+STORED: Final = (QUEUE_MINUTES, *DERIVED)
+# Computed by whoever asks, for the rows that a query wants.
+VIEWS: Final = ("trace",)
 
 
 @cache

@@ -13,10 +13,12 @@ import duckdb
 import pyarrow as pa
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.interruptions import interrupted_by
 from dledger_spark.local_path import pattern_for_duckdb
 from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.tables.derived import VIEWS, query
 
 DEFAULT_MEMORY_MIB: Final = 2048
 # DuckDB needs about this for each thread; with less it gets fewer threads.
@@ -44,6 +46,19 @@ class DuckdbEngine:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
 
+    def define(self, name: str, sql: str) -> None:
+        try:
+            self.connection.execute(f'create or replace temp view "{name}" as {sql}')
+        except duckdb.Error as error:
+            raise QueryFailed(str(error)) from None
+
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        if files:
+            listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
+            self.define(name, f"select * from read_parquet([{listed}])")
+        else:
+            self.connection.register(name, schema.empty_table())
+
     def query(self, sql: str) -> pa.Table:
         try:
             found: Any = self.connection.sql(sql)
@@ -70,15 +85,12 @@ def duckdb_engine(
     tables: Sequence[CatalogTable], memory_mib: int = DEFAULT_MEMORY_MIB
 ) -> Iterator[DuckdbEngine]:
     """Yield an engine over the tables of a folder. `query` needs memory beyond `memory_mib`."""
-    with engine_over(
-        {one.name: one.schema.empty_table() for one in tables if not one.files}, memory_mib
-    ) as made:
+    with engine_over({}, memory_mib) as made:
         for one in tables:
-            if one.files:
-                listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in one.files)
-                made.connection.execute(
-                    f'create view "{one.name}" as select * from read_parquet([{listed}])'
-                )
+            made.add(one.name, one.files, one.schema)
+        if {one.name for one in tables}.issuperset(FACTS):
+            for name in VIEWS:
+                made.define(name, query(name))
         yield made
 
 

@@ -1,7 +1,7 @@
 """The interface of DuckDB and Spark as engines of queries over the tables."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,3 +15,12 @@ class Engine(Protocol):
 
         Raises QueryFailed, at any batch.
         """
+
+    def define(self, name: str, sql: str) -> None:
+        """Give a query a name in later ones, in place of an earlier query of that name.
+
+        Raises QueryFailed.
+        """
+
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        """Let queries find a table of Parquet files, in place of an earlier one of its name."""

@@ -8,19 +8,14 @@ repeated one, so this class checks first, under the folder's lock.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction, RemoveAction
 
-from dledger_spark.tables.delta_files import (
-    WRITER_PROPERTIES,
-    compact,
-    configuration,
-    delta_failures,
-    keep_for,
-)
+from dledger_spark.tables.delta_files import compact, configuration, delta_failures, keep_for
+from dledger_spark.tables.fact_file import FactFile, FileWritten
 from dledger_spark.tables.table_home import KEPT_HOURS
 
 
@@ -56,26 +51,37 @@ class FactTable:
         there = self.next_index(app)
         if there is not None and there >= entries.stop:
             return 0
-        rows = pa.Table.from_batches(batches, schema=self._schema)
-        if there is not None and there > entries.start:
-            rows = rows.filter(pc.greater_equal(rows.column("index"), there))
+        file = FactFile(self.path, self._schema, there)
+        for batch in batches:
+            file.add(batch)
+        written = file.close()
+        files = [] if written is None else [written]
+        self.commit(files, {app: entries.stop}, f"{entries.start}-{entries.stop - 1}")
+        return sum(one.rows for one in files)
+
+    def commit(self, files: Sequence[FileWritten], ends: Mapping[str, int], note: str) -> None:
+        """Add files to the table, which is then complete up to the ends of applications.
+
+        The files have all rows that the table lacks up to there. Raises TablesInvalid.
+        """
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(one.name, one.size, {}, one.changed_ms, True, one.statistics) for one in files
+        ]
+        transactions = [Transaction(app, end) for app, end in ends.items()]
         with delta_failures(self.path, "cannot be written"):
-            write_deltalake(
-                self.path if self._table is None else self._table,
-                rows,
-                mode="append",
-                configuration=configuration(self._kept_hours) if self._table is None else None,
-                writer_properties=WRITER_PROPERTIES,
+            if self._table is None:
+                self._table = DeltaTable.create(
+                    self.path, self._schema, configuration=configuration(self._kept_hours)
+                )
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._schema,
                 commit_properties=CommitProperties(
-                    app_transactions=[Transaction(app, entries.stop)],
-                    custom_metadata={"entries": f"{entries.start}-{entries.stop - 1}"},
+                    app_transactions=transactions, custom_metadata={"entries": note}
                 ),
             )
-        if self._table is None:
-            self._table = DeltaTable(self.path)
-        else:
             self._table.update_incremental()
-        return len(rows)
 
     def compact(self) -> None:
         """Keep the number of files bounded. See `delta_files.compact`."""

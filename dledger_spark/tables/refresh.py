@@ -1,91 +1,240 @@
-"""Computes the derived tables from the facts."""
+"""Keeps the derived tables up to date with the facts, at the cost of what is new.
 
+A commit of a derived table says, like one of a table of facts, up to which entry of each log it is
+complete, and from which query it was made. So a table that lacks nothing costs nothing, and one
+that was made by another query is made anew.
+"""
+
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from dledger_spark.errors import QueryFailed, TablesInvalid
+from dledger_spark.tables.catalog import CatalogTable, catalog, catalog_table
 from dledger_spark.tables.delta_files import (
     WRITER_PROPERTIES,
+    compact,
     configuration,
     delete_old_files,
     delta_failures,
     keep_for,
 )
-from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.derived import DERIVED, QUEUE_MINUTES, STORED, VIEWS, query
 from dledger_spark.tables.engine import Engine
+from dledger_spark.tables.fact_table import app_of
+from dledger_spark.tables.increments import INCREMENTS, Nows, change_of
 from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.touched import delta_time_of, inside, time_of
+from dledger_spark.tables.update import next_index
+
+# Opens an engine over tables.
+Opens = Callable[[Sequence[CatalogTable]], AbstractContextManager[Engine]]
+# The transaction whose version is a sum of the query, and the end of the names of those whose
+# version is a time.
+_QUERY: Final = "query"
+_NOW: Final = "/now"
+
+
+class _Marks(NamedTuple):
+    """Up to which entry a table is complete, by group, and what it was made with.
+
+    Attributes:
+        query_sum: the sum of its query; None: there is no table.
+        nows: see `Change`.
+    """
+
+    of_group: Mapping[str | None, int]
+    query_sum: int | None
+    nows: Nows
 
 
 def refresh(
     home: TableHome,
-    engine: Engine,
-    through: dict[str, Any],
+    opens: Opens,
+    through: Mapping[str, Any],
     on_table: Callable[[str], None] = lambda _table: None,
 ) -> dict[str, int]:
-    """Replace each derived table, in a commit of its own; return their numbers of rows.
+    """Bring each derived table up to date, in a commit of its own; return their numbers of rows.
 
-    The caller has `held` the folder. `through` is the last entry of each log, for the metadata of
-    the commits. `on_table` is called with the name of each table before it is made.
+    The caller has `held` the folder. `opens` is called if a table lacks something. `through` is the
+    last entry of each log, for the metadata of the commits. `on_table` is called with the name of
+    each such table before it is made.
 
     Raises:
         QueryFailed: a table cannot be computed.
         TablesInvalid: a table cannot be written.
     """
-    rows = {}
-    for name in DERIVED:
-        on_table(name)
-        made = _CountedRows(engine.batches(query(name)))
-        path = home.derived_path(name)
-        is_new = not os.path.isdir(f"{path}/_delta_log")
+    facts = catalog(home, derived=False)
+    ends = {group: next_index(home, group) or 0 for group in home.groups()}
+    marks = {name: _marks(home, name, ends) for name in STORED}
+    lacking = [name for name in STORED if marks[name][:2] != (ends, _sum(name))]
+    if lacking:
+        with opens(_sources(home, facts)) as engine:
+            for name in lacking:
+                on_table(name)
+                _Refreshed(home, engine, name, marks[name], ends, through).make()
+                if name == QUEUE_MINUTES:
+                    made = _derived(home, name)
+                    engine.add(made.name, made.files, made.schema)
+    for name in VIEWS:  # earlier versions stored them
+        shutil.rmtree(home.derived_path(name), ignore_errors=True)
+    counts = {name: _tended(home, name) for name in STORED}
+    return {name: counts[name] for name in DERIVED}
+
+
+def _sources(home: TableHome, facts: Sequence[CatalogTable]) -> list[CatalogTable]:
+    """Return the tables under the names that `increments` explains."""
+    found = [one._replace(name=f"all_{one.name}") for one in facts]
+    for name in STORED:
+        if _is_made(home, name):
+            found.append(_derived(home, name, name if name == QUEUE_MINUTES else f"old_{name}"))
+    return found
+
+
+def _is_made(home: TableHome, name: str) -> bool:
+    return os.path.isdir(f"{home.derived_path(name)}/_delta_log")
+
+
+def _derived(home: TableHome, name: str, called: str | None = None) -> CatalogTable:
+    return catalog_table(called or name, home.derived_path(name))
+
+
+def _sum(name: str) -> int:
+    """Return a positive sum of 62 bits of a table's query."""
+    return int.from_bytes(hashlib.sha256(query(name).encode()).digest()[:8]) >> 2
+
+
+def _marks(home: TableHome, name: str, ends: Mapping[str | None, int]) -> _Marks:
+    if not _is_made(home, name):
+        return _Marks({}, None, {})
+    path = home.derived_path(name)
+    with delta_failures(path, "cannot be read"):
+        table = DeltaTable(path)
+        there, nows = (
+            {
+                group: version
+                for group in ends
+                if (version := table.transaction_version(f"{app_of(group)}{of}")) is not None
+            }
+            for of in ("", _NOW)
+        )
+        return _Marks(there, table.transaction_version(_QUERY), nows)
+
+
+def _tended(home: TableHome, name: str) -> int:
+    """Keep the number of a table's files bounded; return its number of rows."""
+    path = home.derived_path(name)
+    with delta_failures(path, "cannot be read"):
+        table = DeltaTable(path)
+    keep_for(path, table, home.kept_hours)
+    if not compact(path, table, home.kept_hours):
+        delete_old_files(path, table, home.kept_hours)
+    with delta_failures(path, "cannot be read"):
+        actions = pa.table(table.get_add_actions(flatten=True))
+    return sum(actions.column("num_records").to_pylist())
+
+
+class _Refreshed:
+    """A table, while it is brought up to date."""
+
+    def __init__(
+        self,
+        home: TableHome,
+        engine: Engine,
+        name: str,
+        marks: _Marks,
+        ends: Mapping[str | None, int],
+        through: Mapping[str, Any],
+    ) -> None:
+        self._path = home.derived_path(name)
+        self._kept_hours = home.kept_hours
+        self._engine = engine
+        self._name = name
+        self._is_new = marks.query_sum is None
+        goes_on = marks.query_sum == _sum(name)
+        self._begins = marks.of_group if goes_on else None
+        self._nows = marks.nows if goes_on else {}
+        self._through = dict(through)
+        self._ends = ends
+
+    def make(self) -> None:
+        sql, where, self._nows = change_of(
+            self._engine, self._name, self._begins, self._ends, self._nows
+        )
+        if sql is None:
+            self._write_nothing()
+        elif where is None:
+            self._write(sql, None)
+        else:
+            increment = INCREMENTS[self._name]
+            literal = delta_time_of if increment.literal is time_of else increment.literal
+            self._write(sql, inside(increment.column, where, literal))
+
+    @property
+    def _commit(self) -> CommitProperties:
+        return CommitProperties(
+            custom_metadata={"through": str(self._through)},
+            app_transactions=[
+                Transaction(_QUERY, _sum(self._name)),
+                *(Transaction(app_of(group), end) for group, end in self._ends.items()),
+                *(Transaction(f"{app_of(group)}{_NOW}", now) for group, now in self._nows.items()),
+            ],
+        )
+
+    def _write(self, sql: str, predicate: str | None) -> None:
+        """Replace the rows that fulfil the predicate, or all."""
+        made = _Rows(self._engine.batches(sql))
         try:
-            with delta_failures(path, "cannot be written"):
+            with delta_failures(self._path, "cannot be written"):
                 write_deltalake(
-                    path,
+                    self._path,
                     made.reader(),
                     mode="overwrite",
-                    schema_mode="overwrite",
-                    configuration=configuration(home.kept_hours) if is_new else None,
+                    predicate=predicate,
+                    schema_mode="overwrite" if predicate is None else None,
+                    configuration=configuration(self._kept_hours) if self._is_new else None,
                     writer_properties=WRITER_PROPERTIES,
-                    commit_properties=CommitProperties(custom_metadata={"through": str(through)}),
+                    commit_properties=self._commit,
                 )
         except TablesInvalid:
             if made.failure is not None:
                 raise made.failure from None
             raise
-        table = DeltaTable(path)
-        keep_for(path, table, home.kept_hours)
-        delete_old_files(path, table, home.kept_hours)
-        rows[name] = made.rows
-    return rows
+
+    def _write_nothing(self) -> None:
+        """Only say up to which entries the table is complete."""
+        with delta_failures(self._path, "cannot be written"):
+            table = DeltaTable(self._path)
+            table.create_write_transaction(
+                [], "append", table.schema(), commit_properties=self._commit
+            )
 
 
-class _CountedRows:
+class _Rows:
     """Batches on their way to a table: a few are in memory at once.
 
-    `rows` have come so far. `failure` ended them: Delta's writer, which asks for them, keeps only
-    its text.
+    `failure` ended them: Delta's writer, which asks for them, keeps only its text.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self.rows = 0
         self.failure: QueryFailed | None = None
         self._batches = batches
 
     def reader(self) -> pa.RecordBatchReader:
         """Return all batches. Raises QueryFailed if there is not even a first."""
         first = next(self._batches)
-        return pa.RecordBatchReader.from_batches(first.schema, self._counted(first))
+        return pa.RecordBatchReader.from_batches(first.schema, self._watched(first))
 
-    def _counted(self, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _watched(self, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in chain([first], self._batches):
-                self.rows += len(batch)
-                yield batch
+            yield from chain([first], self._batches)
         except QueryFailed as failure:
             self.failure = failure
             raise

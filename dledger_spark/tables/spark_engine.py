@@ -10,8 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.local_path import SPARK_PATHS
 from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.tables.derived import VIEWS, query
 
 # Rows in memory on their way to a table.
 BATCH_ROWS: Final = 64 * 1024
@@ -33,6 +35,15 @@ class SparkEngine:
             return self._session.sql(sql).toArrow()
         except PySparkException as error:
             raise _failed(error) from None
+
+    def define(self, name: str, sql: str) -> None:
+        try:
+            self._session.sql(sql).createOrReplaceTempView(name)
+        except PySparkException as error:
+            raise _failed(error) from None
+
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        _register(self._session, name, files, schema)
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield batches through files: the driver may have less memory than they need."""
@@ -64,9 +75,16 @@ def _failed(error: PySparkException) -> QueryFailed:
 def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:
     """Let `session.sql("select ... from traffic")` find the tables."""
     for one in tables:
-        schema = from_arrow_schema(one.schema)
-        if one.files:
-            frame = session.read.options(**SPARK_PATHS).schema(schema).parquet(*one.files)
-        else:
-            frame = session.createDataFrame([], schema)
-        frame.createOrReplaceTempView(one.name)
+        _register(session, one.name, one.files, one.schema)
+    if {one.name for one in tables}.issuperset(FACTS):
+        for name in VIEWS:
+            session.sql(query(name)).createOrReplaceTempView(name)
+
+
+def _register(session: Any, name: str, files: Sequence[str], schema: Any) -> None:
+    of_spark = from_arrow_schema(schema)
+    if files:
+        frame = session.read.options(**SPARK_PATHS).schema(of_spark).parquet(*files)
+    else:
+        frame = session.createDataFrame([], of_spark)
+    frame.createOrReplaceTempView(name)

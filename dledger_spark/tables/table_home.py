@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from dledger.store.disk import OsDisk
 from dledger_spark.errors import OutputFailed, TablesInvalid
@@ -89,6 +89,17 @@ class TableHome:
     def spill_path(self) -> str:
         """The folder of rows that Spark has computed, until they are in a derived table."""
         return f"{self.path}/{_SPILL}"
+
+    @property
+    def exists(self) -> bool:
+        """Whether tables were made here."""
+        return os.path.isdir(f"{self.path}/{FACTS_FOLDER}")
+
+    def groups(self) -> list[str | None]:
+        """Return the logs that have a state here."""
+        folder = f"{self.path}/{_STATE}"
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return [None if name == _OF_NO_GROUP else unquote(name) for name in sorted(names)]
 
     def state(self, group: str | None, next_index: int) -> bytes | None:
         """Return the saved state of a log's fold behind the entry before `next_index`."""

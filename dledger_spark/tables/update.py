@@ -5,7 +5,7 @@ never change, and the fold is a function of the entries, so after a run was kill
 next one goes on from the end of each table.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -15,16 +15,17 @@ from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.left_out import LeftOut
 from dledger_spark.log.mark import differ
-from dledger_spark.log.readable_log import ReadableLog
+from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
+from dledger_spark.tables.passes import LAST, fold_at, lost_before
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together. That takes twice as much memory,
 # because the next ones are folded while these are written.
 PIECE_BYTES: Final = 64 * 1024 * 1024
-_LAST: Final = "entries"
 
 
 class Updated(NamedTuple):
@@ -33,11 +34,18 @@ class Updated(NamedTuple):
     Attributes:
         entries: the entries whose rows were not complete before.
         rows: the number of rows added, by table.
+        left_out: those of the entries that cannot be read.
     """
 
     group: str | None
     entries: range
     rows: dict[str, int]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """The number of entries without those that cannot be read."""
+        return len(self.entries) - sum(each.last - each.first + 1 for each in self.left_out)
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
@@ -46,7 +54,7 @@ def next_index(home: TableHome, group: str | None) -> int | None:
     A commit writes the table of entries last, so its end counts for all. Other tables need no
     commit for entries that give them no rows.
     """
-    return FactTable(home.fact_path(_LAST), FACTS[_LAST]).next_index(app_of(group))
+    return FactTable(home.fact_path(LAST), FACTS[LAST]).next_index(app_of(group))
 
 
 def update_tables(
@@ -66,7 +74,8 @@ def update_tables(
         log: the log.
         stop: the entry before which to stop; by default behind the commit index.
         checksums: whether to check the sums of each entry.
-        fail_on_data_loss: whether missing entries are an error.
+        fail_on_data_loss: whether missing and damaged entries are an error; else they are rows of
+            `lost_entries`, once an entry behind them is in the tables.
         piece_bytes: the bytes of the log that are committed at a time.
         on_progress: called with the number of entries folded so far.
 
@@ -74,41 +83,81 @@ def update_tables(
         DledgerSparkError: the log cannot be read, is not the log of the tables, or the tables
             cannot be written. Committed rows are right, and the next update goes on.
     """
-    committed = -1 if log.committed is None else log.committed
-    stop = committed + 1 if stop is None else min(stop, committed + 1)
-    fold = _begin(home, log)
-    first = log.first_index if fold is None else fold.next_index
     rows = dict.fromkeys(FACTS, 0)
-    tables = {
-        name: FactTable(home.fact_path(name), schema, home.kept_hours)
-        for name, schema in FACTS.items()
-    }
+    tables = fact_tables(home)
     app = app_of(log.group)
-    if fold is not None:
-        _add_later_tables(tables, app, first)
-    if first >= stop:
-        return Updated(log.group, range(first, first), rows)
-    if first < log.first_index and fail_on_data_loss:
-        problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
-        raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
-    wanted = range(max(first, log.first_index), stop)
-    parts = log.parts(wanted, fail_on_data_loss=fail_on_data_loss)
+    wanted, parts, left_out, fold = lacking(
+        home, log, tables, stop, fail_on_data_loss=fail_on_data_loss
+    )
+    if not wanted:
+        return Updated(log.group, wanted, rows)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for number, piece in enumerate(
-            _pieces(log, parts, fold, checksums, piece_bytes, on_progress)
+            _pieces(log, parts, left_out, fold, checksums, piece_bytes, on_progress)
         ):
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
             if number % SMALL_FILES_MAX == SMALL_FILES_MAX - 1:
-                pool.submit(_compact, tables).result()
+                pool.submit(compact_all, tables).result()
         _add(rows, writing)
-    _compact(tables)
+    compact_all(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
-    return Updated(log.group, wanted, rows)
+    return Updated(log.group, wanted, rows, tuple(left_out))
 
 
-def _add_later_tables(tables: dict[str, FactTable], app: str, next_index: int) -> None:
+def fact_tables(home: TableHome) -> dict[str, FactTable]:
+    return {
+        name: FactTable(home.fact_path(name), schema, home.kept_hours)
+        for name, schema in FACTS.items()
+    }
+
+
+class Lacking(NamedTuple):
+    """What tables lack of a log.
+
+    Attributes:
+        wanted: the entries.
+        parts: those of them that are read.
+        left_out: those that cannot be read.
+        fold: behind the entries that the tables have; None if they have none.
+    """
+
+    wanted: range
+    parts: list[range]
+    left_out: list[LeftOut]
+    fold: LogFold | None
+
+
+def lacking(
+    home: TableHome,
+    log: ReadableLog,
+    tables: Mapping[str, FactTable],
+    stop: int | None,
+    *,
+    fail_on_data_loss: bool,
+) -> Lacking:
+    """Return what the tables lack. For the arguments and errors see `update_tables`."""
+    committed = -1 if log.committed is None else log.committed
+    stop = committed + 1 if stop is None else min(stop, committed + 1)
+    fold = _begin(home, log)
+    first = log.first_index if fold is None else fold.next_index
+    if fold is not None:
+        _add_later_tables(tables, app_of(log.group), first)
+    if first >= stop:
+        return Lacking(range(first, first), [], [], fold)
+    if first < log.first_index and fail_on_data_loss:
+        problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
+        raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
+    wanted = range(max(first, log.first_index), stop)
+    parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    if fold is not None and first < log.first_index:
+        problem = f"{log.name} now begins with entry {log.first_index}"
+        left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
+    return Lacking(wanted, parts, left_out, fold)
+
+
+def _add_later_tables(tables: Mapping[str, FactTable], app: str, next_index: int) -> None:
     """Add the tables that an earlier version did not have. Their rows begin with the next entry."""
     for table in tables.values():
         if table.next_index(app) is None:
@@ -126,16 +175,17 @@ class _Piece(NamedTuple):
 def _pieces(
     log: ReadableLog,
     parts: list[range],
+    left_out: list[LeftOut],
     fold: LogFold | None,
     checksums: bool,
     piece_bytes: int,
     on_progress: Callable[[int], None],
 ) -> Iterator[_Piece]:
-    done = 0
+    done, untold = 0, left_out
     for part in parts:
-        if fold is None or fold.next_index != part.start:
-            fold = LogFold(log.group, part.start, is_judged_whole=log.is_judged_whole)
-        batches: dict[str, list[pa.RecordBatch]] = {}
+        lost, untold = lost_before(log.group, untold, part.start)
+        fold = fold_at(log, fold, part.start)
+        batches = {table: [rows] for table, rows in lost.items()}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
         try:
@@ -160,14 +210,14 @@ def _commit(
     """Write the rows of a piece; those of the table of entries last."""
     home.save_state(group, piece.entries.stop, piece.state)
     added = {}
-    for name in (*(name for name in tables if name != _LAST), _LAST):
+    for name in (*(name for name in tables if name != LAST), LAST):
         batches = piece.batches.get(name, [])
         if batches or tables[name].next_index(app) is None:
             added[name] = tables[name].append(app, piece.entries, batches)
     return added
 
 
-def _compact(tables: dict[str, FactTable]) -> None:
+def compact_all(tables: Mapping[str, FactTable]) -> None:
     for table in tables.values():
         table.compact()
 

@@ -23,7 +23,7 @@ from tests.dledger.scenarios.scenario_messages import Sent, index_text
 HIDE = re.compile(r"# hide: (.+)")
 BEGIN = "# draw from here"
 
-# What somebody outside of the group does, by the line that says it.
+# Calls from outside of the group, by the line that makes them.
 CALLS = {
     r"propose (\w+) (\d+)": r"new entries: \2",
     r"change (\w+)[^:]*: (.+)": r"change: \2",

@@ -32,7 +32,7 @@ def check_guarded_queue(history: History, request: Request) -> Report:
     """Check `send` (`{id, as}`: a message and who sends it), `receive`, `drain`, and `allow` and
     `deny` (a user, or one secret of it).
 
-    As `queue`. Besides, a send that began after a denial was answered, and ended before anybody
+    As `queue`. Besides, a send that began after a denial was answered, and ended before any client
     asked to allow it again, is neither acknowledged nor received; and none is denied while it is
     allowed.
     """
@@ -62,10 +62,10 @@ def check_guarded_queue(history: History, request: Request) -> Report:
         _check_allowed(findings, send, changes)
     summary = f"{report.summary}; {counted(tried, 'send')} after a denial"
     unknown = None
-    if report.verdict is Verdict.UNKNOWN:
-        unknown = "see the messages"
-    elif sends and not any(one.ok for one in sends):
+    if sends and not any(one.ok for one in sends):
         unknown = "nothing was acknowledged"
+    elif report.verdict is Verdict.UNKNOWN:
+        unknown = "see the messages"
     return findings.report(summary, unknown, {**report.figures, "denied": tried})
 
 

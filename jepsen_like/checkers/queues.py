@@ -21,7 +21,8 @@ def check_queue(history: History, request: Request) -> Report:
     """Check `send` (a message), `receive` (null, one or several) and `drain`.
 
     Messages differ within their queue, which the key names. A message is lost if its send was
-    acknowledged before a drain began, and nobody received it.
+    acknowledged before a drain began, and no consumer received it. The verdict is
+    unknown if no message was acknowledged or received.
     """
     refuse_other_functions(history, FUNCTIONS)
     findings = Findings(request.allowed)
@@ -52,7 +53,9 @@ def check_queue(history: History, request: Request) -> Report:
     summary = (
         f"{counted(acknowledged, 'message')} acknowledged of {len(sends)} sent, {received} received"
     )
-    unknown = missing.unknown() or (None if sends or received else "nothing was sent")
+    unknown = missing.unknown()
+    if unknown is None and not acknowledged and not received:
+        unknown = "nothing was acknowledged" if sends else "nothing was sent"
     return findings.report(summary, unknown, figures)
 
 

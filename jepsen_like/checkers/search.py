@@ -8,7 +8,7 @@ Seven things keep the search short:
 
 - Placed operations are remembered as the number of ends in a row that are placed, and one bit for
   each process whose operation is placed but has not ended by then.
-- Operations that change nothing are placed as soon as they may be: whoever comes later finds the
+- Operations that change nothing are placed as soon as they may be: later operations find the
   same state.
 - Operations of unknown outcome are placed only where they change the state.
 - Among those of equal arguments, the one that was called first is placed first.
@@ -16,7 +16,7 @@ Seven things keep the search short:
   not searched: whatever may follow it may follow the other.
 - An operation of unknown outcome is not placed right before one that overwrites what it did.
 - If the next observation can no longer come true, a configuration is given up at once. If it can
-  come true only after the state is overwritten, and nobody else can observe the state before, all
+  come true only after the state is overwritten, and no other operation can observe it before, all
   such states are one.
 """
 

@@ -1,4 +1,4 @@
-"""Counters in sessions: each increment counts once, and nobody sees the counter go back."""
+"""Counters in sessions: each increment counts once, and no session sees the counter go back."""
 
 from __future__ import annotations
 

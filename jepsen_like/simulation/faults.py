@@ -11,7 +11,7 @@ LONGEST_FACTOR = 4.0
 # Share of the partitions that cut only one pair of nodes.
 SINGLE_LINK_CUTS = 0.2
 # Share of the pauses that may hit any node; the others hit a leader.
-PAUSES_OF_ANYBODY = 0.5
+PAUSES_OF_ANY_NODE = 0.5
 # How long after its pause began a node is cut off, on the average.
 CUT_AFTER_PAUSE_MEAN_S = 0.02
 # How often to look for nodes that are down.
@@ -114,7 +114,7 @@ class Faults:
     def _pause(self) -> None:
         chance, style = self._pauses, self._style
         node = chance.choice(leaders_of(self._nodes) or self._nodes)
-        if chance.happens(PAUSES_OF_ANYBODY):
+        if chance.happens(PAUSES_OF_ANY_NODE):
             node = chance.choice(self._nodes)
         if node.is_up and not node.is_paused:
             self._around.coverage.count("pauses")

@@ -9,7 +9,9 @@ from typing import Final
 
 import trio
 
+from dledger_mq.connection.this_process import now_ms
 from proxy.caller import Caller
+from proxy.clients.settings import Described, Subscribed
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import ClientType, Code, TelemetryCommand
 from remoting.wire.quoted import quoted
@@ -41,6 +43,8 @@ class Session:
         kind: what it is; unspecified until its settings say so.
         group: of a consumer; empty for a producer.
         topics: that it produces for, or consumes.
+        subscriptions: of a consumer.
+        since_ms: when it was first heard of, since 1970.
         heard_s: when it was last heard of, on trio's clock.
         is_over: it was forgotten.
         caller: in the call of its stream; None without one.
@@ -51,6 +55,8 @@ class Session:
         self.kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
         self.group = ""
         self.topics: frozenset[str] = frozenset()
+        self.subscriptions: tuple[Subscribed, ...] = ()
+        self.since_ms: Final = now_ms()
         self.heard_s = trio.current_time()
         self.is_over = False
         self.caller: Caller | None = None
@@ -115,6 +121,7 @@ class Sessions:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
         self._producers: dict[str, dict[str, Session]] = {}  # by topic and client
+        self._consumers: dict[str, dict[str, Session]] = {}  # by group and client
         self.on_end: list[Callable[[Session], None]] = []
 
     def __len__(self) -> int:
@@ -136,24 +143,29 @@ class Sessions:
         session.heard_s = trio.current_time()
         return session
 
-    def describe(
-        self, session: Session, kind: ClientType, group: str, topics: frozenset[str]
-    ) -> None:
+    def describe(self, session: Session, described: Described) -> None:
         """Note what a client's settings say, unless it was forgotten meanwhile.
 
         Raises Refused (42900): too many topics.
         """
         if session.is_over:
             return
-        if len(topics) > MAX_TOPICS:
+        count = max(len(described.topics), len(described.subscriptions))
+        if count > MAX_TOPICS:
             raise Refused(
-                Code.TOO_MANY_REQUESTS, f"settings with {len(topics)} topics: at most {MAX_TOPICS}"
+                Code.TOO_MANY_REQUESTS, f"settings with {count} topics: at most {MAX_TOPICS}"
             )
-        self._forget_topics(session)
-        session.kind, session.group, session.topics = kind, group, topics
-        if kind == ClientType.PRODUCER:
-            for topic in topics:
+        self._forget_names(session)
+        session.kind, session.group, session.topics, session.subscriptions = described
+        if session.kind == ClientType.PRODUCER:
+            for topic in session.topics:
                 self._producers.setdefault(topic, {})[session.client_id] = session
+        elif session.group:
+            self._consumers.setdefault(session.group, {})[session.client_id] = session
+
+    def consumers_of(self, group: str) -> list[Session]:
+        """Return the members of a group that have told their settings here."""
+        return list(self._consumers.get(group, {}).values())
 
     def producer_of(self, topic: str) -> Session | None:
         """Return a client that produces for a topic and can be asked; another one each time."""
@@ -170,7 +182,7 @@ class Sessions:
         session = self._sessions.pop(client_id, None)
         if session is not None:
             session.end()
-            self._forget_topics(session)
+            self._forget_names(session)
             for told in self.on_end:
                 told(session)
 
@@ -190,8 +202,12 @@ class Sessions:
                 _log.info("client %s was silent for too long", quoted(session.client_id))
                 self.end(session.client_id)
 
-    def _forget_topics(self, session: Session) -> None:
+    def _forget_names(self, session: Session) -> None:
         if session.kind != ClientType.PRODUCER:
+            members = self._consumers.get(session.group, {})
+            members.pop(session.client_id, None)
+            if not members:
+                self._consumers.pop(session.group, None)
             return
         for topic in session.topics:
             others = self._producers.get(topic)

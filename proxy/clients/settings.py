@@ -13,6 +13,7 @@ from proxy.statuses import OK, Refused
 from proxy.wire.messages_pb2 import (
     ClientType,
     Code,
+    FilterType,
     Language,
     RetryPolicy,
     Settings,
@@ -43,12 +44,31 @@ _EXPONENTIAL_MOST_MS: Final = 7_200_000
 _SECONDS_FOR_MS: Final = (1, 0, 8)
 
 
+# The expressions of one client that are kept, for operators: those of most have a few characters.
+_MAX_EXPRESSIONS: Final = 4096
+
+
+class Subscribed(NamedTuple):
+    """A topic that a consumer subscribes to.
+
+    Attributes:
+        topic: its name.
+        expression: of tags, or a condition; cut if a client's take too much.
+        is_sql: whether it is a condition.
+    """
+
+    topic: str
+    expression: str
+    is_sql: bool
+
+
 class Described(NamedTuple):
     """What settings say of a client."""
 
     kind: ClientType
     group: str
     topics: frozenset[str]
+    subscriptions: tuple[Subscribed, ...] = ()
 
 
 def describe(settings: Settings) -> Described:
@@ -61,8 +81,15 @@ def describe(settings: Settings) -> Described:
         case "subscription":
             subscription = settings.subscription
             group = group_name(subscription.group)
-            entries = subscription.subscriptions
-            return Described(kind, group, frozenset(topic_name(one.topic) for one in entries))
+            subscribed: list[Subscribed] = []
+            room = _MAX_EXPRESSIONS
+            for one in subscription.subscriptions:
+                text = one.expression.expression[:room]
+                room -= len(text)
+                is_sql = one.expression.type == FilterType.SQL
+                subscribed.append(Subscribed(topic_name(one.topic), text, is_sql))
+            topics = frozenset(one.topic for one in subscribed)
+            return Described(kind, group, topics, tuple(subscribed))
         case _:
             raise Refused(
                 Code.UNRECOGNIZED_CLIENT_TYPE,

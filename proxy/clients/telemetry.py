@@ -30,6 +30,7 @@ from remoting.bodies.access import AskedNeed
 
 Tells = Callable[[TelemetryCommand], Awaitable[None]]
 OnSettings = Callable[[Caller, Described], Awaitable[None]]
+OnAnswer = Callable[[Session, TelemetryCommand], None]
 
 # The client in JavaScript misses settings that come before the routes of all its topics, and then
 # waits for minutes. So it gets them again after these pauses.
@@ -44,11 +45,18 @@ class Telemetry:
         groups: knows how groups are served.
         access: asked whether clients may do what their settings say.
         on_settings: called with what a client's settings say.
+        on_answer: called with what a client answers to a question.
     """
 
     def __init__(
-        self, sessions: Sessions, groups: Groups, access: Access, on_settings: OnSettings
+        self,
+        sessions: Sessions,
+        groups: Groups,
+        access: Access,
+        on_settings: OnSettings,
+        on_answer: OnAnswer,
     ) -> None:
+        self._on_answer = on_answer
         self._sessions = sessions
         self._access = access
         self._groups = groups
@@ -84,6 +92,8 @@ class Telemetry:
                                 again.cancel()
                                 again = trio.CancelScope()
                                 nursery.start_soon(_tell_again, session, told, again)
+                        elif session.is_told_by(stream):
+                            self._on_answer(session, command)
                 except Exception as error:
                     problem = error  # not from within the nursery, which would wrap it
                 nursery.cancel_scope.cancel()
@@ -97,7 +107,7 @@ class Telemetry:
     ) -> TelemetryCommand:
         described = describe(settings)
         await self._check(caller, described)
-        self._sessions.describe(session, *described)
+        self._sessions.describe(session, described)
         await self._on_settings(caller, described)
         return await answer(settings, described, self._groups)
 

@@ -1,5 +1,6 @@
 """One call of a client: its messages in both directions."""
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -8,6 +9,7 @@ import trio
 from proxy.http2.answer_blocks import GRPC_HEADERS, trailers, trailers_only
 from proxy.http2.connection import Connection
 from proxy.http2.errors import CallEnded, GrpcStatus
+from proxy.http2.field_decoder import Fields
 from proxy.http2.held_requests import HeldRequests
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import PREFIX, MessageReader
@@ -81,9 +83,8 @@ class Call:
         self._receiver: trio.lowlevel.Task | None = None
         self._senders: trio.lowlevel.ParkingLot | None = None
         self.deadline_s = deadline_s
-        self.scope = trio.CancelScope()
-        if deadline_s is not None:
-            self.scope.deadline = deadline_s
+        # A deadline that is given later is registered with the loop by itself.
+        self.scope = trio.CancelScope(deadline=math.inf if deadline_s is None else deadline_s)
 
     @property
     def path(self) -> str:
@@ -99,11 +100,9 @@ class Call:
     def metadata(self) -> Mapping[str, str]:
         """The headers by their names, in small letters; several values of a name are joined."""
         if self._metadata is None:
-            found: dict[str, str] = {}
-            for name_bytes, value_bytes in self._head.fields:
-                name, value = name_bytes.decode(), value_bytes.decode("utf-8", "replace")
-                found[name] = f"{found[name]},{value}" if name in found else value
-            self._metadata = found
+            fields = self._head.fields
+            found = {name.decode(): value.decode("utf-8", "replace") for name, value in fields}
+            self._metadata = found if len(found) == len(fields) else _joined(fields)
         return self._metadata
 
     @property
@@ -255,4 +254,14 @@ class Call:
         else:
             connection.answer(stream, trailers_only(code, message), now)
         self._served.flush()
-        self._served.hasten()
+        if not connection.streams:
+            self._served.hasten()  # from now on it is idle
+
+
+def _joined(fields: Fields) -> dict[str, str]:
+    """Return headers by their names; several values of a name are joined."""
+    found: dict[str, str] = {}
+    for name_bytes, value_bytes in fields:
+        name, value = name_bytes.decode(), value_bytes.decode("utf-8", "replace")
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found

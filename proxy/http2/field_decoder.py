@@ -3,6 +3,7 @@
 The table and Huffman's code are those of the library `hpack`. Its decoder takes twice as long.
 """
 
+import re
 from typing import Final, TypeAlias
 
 from hpack.exceptions import HPACKError
@@ -22,6 +23,12 @@ TABLE_BYTES: Final = 4096
 # An integer of so many octets is above every bound, and no peer needs more.
 _INTEGER_OCTETS: Final = 4
 
+# Fields that one octet names each. What is remembered of one connection has bounds: a run may name
+# the longest entry of the table again and again, and that is decoded before it is counted.
+_INDEXED: Final = re.compile(rb"[\x81-\xfe]+")
+_MOST_IN_RUN: Final = 32
+_MOST_RUNS: Final = 32
+
 _STATIC: Final = HeaderTable.STATIC_TABLE
 _STATIC_LENGTH: Final = len(_STATIC)
 
@@ -37,11 +44,13 @@ class FieldDecoder:
         max_list_bytes: of the fields of a block, as SETTINGS_MAX_HEADER_LIST_SIZE counts them.
     """
 
-    __slots__ = ("_max_list_bytes", "_table")
+    __slots__ = ("_known", "_max_list_bytes", "_table")
 
     def __init__(self, max_list_bytes: int) -> None:
         self._max_list_bytes = max_list_bytes
         self._table = HeaderTable()
+        # Runs of fields that stand in the table, while it is as it is; and what they count.
+        self._known: dict[bytes, tuple[Fields, int]] = {}
 
     def decode(self, block: bytes) -> Fields:
         """Return names and values. Raises ConnectionFault: the table is lost with the block."""
@@ -57,6 +66,12 @@ class FieldDecoder:
         at, end, listed = 0, len(block), 0
         while at < end:
             first = block[at]
+            if 0x80 < first < 0xFF:
+                run, at = self._run(block, at)
+                fields += run[0]
+                listed += run[1]
+                self._check_size(listed)
+                continue
             at += 1
             if first & 0x80:
                 index = first & 0x7F
@@ -72,6 +87,7 @@ class FieldDecoder:
                 if size > TABLE_BYTES:
                     raise _malformed(f"asks for a table of {size} bytes, over {TABLE_BYTES}")
                 self._table.maxsize = size
+                self._known.clear()
                 continue
             else:
                 mask = 0x3F if first & 0x40 else 0x0F
@@ -86,14 +102,35 @@ class FieldDecoder:
                 field = (name, value)
                 if first & 0x40:
                     self._table.add(name, value)
+                    self._known.clear()
             fields.append(field)
             listed += FIELD_BYTES + len(field[0]) + len(field[1])
-            if listed > self._max_list_bytes:
-                raise ConnectionFault(
-                    ErrorCode.ENHANCE_YOUR_CALM,
-                    f"headers of more than {self._max_list_bytes} bytes: send fewer",
-                )
+            self._check_size(listed)
         return tuple(fields)
+
+    def _run(self, block: bytes, at: int) -> tuple[tuple[Fields, int], int]:
+        """Return fields of the table that stand together, and where they end.
+
+        Most calls of a connection have the same ones.
+        """
+        found = _INDEXED.match(block, at)
+        assert found is not None
+        run = found[0][:_MOST_IN_RUN]
+        known = self._known.get(run)
+        if known is None:
+            entries = tuple([self._entry(octet & 0x7F) for octet in run])
+            known = entries, sum([FIELD_BYTES + len(name) + len(value) for name, value in entries])
+            if len(self._known) >= _MOST_RUNS:
+                self._known.clear()
+            self._known[run] = known
+        return known, at + len(run)
+
+    def _check_size(self, listed: int) -> None:
+        if listed > self._max_list_bytes:
+            raise ConnectionFault(
+                ErrorCode.ENHANCE_YOUR_CALM,
+                f"headers of more than {self._max_list_bytes} bytes: send fewer",
+            )
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
         if 0 < index <= _STATIC_LENGTH:

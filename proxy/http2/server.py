@@ -55,7 +55,7 @@ async def serve_connection(
         limits: of this connection.
         peer: the address of the client, "host:port".
         first_bytes: read from the stream before.
-        draining: ends the connection in order; None: nobody does.
+        draining: set when the connection must end in order; None if that never happens.
         held: of all connections of the server; None: of this one alone.
     """
     served = ServedConnection(stream, router, limits, peer, held or HeldRequests())
@@ -102,11 +102,14 @@ class ServedConnection:
         self._is_deaf = False  # the peer takes nothing of what is sent
         self._reading: trio.CancelScope | None = None
         self._wake = WakeUp()
+        self._is_woken = False  # the writing task, since it last began to wait
         self._written = WakeUp()
         self._nursery: trio.Nursery | None = None
 
     def flush(self) -> None:
-        self._wake.set()
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake.set()
 
     def drain(self) -> None:
         """Ask the client for no further calls."""
@@ -216,6 +219,7 @@ class ServedConnection:
                         break
                     scope.deadline = math.inf
                     await self._wake.wait()
+                    self._is_woken = False
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._apply(connection.peer_ended(trio.current_time()))
         if scope.cancelled_caught:

@@ -6,12 +6,7 @@ Source: RocketMQ's proxy, GrpcConverter.
 from hashlib import md5
 from typing import Final
 
-from proxy.messages.sent_message import (
-    LITE_TOPIC,
-    PRIORITY,
-    RESERVED,
-    TRACE_CONTEXT,
-)
+from proxy.messages.sent_message import RESERVED
 from proxy.wire.messages_pb2 import DigestType, Encoding, Message, MessageType
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -22,6 +17,8 @@ from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_TOPIC,
     DELAY_TIME_LEVEL,
     KEYS,
+    LITE_TOPIC,
+    PRIORITY,
     RETRY_TOPIC,
     SHARDING_KEY,
     START_DELIVER_TIME,
@@ -30,18 +27,19 @@ from remoting.message.properties import (
     TIMER_DELAY_S,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
+    TRACE_CONTEXT,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     shown_value,
 )
 from remoting.message.record import MessageRecord, body_of
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.field_values import INT32_MAX, read_natural
 
 _DELAYED: Final = (
     *(DELAY_TIME_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_S, TIMER_DELIVER_MS, TIMER_OUT_MS),
     START_DELIVER_TIME,
 )
-_RETRY_PREFIX: Final = "%RETRY%"
 
 
 def delivered(record: MessageRecord, *, is_given: bool = True) -> Message:
@@ -59,7 +57,7 @@ def delivered(record: MessageRecord, *, is_given: bool = True) -> Message:
     body = body_of(record)
     message = Message(body=body)
     topic = record.topic
-    if topic.startswith(_RETRY_PREFIX):
+    if topic.startswith(RETRY_PREFIX):
         topic = pairs.get(RETRY_TOPIC, topic)
     message.topic.name = shown_value(topic)
     user = message.user_properties

@@ -17,24 +17,24 @@ from remoting.message.properties import (
     BORN_TIMESTAMP,
     CHECK_IMMUNITY_S,
     KEYS,
+    LITE_OFFSET,
+    LITE_QUEUE,
+    LITE_TOPIC,
+    PRIORITY,
     PRODUCER_GROUP,
     RECONSUME_TIME,
     SHARDING_KEY,
     TAGS,
     TIMER_DELIVER_MS,
+    TRACE_CONTEXT,
     UNIQUE_KEY,
-    encode_properties,
-    properties_text,
+    properties_field,
 )
 from remoting.message.properties import (
     TRANSACTION_PREPARED as PREPARED_PROPERTY,
 )
 from remoting.message.record import COMPRESSED_FLAG, TRANSACTION_PREPARED
 from remoting.wire.field_values import INT32_MAX
-
-TRACE_CONTEXT: Final = "TRACE_CONTEXT"
-PRIORITY: Final = "_SYS_MSG_PRIORITY_"
-LITE_TOPIC: Final = "__LITE_TOPIC"
 
 # RocketMQ's maxMessageSize.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -49,6 +49,8 @@ _ENCODINGS: Final = frozenset({Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY,
 _MAX_USER_PROPERTIES: Final = 128
 _MAX_PROPERTIES_BYTES: Final = 16_384
 _MAX_GROUP_BYTES: Final = 63
+# A tag alone that is no longer needs no count of its bytes.
+_MAX_TAG_CHARACTERS: Final = _MAX_PROPERTIES_BYTES // 4
 _MAX_ID_CHARACTERS: Final = 255
 
 # How far ahead a message may be delivered: RocketMQ's timerMaxDelaySec less is a broker's matter;
@@ -74,7 +76,7 @@ RESERVED: Final = frozenset(
         *("TIMER_DELAY_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES"),
         *("TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "BORN_HOST", BORN_HOST),
         *(BORN_TIMESTAMP, "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "CRC32", "__CRC32#"),
-        *("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "LOGICAL_QUEUE_ID", PRIORITY),
+        *(LITE_QUEUE, LITE_OFFSET, "LOGICAL_QUEUE_ID", PRIORITY),
         *(LITE_TOPIC, "REDIRECT", "FORWARD_QUEUE_ID", "__STARTDELIVERTIME"),
     }
 )
@@ -137,12 +139,15 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     flag = COMPRESSED_FLAG if encoding == _GZIP else 0
     if kind == _TRANSACTION:
         flag |= TRANSACTION_PREPARED
-    run = properties_text(encode_properties(pairs))
+    run = properties_field(pairs)
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
 
 
 def _user_properties(message: Message) -> dict[str, str]:
     given = message.user_properties
+    system = message.system_properties
+    if not given and not system.keys and len(system.tag) <= _MAX_TAG_CHARACTERS:
+        return {}
     if len(given) > _MAX_USER_PROPERTIES:
         raise Refused(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -159,7 +164,6 @@ def _user_properties(message: Message) -> dict[str, str]:
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
                 f"the value of property {name!r:.80} has control characters",
             )
-    system = message.system_properties
     texts = [*given.keys(), *given.values(), system.tag, *system.keys]
     size = sum(len(text.encode()) for text in texts)
     if size > _MAX_PROPERTIES_BYTES:

@@ -1,8 +1,8 @@
 """Answers SyncLiteSubscription: which lite topics a client wants.
 
-The leader of each broker keeps that, and not in its log: clients repeat it every 30 s. So that
-nobody waits that long after an election, the proxy keeps what each of its clients wants, and tells
-it to a new leader before the client's next receive.
+The leader of each broker keeps that in memory, not in its log: clients repeat it every 30 s. The
+proxy also keeps the subscriptions of its clients, and sends them to a new leader before a client's
+next receive, so that no client waits 30 s after an election.
 Source: RocketMQ's proxy, LiteSubscriptionService.
 """
 
@@ -96,11 +96,15 @@ class LiteSubscriptions:
         action = request.action
         if action not in LiteSubscriptionAction.values():
             raise Refused(Code.BAD_REQUEST, f"action {action} is unknown")
-        self._sessions.heard(caller.client_id)
+        session = self._sessions.heard(caller.client_id)
         word = LiteSubscriptionAction.Name(action)
         start = _start(request.offset_option) if request.HasField("offset_option") else None
         body = _body(word, caller.client_id, group, topic, names, request.version, start)
         addresses = await self._tell_all(caller, topic, body)
+        if session.is_over:
+            # It left meanwhile. Nothing would end what is noted of it from now on.
+            self._tell_of_end(caller.client_id, group, topic, request.version)
+            return SyncLiteSubscriptionResponse(status=OK)
         self._note(caller.client_id, group, topic, word, names, request.version, addresses)
         return SyncLiteSubscriptionResponse(status=OK)
 
@@ -125,11 +129,12 @@ class LiteSubscriptions:
         wanted.told[broker_name] = address
 
     async def _tell_all(self, caller: Caller | None, topic: str, body: bytes) -> dict[str, str]:
-        """Tell all brokers of a topic; return the leaders of those that know it now.
+        """Tell all brokers of a topic; return the leaders that certainly know it.
 
         Raises Refused, of any of them.
         """
         route = await self._brokers.route(topic)
+        before = route.masters
         names = dict.fromkeys(queue.broker_name for queue in route.read_queues)
         problems: list[Refused] = []
 
@@ -145,7 +150,10 @@ class LiteSubscriptions:
         if problems:
             raise problems[0]
         known = self._brokers.client.routes.known(topic)
-        return {} if known is None else dict(known.masters)
+        if known is None:
+            return {}
+        # One that was elected meanwhile may not have been told: its predecessor was.
+        return {name: at for name, at in known.masters.items() if before.get(name) == at}
 
     async def _tell(self, caller: Caller | None, queue: MessageQueue, body: bytes) -> None:
         command = Command(RequestCode.LITE_SUBSCRIPTION_CTL, body=body)
@@ -164,7 +172,13 @@ class LiteSubscriptions:
         wanted = self._wanted.get(client_id)
         if wanted is None or (wanted.group, wanted.topic) != (group, topic):
             self._forget(client_id)
-            wanted = self._wanted[client_id] = _Wanted(group, topic)
+            wanted = self._wanted[client_id] = _Wanted(group, topic, told=addresses)
+        if action in (_SET, _CLEAR):
+            wanted.told = addresses
+        else:
+            # A leader that was elected since the last change knows this part alone.
+            knew = wanted.told
+            wanted.told = {name: at for name, at in addresses.items() if knew.get(name) == at}
         before = len(wanted.names)
         if action in (_SET, _CLEAR):
             wanted.names.clear()
@@ -174,7 +188,6 @@ class LiteSubscriptions:
         elif action != _CLEAR:
             wanted.names.update(dict.fromkeys(names))
         wanted.version = max(wanted.version, version)
-        wanted.told = addresses
         self._kept += len(wanted.names) - before
         if not wanted.names or self._kept > MAX_KEPT:
             self._forget(client_id)
@@ -188,10 +201,11 @@ class LiteSubscriptions:
     def _client_gone(self, session: Session) -> None:
         wanted = self._forget(session.client_id)
         if wanted is not None:
-            body = _body(
-                _CLEAR, session.client_id, wanted.group, wanted.topic, [], wanted.version, None
-            )
-            self._beside.start_soon(self._clear, wanted.topic, body)
+            self._tell_of_end(session.client_id, wanted.group, wanted.topic, wanted.version)
+
+    def _tell_of_end(self, client_id: str, group: str, topic: str, version: int) -> None:
+        body = _body(_CLEAR, client_id, group, topic, [], version, None)
+        self._beside.start_soon(self._clear, topic, body)
 
     async def _clear(self, topic: str, body: bytes) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from proxy.names import is_lite_topic
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.errors import FieldMissing
@@ -20,7 +21,7 @@ _MAX_CHARACTERS: Final = 1024
 
 # Kinds of topics: the topic itself, and RocketMQ's two forms of a group's retry topic for it.
 _ITSELF: Final = "0"
-_RETRY_FORMS: Final = {"1": "%RETRY%{}_{}", "2": "%RETRY%{}+{}"}
+_RETRY_FORMS: Final = {"1": RETRY_PREFIX + "{}_{}", "2": RETRY_PREFIX + "{}+{}"}
 
 
 class ReceiptHandle(NamedTuple):

@@ -22,7 +22,6 @@ from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
 from proxy.messages.delivered_message import delivered
-from proxy.messages.sent_message import LITE_TOPIC
 from proxy.names import group_name, topic_name
 from proxy.receiving.held_pops import HeldPops
 from proxy.receiving.lite_subscriptions import LiteSubscriptions
@@ -40,9 +39,11 @@ from proxy.wire.messages_pb2 import (
 )
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.pop import MAX_INVISIBLE_MS
 from remoting.message.errors import CompressionMissing, MessageMalformed
-from remoting.message.properties import found_value
+from remoting.message.properties import LITE_TOPIC, found_value
 from remoting.message.record import MessageRecord, decode_records
+from remoting.message.topic_names import RETRY_PREFIX
 from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -56,7 +57,6 @@ _log = logging.getLogger(__name__)
 RENEWED_INVISIBLE_S: Final = 60.0
 
 _LEAST_INVISIBLE_S: Final = 10
-_MOST_INVISIBLE_S: Final = 12 * 3600
 
 _LONGEST_WAIT_S: Final = 20.0
 _LEAST_WAIT_S: Final = 5.0
@@ -315,11 +315,11 @@ def _read(caller: Caller, request: ReceiveMessageRequest) -> _Asked:
     invisible_ms = round(RENEWED_INVISIBLE_S * 1000)
     if not request.auto_renew:
         invisible_ms = request.invisible_duration.ToMilliseconds()
-        if not _LEAST_INVISIBLE_S * 1000 <= invisible_ms <= _MOST_INVISIBLE_S * 1000:
+        if not _LEAST_INVISIBLE_S * 1000 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise Refused(
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible_duration {invisible_ms} ms: {_LEAST_INVISIBLE_S} to "
-                f"{_MOST_INVISIBLE_S} s",
+                f"{MAX_INVISIBLE_MS // 1000} s",
             )
     attempt_id: str = request.attempt_id
     if len(attempt_id) > _MAX_ATTEMPT_CHARACTERS or not attempt_id.isprintable():
@@ -368,7 +368,7 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
         raise Refused(Code.INTERNAL_SERVER_ERROR, f"a broker's answer: {error}") from error
     given: list[_Given] = []
     for record in records:
-        is_retry = record.topic.startswith("%RETRY%")
+        is_retry = record.topic.startswith(RETRY_PREFIX)
         kinds = ("1", "2") if is_retry else ("0",)
         kind = next((one for one in kinds if (one, record.queue_id) in firsts), kinds[0])
         first = firsts.get((kind, record.queue_id), record.queue_offset)

@@ -111,7 +111,7 @@ class Renewals:
         self._add(key, one, _pause_s(handle.invisible_ms / 1000))
 
     def end(self, group: str, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
-        """Renew a message no more: nobody has it.
+        """Stop renewing a message: its consumer has settled it.
 
         Returns the newest handle of the delivery: RocketMQ's brokers, and ours until all members
         have the newest format, take no earlier one.

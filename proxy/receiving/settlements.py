@@ -29,6 +29,7 @@ from proxy.wire.messages_pb2 import (
     ForwardMessageToDeadLetterQueueResponse,
 )
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.pop import MAX_INVISIBLE_MS
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
@@ -37,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 # RocketMQ's clients acknowledge one message a call.
 _MAX_ENTRIES: Final = 1024
-
-_MOST_INVISIBLE_MS: Final = 12 * 3600 * 1000
 
 # A broker takes no zero, and the client in JavaScript sends one for "now".
 _LEAST_INVISIBLE_MS: Final = 1
@@ -90,10 +89,10 @@ class Settlements:
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
         invisible_ms = request.invisible_duration.ToMilliseconds()
-        if not 0 <= invisible_ms <= _MOST_INVISIBLE_MS:
+        if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise Refused(
                 Code.ILLEGAL_INVISIBLE_TIME,
-                f"invisible_duration {invisible_ms} ms: at most {_MOST_INVISIBLE_MS} ms",
+                f"invisible_duration {invisible_ms} ms: at most {MAX_INVISIBLE_MS} ms",
             )
         with self._renewals.settling(group, topic, handle) as newest:
             changed = await self._hide(

@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 # Questions that are being passed on. Brokers repeat the others.
 _MOST_AT_ONCE: Final = 256
 
-# Those of one heartbeat, in which all are named.
-MAX_GROUPS: Final = MAX_HEARTBEAT_GROUPS
+# Those of one heartbeat, in which all are named, and that of all proxies.
+MAX_GROUPS: Final = MAX_HEARTBEAT_GROUPS - 1
 
 
 class ProducerGroups:

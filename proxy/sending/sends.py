@@ -3,7 +3,6 @@
 Source: RocketMQ's proxy, SendMessageActivity, RecallMessageActivity and EndTransactionActivity.
 """
 
-from base64 import urlsafe_b64decode
 from typing import Final
 
 import trio
@@ -35,6 +34,7 @@ from proxy.wire.messages_pb2 import (
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import parse_message_id
+from remoting.message.recall_handle import read_recall_handle
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from remoting.wire.command import Command
 from remoting.wire.errors import FieldMissing
@@ -221,16 +221,10 @@ def _result(sent: SentMessage, queue: MessageQueue, reply: Command) -> SendResul
 
 
 def _broker_of_recall(handle: str) -> str:
-    """Return the broker that a handle names: base64 of "v1 topic broker time id".
-
-    Raises Refused: it is no handle.
-    """
-    try:
-        words = urlsafe_b64decode(handle.encode() + b"=" * (-len(handle) % 4)).decode().split(" ")
-    except ValueError:
-        words = []
-    if len(words) < 5 or words[0] != "v1" or not words[2]:
+    """Return the broker that a handle names. Raises Refused: it is no handle."""
+    read = read_recall_handle(handle)
+    if read is None or not read.broker_name:
         raise Refused(
             Code.BAD_REQUEST, f"{handle!r:.80} is no recall handle: use that of the send's answer"
         )
-    return words[2]
+    return read.broker_name

@@ -23,6 +23,10 @@ MAX_HEARTBEAT_BYTES: Final = 512 * 1024
 # members of each.
 MAX_HEARTBEAT_GROUPS: Final = 1000
 
+# The producer group of all proxies of this project. No topic has such a name, so no transaction is
+# ever asked about in it.
+PROXIES_GROUP: Final = "rmq_sys_proxies"
+
 # Python's memory for a consumer, for a subscription and for a tag or a hash, besides their texts.
 _MEMBER_BYTES: Final = 1024
 _SUBSCRIPTION_BYTES: Final = 512

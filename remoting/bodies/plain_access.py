@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from remoting.bodies.access import MAX_ENTRIES, AclEntry, AclPolicy
+from remoting.message.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import JsonValue
@@ -30,7 +31,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 _WORD_OF: Final = {("Pub",): "PUB", ("Sub",): "SUB", ("Pub", "Sub"): "PUB|SUB", ("All",): "PUB|SUB"}
 
 # What is in these topics was sent to a group, whose permission opens them.
-_OF_GROUPS: Final = ("%RETRY%", "%DLQ%")
+_OF_GROUPS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

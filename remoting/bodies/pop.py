@@ -17,6 +17,9 @@ MAX_ACKS: Final = 4096
 # A pop has up to 32 messages, with filtered ones between them.
 MAX_BITS: Final = 8192
 
+# For how long a consumer may have a message to itself: the limit of RocketMQ's proxy.
+MAX_INVISIBLE_MS: Final = 12 * 3600 * 1000
+
 _NAME: Final = "batch of acknowledgements"
 
 

@@ -40,6 +40,9 @@ REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 REPLY_TIME_TO_LIVE: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+PRIORITY: Final = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC: Final = "__LITE_TOPIC"
+TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 # Broker, or a client that sends a message back by itself:
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
@@ -59,6 +62,8 @@ POP_CHECKPOINT: Final = "POP_CK"
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
 BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
+LITE_QUEUE: Final = "INNER_MULTI_DISPATCH"
+LITE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 # Consumer side only, never stored:
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
@@ -213,12 +218,22 @@ def encode_properties(pairs: Mapping[str, str]) -> bytes:
         MessageMalformed: a name is empty or holds a separator, a value holds \x02, or a text
             cannot be UTF-8.
     """
+    return properties_bytes(_joined(pairs))
+
+
+def properties_field(pairs: Mapping[str, str]) -> str:
+    """Encode `pairs` for a header's `properties` field. Raises like `encode_properties`."""
+    text = _joined(pairs)
+    return text if text.isascii() else properties_text(properties_bytes(text))
+
+
+def _joined(pairs: Mapping[str, str]) -> str:
     for name, value in pairs.items():
         if not name or NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in name:
             raise MessageMalformed(f"property name {name!r:.60}: use no \\x01, no \\x02, and text")
         if PROPERTY_SEPARATOR in value:
             raise MessageMalformed(f"property {name!r:.60}: its value may not hold \\x02")
-    return properties_bytes("".join([f"{name}\x01{value}\x02" for name, value in pairs.items()]))
+    return "".join([f"{name}\x01{value}\x02" for name, value in pairs.items()])
 
 
 def edit_properties(raw: bytes, changes: Mapping[str, str], removals: Iterable[str] = ()) -> bytes:

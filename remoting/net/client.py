@@ -99,6 +99,7 @@ class RemotingClient:
         self._tls = tls
         self._credentials = credentials
         self._connections: dict[str, Connection] = {}
+        self._gathers = False
         self._closed = trio.Event()
         self._clock = trio.lowlevel.current_clock().current_time
         self._rest = trio.CancelScope(deadline=-math.inf)  # the sweep's sleep between two checks
@@ -192,6 +193,15 @@ class RemotingClient:
         self.sign(command)
         self._connection(address).send_oneway(replace(command))
 
+    def gather(self) -> None:
+        """Have requests of the same pass of the loop leave in one write, from now on.
+
+        A server that reads many requests at once takes less time for each.
+        """
+        self._gathers = True
+        for connection in self._connections.values():
+            connection.gathers_requests = True
+
     def sign_by(self, credentials: Credentials) -> None:
         """Sign later requests by other credentials; connections stay."""
         self._credentials = credentials
@@ -226,6 +236,7 @@ class RemotingClient:
         if len(self._connections) >= self._limits.max_connections:
             raise TooManyConnections(address, self._limits.max_connections)
         connection = Connection(parsed, self._limits.connection)
+        connection.gathers_requests = self._gathers
         self._connections[address] = connection
         self._nursery.start_soon(self._run, address, parsed, connection)
         return connection

@@ -2,8 +2,9 @@
 
 One task works on what clients have sent, in slices of a few milliseconds. Between two slices the
 loop does everything else: a member's traffic with its peers, its disk, its timers. In a slice the
-connections take turns, each for a millisecond, and so does work that is too long for one turn. So
-a flood of requests, or of connections, only makes answers late.
+connections take turns, each for a millisecond, and so does work that is too long for one turn; what
+stands in line alone has the whole slice. So a flood of requests, or of connections, only makes
+answers late.
 
 A separate poll watches the connections, of which the loop sees one descriptor: ten thousand that
 are readable at once wake one task, not ten thousand.
@@ -159,7 +160,9 @@ class ClientWork:
         end = at + SLICE_S
         while line and at < end and self._tasks_in_slice < _TASKS_A_SLICE:
             work = line.popleft()
-            if work.work(at + TURN_S):
+            # A turn that ends early would cut a batch in two, and connections that become readable
+            # meanwhile are found after the slice in any case.
+            if work.work(at + TURN_S if line else end):
                 line.append(work)
             at = now()
 

@@ -95,6 +95,8 @@ class Connection:
         peer: the other side.
         attributes: for the owner, such as a broker's record of the client.
         names: those that the client's certificate shows; none without one.
+        gathers_requests: requests of ours leave with those that are made in the same pass of the
+            loop, unless no other one waits for its reply. For a client with many tasks that ask.
         last_activity: time of the last bytes received or sent, on trio's clock.
     """
 
@@ -109,6 +111,7 @@ class Connection:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
         self.names: frozenset[str] = NO_NAMES
+        self.gathers_requests = False
         self._clock = trio.lowlevel.current_clock().current_time  # saves a look-up at each call
         self.last_activity = self._clock()
         self._limits = limits
@@ -246,10 +249,14 @@ class Connection:
             self._release(sum([release(one.opaque, 0) for one in sent if one.flag & RESPONSE_FLAG]))
         self.send_frame(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def send_frame(self, frame: bytes) -> None:
+    def send_frame(self, frame: bytes, *, is_patient: bool = False) -> None:
         """Queue a whole frame. On a closed connection it is dropped.
 
         If the unsent bytes exceed the limit, the connection is closed.
+
+        Args:
+            frame: what is sent.
+            is_patient: it leaves with what follows in the same pass of the loop.
         """
         if self._close_error is not None:
             return
@@ -264,6 +271,7 @@ class Connection:
             if (
                 self._descriptor != NO_DESCRIPTOR
                 and not self._gathers
+                and not is_patient
                 and (written := self._write_now(frame))
             ):
                 self._queued_total += written
@@ -344,8 +352,9 @@ class Connection:
             return None
         deadline = self._clock() + timeout_s
         waiting = WaitingRequest(command.code, settle, deadline, timeout_s, self._queued_total)
+        is_patient = self.gathers_requests and len(self._requests) > 0
         self._requests.add(opaque, waiting)
-        self.send_frame(frame)
+        self.send_frame(frame, is_patient=is_patient)
         return opaque
 
     def send_oneway(self, command: Command) -> None:

@@ -48,6 +48,7 @@ class RequestTable:
     def __init__(self, limit: int = MAX_WAITING_REQUESTS, first_opaque: int = 0) -> None:
         self.limit = limit
         self._waiting: dict[int, WaitingRequest] = {}
+        self._due = math.inf  # no waiting request has an earlier deadline
         self._next_opaque = first_opaque
 
     def __len__(self) -> int:
@@ -67,19 +68,29 @@ class RequestTable:
 
     def add(self, opaque: int, request: WaitingRequest) -> None:
         self._waiting[opaque] = request
+        if request.deadline < self._due:  # noqa: PLR1730  # for each request: as fast as can be
+            self._due = request.deadline
 
     def take(self, opaque: int) -> WaitingRequest | None:
         return self._waiting.pop(opaque, None)
 
     @property
     def next_deadline(self) -> float:
-        """The earliest deadline; infinity if no request waits."""
-        return min((one.deadline for one in self._waiting.values()), default=math.inf)
+        """When `expired` is to be called; infinity if no request waits.
+
+        It is the deadline of a request, which may have been answered since: to look for the
+        earliest one again after each reply takes long if thousands wait.
+        """
+        return self._due if self._waiting else math.inf
 
     def expired(self, now: float) -> list[WaitingRequest]:
         """Remove and return the requests whose deadline has passed."""
+        if now < self._due:
+            return []
         over = [opaque for opaque, one in self._waiting.items() if one.deadline <= now]
-        return [self._waiting.pop(opaque) for opaque in over]
+        expired = [self._waiting.pop(opaque) for opaque in over]
+        self._due = min((one.deadline for one in self._waiting.values()), default=math.inf)
+        return expired
 
     def take_all(self) -> list[WaitingRequest]:
         all_waiting = list(self._waiting.values())

@@ -18,8 +18,10 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.brokers.asking import Asking, make_topics, route
+from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.command import (
     Results,
+    _is_measured,
     in_words,
     measure,
     ratio,
@@ -31,10 +33,11 @@ from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
-from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
-from bench.brokers.send_costs import calls_of_a_send, regular
+from bench.brokers.rows import ROWS
+from bench.brokers.send_costs import calls_of_a_send
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
+from bench.counted_calls import regular
 from bench.one_run import RunFailed
 from bench.options import chosen_keys
 from bench.report import Report
@@ -144,6 +147,43 @@ def test_sends_are_measured_with_access_control_and_tls(tmp_path: Path) -> None:
     assert "64 light senders of 1 KB, access control and TLS" in [one.name for one in figures]
 
 
+def test_a_proxy_of_rocketmq_is_measured_by_rows_with_clients_of_grpc_alone() -> None:
+    def measured(brokers: Brokers, **of_row: bool) -> bool:
+        return _is_measured(Row("", "", lambda _bench: [], **of_row), brokers)
+
+    java, java5, null = (
+        OURS._replace(key=key, is_behind_proxy=key == "java5") for key in ("java", "java5", "null")
+    )
+    assert all(measured(OURS, **{kind: True}) for kind in ("by_proxy", "only_ours", "load_alone"))
+    assert [measured(one) for one in (java, java5, null)] == [True, False, False]
+    assert [measured(one, by_proxy=True) for one in (java, java5, null)] == [False, True, False]
+    assert not any(measured(one, only_ours=True, by_proxy=True) for one in (java, java5, null))
+    assert measured(null, load_alone=True)
+
+
+@pytest.mark.slow
+@pytest.mark.forked_programs
+def test_sends_and_waiting_receives_are_measured_at_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A wait is long enough for all receives to be begun, and no longer.
+    for module in ("light_calls", "proxy_rows"):
+        monkeypatch.setattr(f"bench.brokers.{module}.POLL_S", 6.0)
+    with BrokerGroup(OURS, tmp_path / "group") as group:
+        scale = Scale(measured_s=0.2, polls=100, polled_s=1.0)
+        bench = Bench(group, None, scale, tmp_path, True)
+        rows = [row for row in ROWS if row.key in ("proxy-sends", "proxy-polls")]
+        sent, polled = [row.measure(bench) for row in rows]
+    assert [figure.unit for figure in sent if figure.value > 0] == [
+        *("a second", "us a message", "us a message") * 2,
+        *("a second", "us a message"),
+    ]
+    begins = [one for one in polled if "its begin" in one.name]
+    assert [one.value > 0 for one in begins] == [True, True]
+    (ended,) = [one for one in polled if one.name.endswith(": ended")]
+    assert ended.name == "100 receives of 6 s, each asked again: ended"
+
+
 def test_a_row_that_fails_is_noted_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,9 +260,9 @@ async def test_light_senders_have_each_message_and_each_batch_stored(tmp_path: P
 
 
 def test_calls_of_most_sends_are_counted_by_package(tmp_path: Path) -> None:
-    calls = regular(trio.run(calls_of_a_send, tmp_path / "group", 4), 4)
-    assert calls["broker", "broker/sends/request.py", "read_send_request"] == 1
-    assert calls["remoting", "remoting/wire/frame.py", "encode_command"] >= 1
+    calls = regular(trio.run(calls_of_a_send, tmp_path / "group", 4))
+    assert calls["broker/sends/request.py", "read_send_request"] == 1
+    assert calls["remoting/wire/frame.py", "encode_command"] >= 1
 
 
 async def brought(broker: Broker) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from bench.machine import cpu_model, memory_gib, mount_of, this_machine
 from bench.peers import etcd, nats
 from bench.peers.watched import WATCHED
 from bench.place import make_place
-from bench.process_figures import memory_of, processor_seconds_of
+from bench.process_figures import memory_of, processor_seconds_of, ran_s
 from bench.systems import SYSTEMS
 from bench.toolchain import Toolchain, Unavailable, go_version
 from bench.workload import Workload
@@ -198,3 +201,16 @@ def test_memory_and_time_of_a_process_are_read() -> None:
     assert found == (20.0, 10.0)
     stat_line = "7 (a (b) c) S 1 1 1 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 1 0 5 6 7"
     assert processor_seconds_of(stat_line, ticks_per_s=100) == 2.0
+
+
+def test_processor_time_of_a_process_counts_threads_that_have_ended() -> None:
+    def compute() -> None:
+        ends = time.thread_time() + 0.05
+        while time.thread_time() < ends:
+            pass
+
+    before = ran_s(os.getpid())
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+    assert ran_s(os.getpid()) - before >= 0.05

@@ -3,9 +3,12 @@
 The programs in `drivers/` know the same words in each language, so that a scenario is written once.
 A question has `do`, a number `answer`, and what the word needs:
 
-- `producer`, `simple`, `push`: start one, called `name`, with `endpoints` and `tls`. A producer has
-  `topics`, and is `transactional`; consumers have a `group` and `subscriptions`, each a `topic`
-  with a `tag` expression or `sql`. A simple consumer's receives wait for `wait_s`.
+- `producer`, `simple`, `push`: start one, called `name`, with `endpoints` and `tls`, which signs by
+  `user` and `secret` if there is a user. A producer has `topics`, and is `transactional`; consumers
+  have a `group` and `subscriptions`, each a `topic` with a `tag` expression or `sql`. A simple
+  consumer's receives wait for `wait_s`.
+- `lite`: start a consumer of lite topics of a `topic`, in a `group`; `lite_simple`: one that
+  receives. They `subscribe` and `unsubscribe` one, `lite`.
 - `send` some `messages`, one after another or `at_once`: `receipts`, each an `id` or an `error`.
 - `transact`: send a `message` and `commit`, `rollback`, or end with `none`.
 - `recall` a message of a `topic` by its `handle`.
@@ -33,6 +36,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from remoting.wire.signature import Credentials
 from tests.clients.client_script import Failed
 from tests.clients.toolchains import Installed
 
@@ -64,6 +68,7 @@ class Came:
     keys: tuple[str, ...]
     properties: dict[str, str]
     group: str
+    lite: str
     id: str
     attempt: int
     at_s: float
@@ -90,6 +95,8 @@ class Driver:
         folder: for its errors, its logs and its HOME.
         endpoints: the proxies, "host:port;host:port".
         environment: what this program needs beside what all of the client need.
+        tls: its clients speak TLS.
+        user: whom they sign as.
     """
 
     def __init__(
@@ -98,10 +105,19 @@ class Driver:
         folder: Path,
         endpoints: str,
         environment: dict[str, str] | None = None,
+        *,
+        tls: bool = False,
+        user: Credentials | None = None,
     ) -> None:
+        self._tls = tls
+        signing = user or Credentials("", "")
+        self._where = {
+            "endpoints": endpoints,
+            "user": signing.access_key,
+            "secret": signing.secret_key,
+        }
         home = folder / f"home-{len(list(folder.glob('home-*')))}"
         home.mkdir()
-        self._endpoints = endpoints
         self._errors = home / "errors"
         self._numbers = itertools.count()
         self._lock = threading.Condition()
@@ -177,11 +193,15 @@ class Driver:
         self._start(
             "producer",
             name="producer",
-            endpoints=self._endpoints,
-            tls=tls,
+            tls=tls or self._tls,
             topics=topics,
             transactional=transactional,
         )
+
+    def begin_producer(self, topic: str) -> Future[Told]:
+        """Begin to start a producer, once."""
+        words = {"name": "producer", "topics": [topic], "transactional": False}
+        return self.begin("producer", tls=self._tls, **self._where, **words)
 
     def consumer(
         self,
@@ -198,18 +218,23 @@ class Driver:
         self._start(
             kind,
             name=name or kind,
-            endpoints=self._endpoints,
-            tls=tls,
+            tls=tls or self._tls,
             group=group,
             subscriptions=[{"topic": topic, **(expression or {})}],
             wait_s=wait_s,
         )
 
+    def lite_consumer(self, kind: str, group: str, topic: str, *lite_topics: str) -> None:
+        """Start a consumer of a kind, "lite" or "lite_simple", and subscribe to lite topics."""
+        self._start(kind, name=kind, tls=self._tls, group=group, topic=topic, wait_s=5)
+        for lite_topic in lite_topics:
+            self.ask("subscribe", name=kind, lite=lite_topic)
+
     def _start(self, do: str, **words: object) -> None:
         """Start, as an application would: on a busy machine some give up within a second."""
         for left in reversed(range(STARTS)):
             try:
-                self.ask(do, START_S, **words)
+                self.ask(do, START_S, **self._where, **words)
                 return
             except Refused:
                 if not left:
@@ -338,6 +363,7 @@ def _came(told: Told) -> Came:
         keys=tuple(told["keys"]),
         properties=told["properties"] or {},
         group=told["group"] or "",
+        lite=told.get("lite") or "",
         id=told["id"],
         attempt=told["attempt"] or 0,
         at_s=time.time(),

@@ -24,7 +24,7 @@ def reads_remoting(stage: Stage) -> None:
     stage.make_topic()
     bodies = (b"\x00\xff" * 50, b"compressible " * 3000, bytes(MEBIBYTE))
     sent = [stage.message(number, body) for number, body in enumerate(bodies)]
-    own_client.send(stage.names, [remoting(one) for one in sent])
+    own_client.send(stage.own, [remoting(one) for one in sent])
     with stage.driver() as driver:
         driver.consumer("simple", stage.group, stage.topic, wait_s=NOTHING_S)
         check_same(sent, driver.collect(len(sent), SOON_S))
@@ -33,9 +33,7 @@ def reads_remoting(stage: Stage) -> None:
         # Given back by a consumer of remoting that pops, in another group. What pulling ones give
         # back goes to the group's retry topic, which they alone read.
         group = f"{stage.group}-again"
-        failed = own_client.pop(
-            stage.names, stage.topic, group, len(sent), SOON_S, is_success=False
-        )
+        failed = own_client.pop(stage.own, stage.topic, group, len(sent), SOON_S, is_success=False)
         if {one.reconsume_times for one in failed} != {0}:
             raise Failed("a remoting client did not get first deliveries")
         driver.consumer("simple", group, stage.topic, name="again", wait_s=NOTHING_S)
@@ -70,7 +68,7 @@ def is_read_by_remoting(stage: Stage) -> None:
         driver.producer(stage.topic)
         sent = [stage.message(0), stage.message(1, b"compressible " * 3000)]
         ids = driver.send(sent)
-        came = own_client.consume(stage.names, stage.topic, stage.group, len(sent), SOON_S)
+        came = own_client.consume(stage.own, stage.topic, stage.group, len(sent), SOON_S)
         for at, one in enumerate(sent):
             got = next(message for message in came if message.properties["n"] == str(at))
             check_remoting(one, got, 0)
@@ -81,7 +79,7 @@ def is_read_by_remoting(stage: Stage) -> None:
         driver.consumer("simple", group, stage.topic, wait_s=NOTHING_S)
         receive_all(driver, len(sent), invisible_s=10)
         driver.kill()
-        again = own_client.pop(stage.names, stage.topic, group, len(sent), SOON_S)
+        again = own_client.pop(stage.own, stage.topic, group, len(sent), SOON_S)
         for at, one in enumerate(sent):
             got = next(message for message in again if message.properties["n"] == str(at))
             check_remoting(one, got, 1)

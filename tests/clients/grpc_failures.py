@@ -51,11 +51,13 @@ class Load:
     Args:
         stage: with a topic.
         driver: with a producer, and a consumer.
+        lite: the lite topics that messages go to, in turn, if they do.
     """
 
-    def __init__(self, stage: Stage, driver: Driver) -> None:
+    def __init__(self, stage: Stage, driver: Driver, *lite: str) -> None:
         self._stage = stage
         self._driver = driver
+        self._lite = lite
         self._stopping = threading.Event()
         self._acknowledged: dict[str, float] = {}
         self._failures = 0
@@ -110,13 +112,18 @@ class Load:
         return set(self._acknowledged) - {one.id for one in self._all_came()}
 
     def _all_came(self) -> list[Came]:
-        return self._driver.came() if self._stage.pushes else list(self._came)
+        if not self._stage.pushes:
+            return list(self._came)
+        return self._driver.came("lite" if self._lite else "push")
 
     def _send(self) -> None:
         number = 0
         while not self._stopping.is_set():
+            message = self._stage.message(number)
+            if self._lite:
+                message["lite"] = self._lite[number % len(self._lite)]
             try:
-                [receipt] = self._driver.receipts([self._stage.message(number)], within_s=SOON_S)
+                [receipt] = self._driver.receipts([message], within_s=SOON_S)
             except Failed as error:
                 self._problem = str(error)
                 return

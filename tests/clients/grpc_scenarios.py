@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tests.clients import (
     grpc_beside_remoting,
     grpc_failures,
+    grpc_lite,
     grpc_messages,
     grpc_pushes,
     grpc_stage,
@@ -14,6 +15,7 @@ from tests.clients.client_script import Failed
 from tests.clients.driver import Came
 from tests.clients.grpc_stage import Stage
 from tests.clients.grpc_toolchains import GRPC_CLIENTS, GRPC_TITLES
+from tests.clients.mqadmin import Expected
 from tests.clients.scenarios import LONG, Place, Scenario
 from tests.clients.toolchains import GrpcClient
 
@@ -47,15 +49,29 @@ FEATURES: dict[str, Feature] = {
     "reads what remoting sent": grpc_beside_remoting.reads_remoting,
     "is read by remoting": grpc_beside_remoting.is_read_by_remoting,
     "speaks TLS": grpc_failures.speaks_tls,
+    "reads lite topics": grpc_lite.reads_lite_topics,
+    "fails in a lite topic, in order": grpc_lite.retries_in_order,
+    "is refused too many lite topics": grpc_lite.is_refused_too_many,
+    "takes over lite topics": grpc_lite.takes_over_lite_topics,
+    "reads all lite topics": grpc_lite.reads_all_lite_topics,
+    "receives from lite topics": grpc_lite.receives_lite_topics,
     "lives through the end of a proxy": grpc_failures.survives_the_end_of_a_proxy,
     "lives through the death of a proxy": grpc_failures.survives_the_death_of_a_proxy,
 }
 
+# These wait for a quarter of an hour.
+WAITING: dict[str, Feature] = {
+    "sees lite topics end": grpc_lite.sees_lite_topics_end,
+}
+
 ALONE: dict[str, Feature] = {
+    "keeps lite topics through a leader's death": grpc_lite.keeps_lite_topics_through_a_death,
     "lives through a leader's death by gRPC": grpc_failures.survives_a_leader,
 }
 
 NO_PUSH = "has no push consumer"
+NO_LITE = "has no consumer of lite topics"
+NO_LITE_SIMPLE = "has no simple consumer of lite topics"
 BEHIND_FAILURES = "goes on with the messages of its batch behind one that failed"
 
 # What a client cannot do, and why.
@@ -67,21 +83,41 @@ HAS_NONE: dict[tuple[GrpcClient, str], str] = {
             *("pushes in order what failed", "gives up in order"),
         )
     },
+    **{
+        ("rust5", what): NO_LITE
+        for what in (
+            *("reads lite topics", "fails in a lite topic, in order", "takes over lite topics"),
+            *("is refused too many lite topics", "reads all lite topics", "sees lite topics end"),
+            "keeps lite topics through a leader's death",
+        )
+    },
+    **{
+        (client, "receives from lite topics"): NO_LITE_SIMPLE
+        for client in GRPC_CLIENTS
+        if client != "python5"
+    },
     ("rust5", "changes invisible times"): "has no such call",
     ("rust5", "recalls"): "has no such call",
     ("rust5", "speaks TLS"): "has an option that does nothing",
     ("go5", "pushes in order what failed"): BEHIND_FAILURES,
     ("go5", "gives up in order"): BEHIND_FAILURES,
+    ("go5", "fails in a lite topic, in order"): BEHIND_FAILURES,
+    ("python51", "is refused too many lite topics"): "keeps refusals for itself",
+    ("python51", "reads all lite topics"): "says nothing to the proxy before it has named one",
 }
 
 
-def featured(client: GrpcClient, what: str, feature: Feature, *, alone: bool = False) -> Scenario:
+def featured(
+    client: GrpcClient, what: str, feature: Feature, *, alone: bool = False, waits: bool = False
+) -> Scenario:
     """A feature of a client."""
 
     def run(place: Place) -> str | None:
         return feature(Stage(place, client))
 
-    return Scenario(f"{GRPC_TITLES[client]} {what}", (client,), run, breaks_things=alone)
+    return Scenario(
+        f"{GRPC_TITLES[client]} {what}", (client,), run, breaks_things=alone, waits=waits
+    )
 
 
 def reads_compressed(client: GrpcClient) -> Scenario:
@@ -108,6 +144,35 @@ def check_long(came: Came) -> None:
         raise Failed(f"{came.key} came with {len(came.body)} bytes: {came.body[:40]!r}")
 
 
+# What the tools show of a consumer's threads. The client in Python does not answer, so they fail.
+STACKS: dict[GrpcClient, str] = {
+    "python5": r"Exception",
+    "node5": r"(?i)#Consumer jstack#\s*\S",
+    "java52": r"#Consumer jstack#(?s:.)*java\.",
+    "go5": r"(?i)#Consumer jstack#(?s:.)*goroutine",
+}
+
+
+def seen_by_operators(client: GrpcClient) -> Scenario:
+    """RocketMQ's tools show a consumer that came through a proxy, and ask it for its stacks."""
+
+    def run(place: Place) -> str:
+        stage = Stage(place, client)
+        stage.make_topic()
+        with stage.driver() as driver:
+            driver.consumer("push", stage.group, stage.topic)
+            mqadmin = place.mqadmin("java5")
+            shown = mqadmin.until(
+                Expected("consumerConnection -g {group}", r"(?m)^(\S+@\S+)\s(?s:.)*{topic}\s+\*")
+            )
+            state = f"consumerStatus -g {{group}} -i {shown[1]}"
+            mqadmin.check(Expected(state, r"PROP_CONSUME_TYPE\s*:\s*CONSUME_PASSIVELY"))
+            mqadmin.check(Expected(f"{state} -s", STACKS[client]))
+        return f"{shown[1]}"
+
+    return Scenario(f"mqadmin 5.3.3 asks {GRPC_TITLES[client]}", (client, "java5"), run)
+
+
 def can(client: GrpcClient, what: str) -> bool:
     """Whether a client has a feature."""
     return (client, what) not in HAS_NONE
@@ -115,15 +180,17 @@ def can(client: GrpcClient, what: str) -> bool:
 
 GRPC_SCENARIOS = (
     *(
-        featured(client, what, feature)
-        for what, feature in FEATURES.items()
+        featured(client, what, feature, waits=what in WAITING)
+        for what, feature in (WAITING | FEATURES).items()
         for client in GRPC_CLIENTS
         if can(client, what)
     ),
     *map(reads_compressed, GRPC_CLIENTS),
+    *map(seen_by_operators, STACKS),
     *(
         featured(client, what, feature, alone=True)
         for what, feature in ALONE.items()
         for client in GRPC_CLIENTS
+        if can(client, what)
     ),
 )

@@ -2,13 +2,16 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from remoting.wire.signature import Credentials
 from tests.clients import own_client
 from tests.clients.client_script import Failed
 from tests.clients.driver import Came, Driver, Told
 from tests.clients.local_proxy import LocalProxy
+from tests.clients.own_client import Own
 from tests.clients.scenarios import Place
 from tests.clients.toolchains import GrpcClient
 
@@ -26,6 +29,7 @@ MEBIBYTE = 1024 * KIBIBYTE
 MOST_BYTES = 4 * MEBIBYTE
 
 NO_PUSH: frozenset[GrpcClient] = frozenset({"rust5"})
+NO_TLS: frozenset[GrpcClient] = frozenset({"rust5"})
 
 
 @dataclass(frozen=True)
@@ -51,37 +55,64 @@ class Stage:
         return self.place.group
 
     @property
-    def names(self) -> str:
-        """The name server."""
-        return self.place.cluster.names
+    def own(self) -> Own:
+        """Where this project's own client connects, as the administrator."""
+        return Own(self.place.cluster.names, self.place.cluster.admin)
 
     @property
     def pushes(self) -> bool:
         """Whether the client has a push consumer."""
         return self.client not in NO_PUSH
 
-    def driver(self, endpoints: str = "", environment: dict[str, str] | None = None) -> Driver:
+    def driver(
+        self,
+        endpoints: str = "",
+        environment: dict[str, str] | None = None,
+        *,
+        user: Credentials | None = None,
+    ) -> Driver:
         """A program of the client, which asks the shared proxy if no endpoints are given."""
+        reach = self.place.proxy.reach
         return Driver(
             self.place.toolchains[self.client],
             self.place.folder,
             endpoints or self.place.proxy.address(),
-            environment,
+            {**believing(reach.authority), **(environment or {})},
+            tls=reach.tls and self.client not in NO_TLS,
+            user=user or reach.user,
         )
 
     def proxy(self, *options: str) -> LocalProxy:
-        """A proxy of its own."""
-        return LocalProxy(self.place.folder, self.names, *options)
+        """A proxy of its own, reached as the shared one."""
+        settings = (*self.place.proxy.reach.options, *options)
+        return LocalProxy(self.place.folder, self.place.cluster.names, *settings)
 
     def make_topic(self, kind: str = "normal", name: str = "") -> None:
         """Make the topic, or another one."""
-        own_client.make_topic(self.names, name or self.topic, kind)
+        own_client.make_topic(self.own, name or self.topic, kind)
 
-    def make_group(self, *, in_order: bool = False, retries: int = 16) -> None:
+    def make_group(
+        self,
+        *,
+        in_order: bool = False,
+        retries: int = 16,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
         """Make the group with rules of its own; otherwise its first consumer makes it."""
         own_client.make_group(
-            self.names, self.topic, self.group, in_order=in_order, retries=retries
+            self.own,
+            self.topic,
+            self.group,
+            in_order=in_order,
+            retries=retries,
+            attributes=attributes,
         )
+
+    def make_lite(self, **attributes: str) -> None:
+        """Make the topic for lite topics, and the group that reads them; "_" is "." in names."""
+        self.make_topic("lite")
+        given = {f"lite.sub.{name.replace('_', '.')}": value for name, value in attributes.items()}
+        self.make_group(in_order=True, attributes={"lite.bind.topic": self.topic, **given})
 
     def message(self, number: int, body: bytes = b"", **more: object) -> Told:
         """A message to send, whose first key has its number."""
@@ -115,6 +146,11 @@ class Stage:
         return driver.collect(count, within_s)
 
 
+def believing(authority: Path | None) -> dict[str, str]:
+    """The environment of those clients that check certificates: the others believe any."""
+    return {} if authority is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
+
+
 def number_of(came: Came) -> int:
     """The number of a message."""
     return int(came.properties["n"])
@@ -139,6 +175,7 @@ def check_same(sent: Sequence[Told], came: Iterable[Came], ids: Sequence[str] = 
             ("tag", one["tag"], got.tag),
             ("keys", sorted(one["keys"]), sorted(got.keys)),
             ("group", one.get("group", ""), got.group),
+            ("lite topic", one.get("lite", ""), got.lite),
             ("attempt", 1, got.attempt),
             *((name, value, got.properties.get(name)) for name, value in one["properties"].items()),
         ]
@@ -210,7 +247,7 @@ def expect_numbers(came: Sequence[Came], numbers: Sequence[int]) -> None:
 def check_dead_letters(stage: Stage, numbers: Sequence[int]) -> None:
     """Check which messages are dead letters of the group."""
     found = own_client.consume(
-        stage.names, f"%DLQ%{stage.group}", f"{stage.group}-dead", len(numbers), SOON_S
+        stage.own, f"%DLQ%{stage.group}", f"{stage.group}-dead", len(numbers), SOON_S
     )
     if sorted(int(one.properties["n"]) for one in found) != sorted(numbers):
         raise Failed(f"dead letters are {[one.properties['n'] for one in found]}")

@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from dledger.free_ports import free_addresses
+from remoting.net.access_file import read_credentials
+from remoting.wire.signature import Credentials
 from tests.clients.client_script import Failed
 
 READY_S = 30
@@ -91,6 +93,11 @@ class LocalCluster:
                 raise Failed(f"the group did not start; see {self._log.name}")
             if line.startswith("ready"):
                 return
+
+    @property
+    def admin(self) -> Credentials | None:
+        """The administrator, if there is access control."""
+        return read_credentials(self.access_file) if self.access_file.exists() else None
 
     def command(self, *arguments: str) -> str:
         """Run `dledger-mq` with this name server, as the administrator; what it prints.

@@ -5,10 +5,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from dledger.free_ports import free_addresses
+from remoting.wire.signature import Credentials
 from tests.clients.client_script import Failed
 
 READY_S = 30
@@ -81,11 +83,35 @@ class LocalProxy:
             self._process.wait()
 
 
-class SharedProxy:
-    """A proxy that is started when a scenario first asks for it."""
+@dataclass(frozen=True)
+class Reach:
+    """How clients reach proxies.
 
-    def __init__(self, folder: Path, names: str) -> None:
-        self._proxy = LocalProxy(folder, names)
+    Attributes:
+        title: in words.
+        options: what proxies are started with.
+        tls: clients speak TLS, those that can.
+        authority: the certificate that made the proxies' ones.
+        user: whom clients sign as.
+    """
+
+    title: str = "plain"
+    options: tuple[str, ...] = ()
+    tls: bool = False
+    authority: Path | None = None
+    user: Credentials | None = None
+
+
+class SharedProxy:
+    """A proxy that is started when a scenario first asks for it.
+
+    Attributes:
+        reach: how clients reach it.
+    """
+
+    def __init__(self, folder: Path, names: str, reach: Reach) -> None:
+        self.reach = reach
+        self._proxy = LocalProxy(folder, names, *reach.options)
         self._lock = threading.Lock()
         self._is_started = False
 

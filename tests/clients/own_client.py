@@ -3,6 +3,8 @@
 import json
 import queue
 import time
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import trio
 
@@ -21,21 +23,32 @@ from dledger_mq import (
 from dledger_mq.connection import requests
 from dledger_mq.errors import MessagingError
 from proxy.brokers.brokers import Brokers
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+from remoting.wire.signature import Credentials
 from tests.clients.client_script import Failed
 
 QUEUES = 4
 TRIES = 3
 
 
-def make_topic(names: str, topic: str, kind: str) -> None:
+class Own(NamedTuple):
+    """Which name server this project's own client asks, and as which user."""
+
+    names: str
+    credentials: Credentials | None
+
+
+def make_topic(own: Own, topic: str, kind: str) -> None:
     """Make a topic for messages of a kind.
 
     On a busy machine a leader may step down meanwhile, so it is tried again.
     """
     for left in reversed(range(TRIES)):
         try:
-            with blocking.open_admin(Admin(nameservers=names)) as admin:
+            asking = Admin(nameservers=own.names, credentials=own.credentials)
+            with blocking.open_admin(asking) as admin:
                 admin.create_topic(topic, queues=QUEUES, message_type=kind.upper())
             return
         except MessagingError:
@@ -44,34 +57,61 @@ def make_topic(names: str, topic: str, kind: str) -> None:
 
 
 def make_group(
-    names: str, topic: str, group: str, *, in_order: bool = False, retries: int = 16
+    own: Own,
+    topic: str,
+    group: str,
+    *,
+    in_order: bool = False,
+    retries: int = 16,
+    attributes: Mapping[str, str] | None = None,
 ) -> None:
     """Make a group on the brokers of a topic."""
     body = {
         "groupName": group,
         "consumeMessageOrderly": in_order,
         "retryMaxTimes": retries,
+        "attributes": {f"+{name}": value for name, value in (attributes or {}).items()},
     }
     asked = requests.command(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, json.dumps(body).encode()
     )
-
-    async def run() -> None:
-        async with Client(names) as client:
-            await Brokers(client, is_user=False).ask_any(None, topic, asked, "make a group")
-
-    trio.run(run)
+    ask(own, topic, asked, "make a group")
 
 
-def send(names: str, messages: list[Message]) -> None:
+def end_lite_topics_after(own: Own, topic: str, minutes: int) -> None:
+    """Have the lite topics of a topic end so long after their last message."""
+    asked = requests.create_topic(TopicConfig(topic, QUEUES, QUEUES, PERMISSION_READ_WRITE), "LITE")
+    asked.fields["attributes"] += f",+lite.topic.expiration={minutes}"
+    ask(own, topic, asked, "change a topic")
+
+
+def lite_topic_exists(own: Own, topic: str, name: str) -> bool:
+    """Whether a lite topic has not ended, at the broker of a topic."""
+    asked = requests.command(RequestCode.GET_LITE_TOPIC_INFO, parentTopic=topic, liteTopic=name)
+    told = json.loads(ask(own, topic, asked, "describe a lite topic").body)
+    return bool(told["topicOffset"]["maxOffset"] > 0)
+
+
+def ask(own: Own, topic: str, asked: Command, what: str) -> Command:
+    """Ask a broker of a topic; its answer."""
+
+    async def run() -> Command:
+        async with Client(own.names, credentials=own.credentials) as client:
+            return await Brokers(client, is_user=False).ask_any(None, topic, asked, what)
+
+    return trio.run(run)
+
+
+def send(own: Own, messages: list[Message]) -> None:
     """Send messages; the bodies of large ones are compressed."""
-    with blocking.open_producer(Producer("own-senders", nameservers=names)) as producer:
+    sending = Producer("own-senders", nameservers=own.names, credentials=own.credentials)
+    with blocking.open_producer(sending) as producer:
         for message in messages:
             producer.send(message)
 
 
 def consume(
-    names: str,
+    own: Own,
     topic: str,
     group: str,
     count: int,
@@ -88,13 +128,20 @@ def consume(
         for message in messages:
             came.put(message)
 
-    consumer = PushConsumer(group, topic, listen, nameservers=names, consume_from=ConsumeFrom.FIRST)
+    consumer = PushConsumer(
+        group,
+        topic,
+        listen,
+        nameservers=own.names,
+        credentials=own.credentials,
+        consume_from=ConsumeFrom.FIRST,
+    )
     with blocking.open_push_consumer(consumer):
         return _all_of(came, count, within_s)
 
 
 def pop(
-    names: str,
+    own: Own,
     topic: str,
     group: str,
     count: int,
@@ -114,7 +161,14 @@ def pop(
             came.put(message)
         return ConsumeResult.SUCCESS if is_success else ConsumeResult.RETRY
 
-    consumer = PopConsumer(group, topic, listen, nameservers=names, from_first=True)
+    consumer = PopConsumer(
+        group,
+        topic,
+        listen,
+        nameservers=own.names,
+        credentials=own.credentials,
+        from_first=True,
+    )
     with blocking.open_pop_consumer(consumer):
         return _all_of(came, count, within_s)
 

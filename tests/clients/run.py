@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,8 @@ from tests.clients.client_script import Failed
 from tests.clients.grpc_scenarios import GRPC_SCENARIOS
 from tests.clients.grpc_toolchains import GRPC_INSTALLERS, GRPC_TITLES
 from tests.clients.java_process import JavaProcesses
-from tests.clients.local_cluster import LocalCluster
-from tests.clients.local_proxy import SharedProxy
+from tests.clients.local_cluster import UP, LocalCluster
+from tests.clients.local_proxy import Reach, SharedProxy
 from tests.clients.scenarios import SCENARIOS, Place, Scenario
 from tests.clients.toolchains import INSTALLERS, TITLES, Client, Toolchains, install
 
@@ -65,22 +65,41 @@ def main(arguments: list[str]) -> int:
     return 1 if failures or not chosen else 0
 
 
-def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Result]:
+Reaching = Callable[[LocalCluster, Path], Reach]
+
+
+def plainly(_cluster: LocalCluster, _folder: Path) -> Reach:
+    """Without TLS, and without users."""
+    return Reach()
+
+
+def run_all(
+    chosen: Sequence[Scenario],
+    toolchains: Toolchains,
+    up: str = UP,
+    reaching: Reaching = plainly,
+) -> dict[str, Result]:
     """Run scenarios on one group, and print a table of them; their results by name.
 
     The files of the run stay if one failed.
+
+    Args:
+        chosen: the scenarios.
+        toolchains: the clients.
+        up: the command that starts the group, as `UP`.
+        reaching: says how clients reach proxies, once there is a group.
     """
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=BUILD))
     print(f"{len(chosen)} scenarios; files of this run: {folder}", flush=True)
     results: dict[str, Result] = {}
     with (
-        LocalCluster(folder) as cluster,
+        LocalCluster(folder, up) as cluster,
         JavaProcesses(toolchains, folder, cluster.names) as java,
-        SharedProxy(folder, cluster.names) as proxy,
+        SharedProxy(folder, cluster.names, reaching(cluster, folder)) as proxy,
     ):
 
         def run_one(scenario: Scenario) -> None:
-            topic = f"scenario-{ALL.index(scenario)}"
+            topic = f"scenario-{chosen.index(scenario)}"
             place = Place(cluster, toolchains, java, proxy, folder / topic, topic)
             place.folder.mkdir()
             result = results[scenario.name] = run(scenario, place)
@@ -91,9 +110,11 @@ def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Res
         with (
             ThreadPoolExecutor(PROCESSES_AT_ONCE) as costly,
             ThreadPoolExecutor(IN_JAVA_AT_ONCE) as cheap,
+            ThreadPoolExecutor(len(chosen)) as waiting,
         ):
             for scenario in together:
-                (costly if scenario.starts_processes else cheap).submit(run_one, scenario)
+                pool = costly if scenario.starts_processes else cheap
+                (waiting if scenario.waits else pool).submit(run_one, scenario)
         for scenario in chosen:
             if scenario.breaks_things:
                 run_one(scenario)

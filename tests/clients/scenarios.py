@@ -130,6 +130,7 @@ class Scenario:
         run: does it; may say what it saw; raises `Failed`.
         breaks_things: others must not run at the same time.
         starts_processes: it costs the start of some programs.
+        waits: it does nothing for minutes.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Scenario:
     run: Callable[[Place], str | None]
     breaks_things: bool = False
     starts_processes: bool = True
+    waits: bool = False
 
 
 def none_twice(reader: ClientScript) -> None:

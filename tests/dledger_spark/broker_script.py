@@ -32,7 +32,7 @@ from broker.pop.state import POPS
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic, PutTopic
-from broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC
+from broker.topics.names import HALF_TOPIC
 from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, Rollback
 from broker.transactions.state import TRANSACTIONS
 from dledger.entry import HEADER_BYTES, Entry
@@ -40,6 +40,7 @@ from remoting.bodies.topic_config import TopicConfig
 from remoting.message.message_id import message_id
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord, encode_record
+from remoting.message.topic_names import SCHEDULE_TOPIC
 
 TOPICS = ("A", "B")
 GROUPS = ("g", "h")

@@ -157,6 +157,12 @@ def _children(parent: int) -> list[int]:
     return found
 
 
+def descendants(parent: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found = _children(parent)
+    return found + [one for child in found for one in descendants(child)]
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         for one in (*_children(process.pid), process.pid):

@@ -36,6 +36,10 @@ LONG_WORK = {
     "stream": "dledger_spark.tables.table_stream.TableStream.start",
     "sql": "dledger_spark.tables.duckdb_engine.DuckdbEngine.query",
     "report": "dledger_spark.report.page.page",
+    "status": "dledger_spark.tables.condition.table_conditions",
+    "prune": "dledger_spark.tables.pruning.prune",
+    "publish": "dledger_spark.tables.publish.publish",
+    "catalog": "dledger_spark.tables.catalog.registration",
 }
 ENDLESS = (
     "select count(*) from range(1000000000) a, range(1000000000) b where a.range % 7 = b.range % 5"
@@ -68,6 +72,8 @@ def test_every_command_ends_with_the_code_of_the_signal_and_frees_its_lock(
     places: dict[str, tuple[object, ...]] = {
         "sql": ("--tables", made, "select 1"),
         "report": ("--tables", made, "--out", tmp_path / "page"),
+        "publish": ("--tables", made, "--target", tmp_path / "copy"),
+        **dict.fromkeys(("status", "prune", "catalog"), ("--tables", made)),
     }
     found, wanted = {}, {}
     for command, place in LONG_WORK.items():

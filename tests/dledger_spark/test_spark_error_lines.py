@@ -29,7 +29,7 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark import session
 from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.commands.terminal import line_of_spark
-from dledger_spark.errors import DledgerSparkError, SparkTooOld
+from dledger_spark.errors import DledgerSparkError, LogDamaged, SparkTooOld
 from dledger_spark.log import folder_log, network_log
 from dledger_spark.query.source_options import OPTIONS
 from dledger_spark.source import DledgerDataSource
@@ -37,6 +37,7 @@ from dledger_spark.spark_version import FOR_STREAMS, require_spark
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 from tests.dledger_spark.file_size_limit import file_size_limit
+from tests.project.example_values import error_classes, example_error
 
 ROOT = Path(__file__).parents[2]
 LogWriter = Callable[..., Path]
@@ -105,12 +106,12 @@ def run(words: list[str]) -> tuple[int, list[str]]:
     return done.exit_code, lines
 
 
-def check(words: list[str], code: int, problem: str) -> None:
+def check(words: list[str], code: int, problem: str, *, own: bool = False) -> None:
     found, lines = run(words)
     assert found == code, lines
     if code == 1:
         assert len(lines) == 1, lines
-    assert lines[-1].startswith("Error: "), lines
+    assert lines[-1].startswith("Error: [DLEDGER_" if code == 1 and own else "Error: "), lines
     assert problem in lines[-1], lines
 
 
@@ -181,7 +182,41 @@ def test_a_wrong_call(what: str) -> None:
 
 def test_damage_is_told_by_what_reads_the_entry(folders: Folders, tmp_path: Path) -> None:
     for command in (["show"], ["tables", "--out", str(tmp_path / "out")]):
-        check([*command, "--path", folders.damaged], 1, "the body does not match its CRC")
+        check([*command, "--path", folders.damaged], 1, "the body does not match its CRC", own=True)
+
+
+def test_every_error_has_a_condition_of_its_own_as_errors_of_spark_do() -> None:
+    kinds = [kind for kind in error_classes() if issubclass(kind, DledgerSparkError)]
+    conditions = {kind.condition for kind in kinds}
+    assert len(conditions) == len(kinds) > 15
+    assert {"DLEDGER_LOG_DAMAGED", "DLEDGER_DATA_LOST", "DLEDGER_OPTION_INVALID"} <= conditions
+    for kind in kinds:
+        error = example_error(kind)
+        assert isinstance(error, DledgerSparkError)
+        if kind is not DledgerSparkError:  # the base class, which is never raised
+            assert str(error).startswith(f"[{error.getCondition()}] "), str(error)
+
+
+def test_a_worker_of_spark_leaves_out_the_frames_of_the_sources_errors_alone(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    source = DledgerDataSource({"path": folders.damaged})
+    reader = source.reader(source.schema())
+    [piece] = reader.partitions()
+
+    def asked() -> None:
+        with pytest.raises(LogDamaged):
+            list(reader.read(piece))
+
+    asked()  # in the driver, where other programs' errors keep their frames
+    assert not os.environ["SPARK_HIDE_TRACEBACK"]
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    with pytest.raises(AttributeError):
+        source.reader(None)
+    assert not os.environ["SPARK_HIDE_TRACEBACK"]
+    asked()
+    assert os.environ["SPARK_HIDE_TRACEBACK"]
 
 
 def test_a_log_of_java_wants_its_end(folders: Folders) -> None:
@@ -277,6 +312,13 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, str], str, str]] = {
     "credentials": ({}, "user.toml", "it belongs to bootstrap"),
     "maxBytesPerSecond": ({"path": "", "bootstrap": "a:1", "group": "g"}, "-1", "1 or more"),
     "table": ({}, "rows", "use one of entries, messages"),
+    "paths": ({"path": ""}, "[]", "give JSON of 1 to 64 paths"),
+    "subscribePattern": ({"table": "messages"}, "*", "no regular expression of Python"),
+    "startingOffsetsByTimestamp": ({}, "{}", "milliseconds since 1970 by group"),
+    "startingOffsetsByTimestampStrategy": ({"startingTimestamp": "5"}, "x", "use error or latest"),
+    "endingOffsetsByTimestamp": ({}, "x", "milliseconds since 1970 by group"),
+    "minOffsetsPerTrigger": ({}, "5", "this is no stream"),
+    "maxTriggerDelay": ({"minOffsetsPerTrigger": "5"}, "5s", "this is no stream"),
     "subscribe": ({"table": "messages"}, "a,,b", "names of topics"),
     "from": ({}, "٣x", "give the index of an entry"),
     "to": ({}, str(2**64), "committed is 119"),
@@ -365,7 +407,9 @@ def test_a_java_that_ends_before_spark_begins(folders: Folders, tmp_path: Path) 
     assert ended.returncode == 1
     # Before that stands what Java, or Spark's own script about it, has written.
     lines = ended.stderr.splitlines()
-    assert lines[-1].startswith(f"Error: Spark did not begin with Java 21 at {java} (")
+    assert lines[-1].startswith(
+        f"Error: [DLEDGER_SPARK_FAILED] Spark did not begin with Java 21 at {java} ("
+    )
     assert not [line for line in lines if line.startswith(("Traceback", "\tat "))]
 
 

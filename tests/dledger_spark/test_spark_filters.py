@@ -106,7 +106,10 @@ def test_a_batch_may_end_and_begin_at_a_time(write_log: LogWriter) -> None:
     after = read(folder, table="messages", startingTimestamp=cut)
     assert indexes(before + after) == [at for at in range(3, 100) if at % 5]
     assert [row["index"] > 42 for row in before + after].index(True) == len(before)
-    assert read(folder, startingTimestamp=BEGIN_MS + 10**9) == []
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert read(folder, startingTimestamp=BEGIN_MS + 10**9, **latest) == []
+    with pytest.raises(OptionInvalid, match=r"no message of .* was stored then or later"):
+        read(folder, startingTimestamp=BEGIN_MS + 10**9)
 
 
 def test_a_time_is_found_although_a_file_is_missing(write_log: LogWriter) -> None:

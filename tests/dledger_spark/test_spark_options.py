@@ -8,14 +8,14 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-
 
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.query.named_logs import open_all
-from dledger_spark.query.source_options import EARLIEST, LATEST, Place, read_options
+from dledger_spark.query.source_options import EARLIEST, LATEST, OPTIONS, Place, read_options
 from dledger_spark.source import DledgerDataSource
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"too": "5"}, r"^too='5': the options are path, bootstrap, "),
+        ({"too": "5"}, r"^\[DLEDGER_OPTION_INVALID\] too='5': the options are path, paths, "),
         ({"table": "rows"}, "use one of entries, messages"),
         ({"subscribe": "t"}, "add table=messages"),
         ({"table": "messages", "subscribe": "t,,u"}, "names of topics with commas"),
@@ -39,6 +39,26 @@ from dledger_spark.source import DledgerDataSource
         ({"from": "1", "startingOffsets": "2"}, "from is given as well; use one"),
         ({"startingOffsets": "2", "startingTimestamp": "3"}, "startingOffsets is given as well"),
         ({"to": "1", "endingTimestamp": "2"}, "to is given as well; use one"),
+        (
+            {"table": "messages", "subscribe": "t", "subscribePattern": "u"},
+            "subscribePattern is given as",
+        ),
+        ({"table": "messages", "subscribePattern": "("}, "no regular expression of Python"),
+        ({"table": "messages", "subscribePattern": "x" * 1001}, "1000 characters at most"),
+        ({"subscribePattern": "t"}, "add table=messages"),
+        ({"path": "a", "paths": '["b"]'}, "paths is given as well; use one"),
+        ({"paths": "[]"}, "give JSON of 1 to 64 paths"),
+        ({"paths": '["a", 5]'}, "give JSON of 1 to 64 paths"),
+        ({"startingOffsetsByTimestamp": '{"g": "soon"}'}, "milliseconds since 1970 by group"),
+        ({"endingOffsetsByTimestamp": "5"}, "milliseconds since 1970 by group"),
+        ({"startingOffsetsByTimestampStrategy": "latest"}, "it belongs to startingTimestamp"),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "earliest"},
+            "use error or latest",
+        ),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "no batch may have more"),
+        ({"maxTriggerDelay": "5m"}, "it belongs to minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "a time such as 30s"),
         ({"endingOffsets": "earliest"}, "a batch that ends there is empty"),
         ({"endingOffsets": '{"g": -2}'}, "a batch that ends there is empty"),
     ],
@@ -47,7 +67,8 @@ def test_a_wrong_option_is_one_line_that_names_it(options: dict[str, str], probl
     with pytest.raises(OptionInvalid, match=problem) as caught:
         read_options(options)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
+    # An unknown option is told together with the names of all others.
+    assert len(str(caught.value)) < 400 + ("too" in options) * len(", ".join(OPTIONS))
     with pytest.raises(OptionInvalid):
         DledgerDataSource(options).schema()
 

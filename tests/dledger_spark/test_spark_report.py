@@ -30,7 +30,7 @@ from dledger_spark.report.header import checks, logs_of, span_of
 from dledger_spark.report.page import page
 from dledger_spark.report.quantity import cut, duration, moment, size
 from dledger_spark.report.span import STEPS_MAX, Span
-from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.derived import DERIVED, VIEWS, query
 from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
 from tests.dledger_spark.broker_script import ScriptedLog
 from tests.dledger_spark.test_spark_table_updates import scripted, write
@@ -50,7 +50,7 @@ def tables_of(log: ScriptedLog) -> Tables:
 
 def with_derived(facts: Mapping[str, pa.Table]) -> Tables:
     with engine_over(facts) as engine:
-        return {**facts, **{name: engine.query(query(name)) for name in DERIVED}}
+        return {**facts, **{name: engine.query(query(name)) for name in (*DERIVED, *VIEWS)}}
 
 
 def ends_of(tables: Tables) -> dict[str, dict[str, int | None]]:

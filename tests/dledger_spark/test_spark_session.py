@@ -169,8 +169,12 @@ def test_a_wrong_option_is_told(
 
 
 def test_a_wrong_path_is_told(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="does not exist: point at the folder of a node"):
+    with pytest.raises(Exception, match="does not exist: point at the folder of a node") as caught:
         read(spark, tmp_path / "nowhere").count()
+    # One line with the condition, without the frames of Python and of Java.
+    [line, *more] = str(caught.value).splitlines()
+    assert "[DLEDGER_LOG_FOLDER_INVALID] " in line
+    assert [one.strip() for one in more] == ["SQLSTATE: 38000"]
 
 
 @pytest.mark.long  # a wrong option and a wrong path are told in the same way
@@ -292,7 +296,9 @@ def test_damage_that_a_command_meets_in_a_task_is_one_line(
     for command in (["count"], ["replay", "--out", str(folder.parent / "out")]):
         done = CliRunner().invoke(dledger_spark, [*command, "--path", str(folder)])
         assert done.exit_code == 1
-        assert done.output.startswith(f"Error: {file} at byte 888: entry 6: the body does not")
+        assert done.output.startswith(
+            f"Error: [DLEDGER_LOG_DAMAGED] {file} at byte 888: entry 6: the body does not"
+        )
         assert done.output.count("\n") == 1
 
 
@@ -307,7 +313,7 @@ def test_an_output_that_a_task_cannot_write_is_one_line(
     (out / "messages").symlink_to("/proc")
     done = CliRunner().invoke(dledger_spark, ["replay", "--path", str(folder), "--out", str(out)])
     assert done.exit_code == 1
-    assert done.output.startswith(f"Error: {out} cannot be written (")
+    assert done.output.startswith(f"Error: [DLEDGER_OUTPUT_FAILED] {out} cannot be written (")
     assert done.output.count("\n") == 1
     assert list(out.rglob("*.parquet")) == []
 
@@ -330,7 +336,8 @@ def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
             dledger_spark, [*command, "--path", str(folder), "--no-fail-on-data-loss"]
         )
         assert done.exit_code == 0
-        assert command == ["show"] or done.stderr == "entries 0..26 are lost, and left out\n"
+        told = done.stderr.startswith("entries 0..26 are lost, and left out: ")
+        assert command == ["show"] or (told and done.stderr.count("\n") == 1)
     assert [row["index"] for row in table(out, "entries")] == list(range(27, 60))
     with pytest.raises(Exception, match=r"entries 0\.\.26 are lost here"):
         read(spark, folder).count()

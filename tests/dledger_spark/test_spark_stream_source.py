@@ -394,3 +394,17 @@ def test_an_offset_of_another_version_is_refused(content: Any, write_log: LogWri
     reader = stream(write_log(numbers(10)))
     with pytest.raises(OffsetUnreadable, match="use the version that wrote it, or a new"):
         reader.latestOffset(content, ReadAllAvailable())
+
+
+def test_a_wrong_log_that_begins_later_does_not_move_the_checkpoint(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    folder = write_log(numbers(30), base=tmp_path / "right", term=5)
+    wrong = write_log(numbers(300, word="other"), base=tmp_path / "wrong", term=4)
+    assert cut(wrong, 200) > 31
+    end = last_offset(stream(folder))
+    for loses in ("true", "false"):
+        # Spark writes an offset once `latestOffset` has returned it.
+        with pytest.raises(LogReplaced, match="entry 29 is another one"):
+            stream(wrong, failOnDataLoss=loses).latestOffset(end, ReadAllAvailable())
+    assert last_offset(stream(folder)) == end

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,28 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.schema import TIME
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.duckdb_engine import BATCH_ROWS, THREAD_MEMORY_MIB, engine_over
 from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
+from tests.dledger_spark.test_spark_table_updates import scripted, update, write
+from tests.dledger_spark.test_spark_tables import EPOCH
 
 ROWS = 3 * BATCH_ROWS
 # 32 letters a row: they do not fit.
 SORTED_ROWS, SMALL_MEMORY_MIB = 1_500_000, 64
+
+# With the columns that say where a row is replaced.
+PLACES, TIMES = ("index", "position"), ("minute", "since", "first_time")
+ROW_SCHEMA = pa.schema(
+    [
+        ("raft_group", pa.string()),
+        *((name, pa.int64()) for name in PLACES),
+        *((name, TIME) for name in TIMES),
+    ]
+)
+ROW = {"raft_group": "g", "position": 0, **dict.fromkeys(TIMES, EPOCH)}
 
 
 class Scripted:
@@ -35,15 +51,21 @@ class Scripted:
         self._batches, self._breaks_after = batches, breaks_after
         self.given = 0
 
-    def query(self, sql: str) -> pa.Table:
-        return pa.Table.from_batches(self.batches(sql))
+    def query(self, _sql: str) -> pa.Table:
+        return pa.table({"raft_group": ["g"], "place": [0]})
+
+    def define(self, name: str, sql: str) -> None:
+        pass
+
+    def add(self, name: str, files: Sequence[str], schema: Any) -> None:
+        pass
 
     def batches(self, _sql: str) -> Iterator[pa.RecordBatch]:
         for at in range(self._batches):
             if at == self._breaks_after:
                 raise QueryFailed("out of memory")
             self.given += 1
-            yield pa.RecordBatch.from_pydict({"at": [at]})
+            yield pa.RecordBatch.from_pylist([{**ROW, "index": at}], ROW_SCHEMA)
 
 
 def test_rows_come_a_batch_after_the_other() -> None:
@@ -72,11 +94,14 @@ def test_a_sort_that_does_not_fit_goes_to_files() -> None:
 
 def test_an_engine_that_fails_in_the_middle_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     home = TableHome(str(tmp_path / "tables"))
+    log = scripted(1)
+    update(home, write(log, tmp_path / "log", 0, 40))
     with home.held():
-        assert refresh(home, Scripted(3, 9), {}) == dict.fromkeys(DERIVED, 3)
+        made = refresh(home, lambda _tables: nullcontext(Scripted(3, 9)), {})
+        assert made == dict.fromkeys(DERIVED, 3)
         version = DeltaTable(home.derived_path("traffic")).version()
-        broken = Scripted(3, 2)
-        with pytest.raises(QueryFailed, match="out of memory"):
-            refresh(home, broken, {})
-    assert broken.given == 2
+    update(home, write(log, tmp_path / "log", 40, 80))
+    broken = Scripted(3, 2)
+    with home.held(), pytest.raises(QueryFailed, match="out of memory"):
+        refresh(home, lambda _tables: nullcontext(broken), {})
     assert DeltaTable(home.derived_path("traffic")).version() == version

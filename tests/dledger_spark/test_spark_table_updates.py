@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +28,8 @@ from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
-from dledger_spark.tables.catalog import catalog
-from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.catalog import CatalogTable, catalog
+from dledger_spark.tables.derived import DERIVED, VIEWS, query
 from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.refresh import refresh
@@ -348,15 +350,20 @@ def test_tables_are_made_of_what_comes_before_a_damaged_entry(
 def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: Path) -> None:
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
+    def spark_over(tables: Sequence[CatalogTable]) -> SparkEngine:
+        return SparkEngine(spark, tables, home.spill_path)
+
     log = scripted(5, 300)
-    update(home, write(log, tmp_path / "log", 0, len(log.entries)))
-    over = SparkEngine(spark, catalog(home), home.spill_path)
-    with home.held():
-        rows = refresh(home, over, {})
+    for first, stop in ((0, 150), (150, len(log.entries))):
+        update(home, write(log, tmp_path / "log", first, stop))
+        with home.held():
+            rows = refresh(home, lambda tables: nullcontext(spark_over(tables)), {})
+    over = spark_over(catalog(home))
     assert not os.path.exists(home.spill_path)
     with duckdb_engine(catalog(home)) as engine:
-        stored = {query(name): engine.query(f'select * from "{name}"') for name in DERIVED}
-        for name in DERIVED:
+        names = (*DERIVED, *VIEWS)
+        stored = {query(name): engine.query(f'select * from "{name}"') for name in names}
+        for name in names:
             assert types(engine.query(query(name))) == types(stored[query(name)]), name
     assert rows == {name: stored[query(name)].num_rows for name in DERIVED}
     check_tables(log, facts_of(log, []), SimpleNamespace(query=stored.__getitem__))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.schema import ENTRY_SCHEMA
-from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.derived import DERIVED, VIEWS, query
 from dledger_spark.tables.duckdb_engine import engine_over
 from tests.dledger_spark.broker_script import ScriptedLog, Step, random_step, scripts
 from tests.dledger_spark.plain_tables import PlainTables
@@ -80,7 +80,7 @@ def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> N
         ((p["index"], p["ms"], *p["key"], p["life"], p["offset"]) for p in expected.progress),
         key=repr,
     )
-    for table in DERIVED:
+    for table in (*DERIVED, *VIEWS):
         wanted = getattr(expected, table)()
         made = engine.query(query(table))
         assert made.num_rows == len(wanted), table

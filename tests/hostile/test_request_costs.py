@@ -160,7 +160,7 @@ def nameserver_costs(routes: Routes) -> dict[str, int]:
                 longest = max(longest, steps.count - before)
             costs[f"{code}: {what}"] = longest
     with (closing_steps := Instructions()).counting():
-        full.table.connection_closed(full.asker.connection, 0.0)
+        full.table.connection_closed(full.asker.speaker.connection, 0.0)
     costs["all brokers close"] = closing_steps.count
     return costs
 

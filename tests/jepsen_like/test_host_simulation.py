@@ -14,14 +14,14 @@ from jepsen_like.simulation.trace import Trace
 PRINT_DIGEST = """
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
-run = HostSimulation(plan_of(3, hosts=3, fault_s=1.5))
+run = HostSimulation(plan_of(3, hosts=3, fault_s=0.5))
 run.run()
 print(run.digest)
 """
 
 
 def digest_of(seed: int) -> str:
-    run = HostSimulation(plan_of(seed, hosts=3, fault_s=1.5))
+    run = HostSimulation(plan_of(seed, hosts=3, fault_s=0.5))
     run.run()
     return run.digest
 
@@ -73,7 +73,7 @@ def test_a_run_of_hosts_is_the_same_in_another_process(hash_seed: str, told_befo
 
 def test_a_trace_tells_what_happened_and_changes_nothing(told_before: str) -> None:
     trace = Trace()
-    run = HostSimulation(plan_of(3, hosts=3, fault_s=1.5), trace)
+    run = HostSimulation(plan_of(3, hosts=3, fault_s=0.5), trace)
     run.run()
     assert run.digest == told_before
     assert any("hosts opened" in line for line in trace.last(2_000))

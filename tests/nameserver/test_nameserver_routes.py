@@ -621,7 +621,7 @@ def test_a_broker_that_leaves_while_a_long_route_is_told_is_left_out_of_the_rest
     full = FullNameServer(Routes(brokers=200, topics=3, topics_of_broker=2))
     parts = full.table.route_in_parts(EVERYWHERE)
     told = next(parts)
-    full.table.connection_closed(full.asker.connection, 0.0)
+    full.table.connection_closed(full.asker.speaker.connection, 0.0)
     full.table.expire(1e9)
     assert len(told.brokers) == 64
     assert [len(part.brokers) for part in parts] == [0, 0, 0]

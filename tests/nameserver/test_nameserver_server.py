@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from dledger.free_ports import free_ports
+from nameserver.brokers import Speaker
 from nameserver.errors import SettingFileUnreadable, SettingNotKept
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
@@ -93,7 +94,8 @@ class Direct:
     def ask(self, command: Command) -> Command:
         if self.credentials is not None:
             self.credentials.sign(command)
-        reply = self.processors.table.handle(Asker("connection", self.now, self.host), command)
+        asker = Asker(Speaker("connection", self.host), self.now)
+        reply = self.processors.table.handle(asker, command)
         if not isinstance(reply, Command):
             assert reply is not None
             reply = last_of(reply)

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import RequestRefused
-from broker.topics.names import (
-    DEAD_LETTER_PREFIX,
-    FIRST_TOPICS,
-    RETRY_PREFIX,
-    check_group_name,
-    check_topic_config,
-)
+from broker.topics.names import FIRST_TOPICS, check_group_name, check_topic_config
 from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.routes import RouteTable
 from remoting.bodies.registration import (
@@ -24,6 +18,7 @@ from remoting.bodies.registration import (
     encode_registration,
 )
 from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.message.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 edges = st.sampled_from([-(1 << 31), 1 << 31, -1, 0, 1, 15, 255, 256, 1024, 16_385, (1 << 31) - 1])
 numbers = edges | st.integers(0, 16)

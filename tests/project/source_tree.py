@@ -79,6 +79,7 @@ class SourceFile:
         return folders[0] if folders else None
 
 
+@cache  # asked of each line and each file, again and again
 def holds(line: str, path: str) -> bool:
     """Whether a line of the rings, a path or a pattern with stars, holds for a file."""
     if "*" in line:

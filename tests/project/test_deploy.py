@@ -18,7 +18,8 @@ import click
 import pytest
 import yaml
 
-from broker.broker_command import broker, checked_config
+from broker.broker_command import broker
+from broker.config_of_options import checked_config
 from dledger.command_line.option_sources import options_of
 from dledger.free_ports import free_addresses
 from dledger_mq import Credentials, Message, Producer, PullConsumer, SendResult, Tls

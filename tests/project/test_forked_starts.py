@@ -126,6 +126,25 @@ def test_a_forked_program_is_stopped_and_killed_like_any_other() -> None:
 
 
 @pytest.mark.forked_programs
+def test_a_forked_program_compiles_to_the_folder_that_it_was_given(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    (tmp_path / "one.py").touch()
+    for program, printed in ((IS_FORKED, b"True\n"), ("import one", b"")):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+            env=environment,
+        )
+        assert done.stdout == printed
+    (compiled,) = (tmp_path / "compiled").rglob("*.pyc")
+    assert compiled.name.startswith("one.")
+    assert not (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.forked_programs
 @pytest.mark.parametrize("options", [{"env": {**os.environ, "PYTHONHASHSEED": "7"}}, {"umask": 63}])
 def test_what_a_fork_cannot_have_is_started_really(options: dict[str, Any]) -> None:
     done = subprocess.run(

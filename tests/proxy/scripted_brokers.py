@@ -42,6 +42,7 @@ class ScriptedBrokers:
         given: the messages of the next pops.
         watchers: are told of routes.
         questions: what is called with other requests of brokers, by code.
+        address: of the broker that is being asked.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class ScriptedBrokers:
         self.slow_s: dict[int, float] = {}
         self.checks: dict[str, Any] = {}
         self.heartbeats = 0
+        self.address = ""
         self.types: dict[str, str] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.given: list[list[MessageRecord]] = []
@@ -119,6 +121,9 @@ class ScriptedBrokers:
     def answer(self, code: int, asked: Any) -> None:
         self.questions[code] = asked
 
+    def gather(self) -> None:
+        pass
+
     def check_open(self) -> None:
         pass
 
@@ -136,7 +141,8 @@ class ScriptedBrokers:
         return await self.find(topic)
 
     def add_producer(self, group: str, asked: Any) -> None:
-        self.checks[group] = asked
+        if asked is not None:  # the group of all proxies has no transactions
+            self.checks[group] = asked
 
     async def remove_producer(self, group: str, _asked: Any) -> None:
         del self.checks[group]
@@ -154,6 +160,7 @@ class ScriptedBrokers:
         return answer(command)
 
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
+        self.address = address
         outcome = self._outcome(command)
         await trio.sleep(timeout_s if outcome is None else self.slow_s.get(command.code, 0.0))
         if outcome is None:

@@ -6,7 +6,7 @@ group that exists, there would be two groups of one name. So silence never decid
 - *A list of several first voters.* Every other first voter has answered that it holds nothing of
   this group either; or the operator says that the group is new (`Told.NEW`), and a quorum of first
   voters answers the same. Any other answer wins over both.
-- *A list of one.* The list itself says that the group is new, because nobody else has its data,
+- *A list of one.* The list itself says that the group is new, because no other node has its data,
   unless the group has grown beyond that list. Before it grows, its first member writes a note of it
   outside of its folder (`dledger.store.growth_note`). A member that finds the note (`Told.GROWN`)
   waits for a call of the others. One that finds none still waits for a moment: members of a group

@@ -48,6 +48,6 @@ def close_clients(**_given: object) -> None:
     acks_late=True,
 )
 def place(order: str) -> str:
-    """Send one order. OutcomeUnknown is not tried again: it fails the task, for someone to look."""
+    """Send one order. OutcomeUnknown is not tried again: it fails the task, for an operator."""
     message = dledger_mq.Message("Orders", order.encode(), keys=order)
     return Opened.producer.send(message, timeout_s=10).message_id

@@ -33,7 +33,7 @@ class BankWorkload:
     model = "bank"
     machine = staticmethod(partial(JsonCommands, _carry_out, _OPENED))
     state = staticmethod(state_of)
-    settings = {"total": ACCOUNTS * OPENING_BALANCE}  # noqa: RUF012 # nobody changes it
+    settings = {"total": ACCOUNTS * OPENING_BALANCE}  # noqa: RUF012 # it never changes
 
     def generate(self, caller: Caller) -> Call:
         """Draw as many reads as transfers."""

@@ -19,7 +19,7 @@ def _carry_out(counts: State, function: str, key: Any, value: Any) -> object:
 
 
 class SessionCounterWorkload:
-    """Counters: each increment counts once, and nobody sees a counter go back."""
+    """Counters: each increment counts once, and no session sees a counter go back."""
 
     model = "session-counter"
     machine = staticmethod(partial(JsonCommands, _carry_out))

@@ -22,8 +22,8 @@ class Model(Protocol):
       with unknown outcomes are shorter then;
     - `toward(state, observer)` and `brings(operation, observer)`, both or none: whether operations
       other than those that `brings` names may lead from a state to what `observer` returned. Both
-      must say yes when in doubt. With them, `dead`: a state for all those whose content nobody can
-      observe any more, before it is overwritten;
+      must say yes when in doubt. With them, `dead`: a state for all those whose content is
+      overwritten before any operation can observe it;
     - `overwrites(operation)`: whether the operation can always happen, and the state after it does
       not depend on that before;
     - `told(state)`: the state in words, such as "the register holds 3";

@@ -280,8 +280,8 @@ class ServedBroker:
         return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
 
     def ask(self, client: Client, commands: Sequence[Command]) -> None:
-        """Send requests of a client; they are lost while the broker does not serve. Those that
-        nobody has signed are the administrator's.
+        """Send requests of a client; they are lost while the broker does not serve. Unsigned
+        ones are signed as the administrator's.
         """
         for command in commands:
             if ACCESS_KEY not in command.fields:

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     """What a client was told of its last call.
 
     Attributes:
-        outcome: "ok", "fail" if it certainly changed nothing, "info" if nobody knows.
+        outcome: "ok", "fail" if it certainly changed nothing, "info" if its outcome is unknown.
         value: of a call that is ok: what the history has, with tuples for lists.
         why: why it failed, if there is more to say.
     """

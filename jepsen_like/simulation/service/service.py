@@ -36,8 +36,8 @@ class Service:
             end; it raises an error (an `assert` will do) if something is wrong.
         state: what of a machine has to be the same on all members, as plain values or objects of
             them. Without it: all attributes of the machine.
-        query: what a client reads from a machine: a plain value that has a hash. Without it nobody
-            reads.
+        query: what a client reads from a machine: a plain value that has a hash. Without it clients
+            do not read.
         reads_locally: whether clients read from any member without asking the group, as a program
             does that looks at its own machine and never calls `read`.
         described: a service as `jepsen-like run --service` takes it; see `service_of`. Its calls

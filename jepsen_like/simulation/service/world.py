@@ -313,7 +313,7 @@ class World:
             node.disk.sync_fails = True
 
     def transfer_leadership(self, member: str | SimulatedMember = LEADER) -> None:
-        """Ask a member to give up leadership to whoever is next. Does nothing if it is down."""
+        """Ask a member to give up leadership to another one. Does nothing if it is down."""
         node = self._node(member)
         if node is not None and node.is_up:
             self._guarded(lambda: node.transfer_leadership(None))

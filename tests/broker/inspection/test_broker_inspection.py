@@ -11,7 +11,14 @@ import trio
 
 from broker.inspection import forwarding
 from broker.limits import BrokerLimits
-from remoting.bodies.heartbeat import ConsumerData, Heartbeat, MessageModel, encode_heartbeat
+from broker.producers import proxies
+from remoting.bodies.heartbeat import (
+    PROXIES_GROUP,
+    ConsumerData,
+    Heartbeat,
+    MessageModel,
+    encode_heartbeat,
+)
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, served
@@ -84,6 +91,26 @@ async def test_a_consumer_that_does_not_answer_is_told_of(
         fields: dict[str, Any] = {"consumerGroup": "g", "clientId": "c1"}
         told = await operator.ask(CODE.GET_CONSUMER_RUNNING_INFO, **fields)
         assert told.code == ResponseCode.CONSUME_MSG_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "told", [None, b"", b"{", b"[]", b'{"connectionSet":7}', b'{"connectionSet":[{"clientId":[]}]}']
+)
+async def test_a_proxy_that_hangs_or_answers_nonsense_hides_no_member(
+    told: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxies, "TELL_S", 0.1)
+    async with running_broker(tmp_path) as (broker, nursery):
+        operator, consumer, proxy = (Client(nursery, str(broker.config.address)) for _ in range(3))
+        await consumer.heartbeat("c1", "g", "T")
+        await proxy.ask(34, encode_heartbeat(Heartbeat("p", [PROXIES_GROUP], [])))
+        proxy.answers_with = told
+        reply = await operator.ask(CODE.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+        (member,) = json.loads(reply.body)["connectionSet"]
+        assert member["clientId"] == "c1"
+        assert len(proxy.notices) == 1
+        none = await operator.ask(CODE.GET_CONSUMER_CONNECTION_LIST, consumerGroup="other")
+        assert none.code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
 async def test_who_reads_a_topic_and_what_a_group_reads(tmp_path: Path) -> None:

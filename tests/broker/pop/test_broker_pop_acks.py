@@ -84,14 +84,14 @@ class Acknowledging:
             "extraInfo": handle(offset, popped_ms, 10, False, "b", queue_id, offset),
         }
         self.acks.ack(cast(Any, self), Command(RequestCode.ACK_MESSAGE, fields))
-        self.acks.flush()
+        self.acks.gathered.flush()
 
     def ack_batch(self, offsets: list[int], popped_ms: int) -> None:
         group, topic, queue_id = KEY
         pop = AckedPop(group, topic, queue_id, popped_ms, offsets)
         body = encode_batch_ack("b", [pop])
         self.acks.ack_batch(cast(Any, self), Command(RequestCode.BATCH_ACK_MESSAGE, body=body))
-        self.acks.flush()
+        self.acks.gathered.flush()
 
     def apply(self) -> None:
         """The log has what was submitted."""
@@ -111,7 +111,7 @@ def test_many_acknowledgements_are_answered_one_by_one_also_when_the_term_ends()
     for offset in given[:3]:
         one.ack(offset, 1000)
     assert len(one.submitted) == 1  # the others wait for it
-    one.acks.refuse_waiting(not_leader("b"))
+    one.acks.gathered.refuse_waiting(not_leader("b"))
     assert one.codes == []
     one.work.do(1)
     assert one.codes == [not_leader("b").code]

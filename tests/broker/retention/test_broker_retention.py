@@ -12,6 +12,7 @@ import pytest
 import trio
 
 import broker.broker_command as command
+from broker.config_of_options import checked_config
 from broker.errors import SettingInvalid
 from broker.features import empty_state
 from broker.machine import BrokerMachine
@@ -110,11 +111,11 @@ def test_hours_are_read_as_rocketmq_writes_them() -> None:
 def test_the_command_takes_the_settings() -> None:
     base = ["--group", "g", "--node", "n0", "--peers", "n0=127.0.0.1:1", "--dir", "/tmp/x"]
     base += ["--listen", "127.0.0.1:2"]
-    config = command.checked_config(command.broker.make_context("broker", list(base)))
+    config = checked_config(command.broker.make_context("broker", list(base)))
     assert config.retention == RetentionPolicy()
     more = ["--keep-hours", "24", "--delete-at-hours", "1;2", "--disk-clean-percent", "50"]
     more += ["--disk-force-percent", "60", "--disk-refuse-percent", "70"]
-    config = command.checked_config(command.broker.make_context("broker", base + more))
+    config = checked_config(command.broker.make_context("broker", base + more))
     assert config.retention == RetentionPolicy(
         keep_hours=24,
         at_hours=frozenset({1, 2}),

@@ -29,7 +29,7 @@ from broker.sends.entry_room import COPY_BYTES, MAX_ATTACHED_BYTES
 from broker.serving.service import Service
 from broker.settings.commands import ChangeSettings
 from broker.topics.changes import TOPIC_CHANGES
-from broker.topics.names import GIVEN_UP_TOPIC, MAX_GROUP_CHARACTERS, UNDELIVERED_TOPIC
+from broker.topics.names import GIVEN_UP_TOPIC, MAX_GROUP_CHARACTERS
 from broker.topics.state import TOPICS
 from dledger import LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
@@ -45,6 +45,7 @@ from remoting.message.record import (
     decode_record,
     encode_record,
 )
+from remoting.message.topic_names import UNDELIVERED_TOPIC
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory

@@ -19,8 +19,9 @@ from typing import Any
 import click
 import pytest
 
-from broker.broker_command import _CHANGEABLE, broker, checked_config, main
+from broker.broker_command import _CHANGEABLE, broker, main
 from broker.config import DEFAULT_SNAPSHOTS, BrokerConfig
+from broker.config_of_options import checked_config
 from dledger.command_line.node_options import NODE_OPTIONS
 from dledger.command_line.option_sources import options_of
 from dledger.free_ports import free_ports

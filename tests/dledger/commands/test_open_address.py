@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.broker_command import _check_protected, broker, checked_config
+from broker.broker_command import _check_protected, broker
 from broker.broker_command import main as broker_main
+from broker.config_of_options import checked_config
 from dledger.command_line.open_address import is_only_here, problem_of_open_address
 from dledger.commands import serve_command
 from dledger.commands.serve_command import serve

@@ -10,12 +10,11 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from broker.topics import names
 from dledger_mq.__main__ import main
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
-from dledger_mq.commands.status_command import UNDELIVERED_TOPIC, _alarms, _undelivered
+from dledger_mq.commands.status_command import _alarms, _undelivered
 from dledger_mq.errors import GroupDirectoryError
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
@@ -280,7 +279,6 @@ def test_the_plan_is_plain_json_that_other_programs_can_read(tmp_path: Path) -> 
 
 
 def test_the_status_tells_of_messages_that_could_not_be_delivered() -> None:
-    assert UNDELIVERED_TOPIC == names.UNDELIVERED_TOPIC
     for nothing in ({}, {"dledgerUndelivered": "0"}, None):
         assert _undelivered(nothing) == ""
     assert _undelivered({"dledgerUndelivered": "3"}) == (

@@ -26,11 +26,12 @@ from dledger_mq.connection.calls import (
     pause_s,
 )
 from dledger_mq.connection.requests import max_offset
-from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, client_route
+from dledger_mq.connection.topic_route import client_route
 from dledger_mq.consuming.subscription import subscription
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData, QueueData, TopicRoute
 from remoting.message.properties import encode_properties
+from remoting.message.topic_names import TEMPLATE_TOPIC
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -308,7 +309,7 @@ async def test_a_leader_that_registers_between_two_questions_changes_no_number_o
             reply = names._route(_connection, command)
             if not names.routes:  # behind the first question it registers
                 names.set_route("T", broker.address, queues=6)
-                names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)
+                names.set_route(TEMPLATE_TOPIC, broker.address, queues=4)
             return reply
 
         names.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route
@@ -324,7 +325,7 @@ async def test_a_topic_that_was_there_is_not_made_anew_while_its_group_has_no_le
     async with running() as (names, broker), Client([names.address]) as client:
         assert len((await client.routes.find("T", may_create=True)).write_queues) == 2
         del names.routes["T"]
-        names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)  # of another group
+        names.set_route(TEMPLATE_TOPIC, broker.address, queues=4)  # of another group
         with pytest.raises(RouteNotFound):
             await client.routes.refresh("T", may_create=True)
         monkeypatch.setattr("dledger_mq.connection.routes.GONE_S", 0.0)

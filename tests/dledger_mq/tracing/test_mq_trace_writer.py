@@ -30,10 +30,10 @@ from dledger_mq.tracing.trace_writer import (
     MAX_WAITING_STEPS,
     TraceWriter,
 )
-from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord, decode_trace
 from remoting.message.record import body_of
+from remoting.message.topic_names import TRACE_TOPIC
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from dledger_mq import Message, Producer
-from dledger_mq.tracing.traces import TRACE_TOPIC, trace_of
+from dledger_mq.tracing.traces import trace_of
+from remoting.message.topic_names import TRACE_TOPIC
 from tests.dledger_mq.real_group import real_group
 from tests.remoting.bodies.test_remoting_trace import AFTER, BEFORE, END, ID, PUB, body
 

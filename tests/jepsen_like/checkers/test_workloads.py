@@ -175,7 +175,9 @@ M1, M2, DRAIN = done("send", 1), done("send", 2), told("drain", [], 1)
         ([M1, told("receive", None, 1)], "unknown"),
         ([DRAIN, M1], "unknown"),
         ([M1, lost("receive", None, 1), DRAIN], "unknown"),
-        ([lost("send", 1), DRAIN], "valid"),
+        ([lost("send", 1), DRAIN], "unknown"),
+        ([failed("send", 1), DRAIN], "unknown"),
+        ([M1, told("receive", 1, 1), lost("send", 2), DRAIN], "valid"),
         ([lost("send", 1), told("receive", 1, 1), DRAIN], "valid"),
         ([M1, told("receive", 1, 1), told("receive", 1, 1)], "duplicated"),
         ([told("receive", 1, 1), M1], "invented"),
@@ -190,6 +192,12 @@ M1, M2, DRAIN = done("send", 1), done("send", 2), told("drain", [], 1)
 )
 def test_queues(events: list[Events], expected: str) -> None:
     assert kinds(check_queue, *events) == expected
+
+
+def test_a_queue_that_acknowledged_nothing_says_so() -> None:
+    report = report_of(check_queue, lost("send", 1), failed("send", 2), DRAIN)
+    assert report.verdict == "unknown"
+    assert report.summary.startswith("nothing was acknowledged; 0 messages acknowledged of 2 sent")
 
 
 def test_problems_that_count_are_told_before_those_that_are_allowed() -> None:

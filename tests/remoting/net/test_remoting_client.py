@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from dledger.network.plain_socket import write_now
 from remoting.net.client import ClientLimits, RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.errors import (
@@ -51,6 +52,28 @@ async def test_requests_to_one_address_share_one_connection_and_may_be_many(
     numbers = [reply.fields["n"] for reply in replies if isinstance(reply, Command)]
     assert numbers == [str(number) for number in range(500)]
     assert len(handler.opened) == 1
+
+
+async def test_requests_of_one_pass_of_the_loop_leave_together_if_the_client_gathers(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[bytes] = []
+
+    def write(descriptor: int, frame: bytes) -> int:
+        if b'"flag":0' in frame:
+            alone.append(frame)
+        return write_now(descriptor, frame)
+
+    monkeypatch.setattr("remoting.net.connection.write_now", write)
+    client = RemotingClient(nursery)
+    client.gather()
+    address = await start(nursery, Recorder())
+    await client.request(address, Command(ECHO))
+    async with trio.open_nursery() as asking:
+        for _ in range(20):
+            asking.start_soon(client.request, address, Command(ECHO))
+    # The first one does not wait for others; the writing task joins those that follow it.
+    assert len(alone) == 1
 
 
 async def test_a_client_sends_oneway_requests(nursery: trio.Nursery) -> None:

@@ -29,6 +29,7 @@ type message struct {
 	Keys       []string          `json:"keys"`
 	Properties map[string]string `json:"properties"`
 	Group      *string           `json:"group"`
+	Lite       *string           `json:"lite"`
 	At         int64             `json:"at,omitempty"`
 	ID         string            `json:"id"`
 	Attempt    int32             `json:"attempt"`
@@ -46,6 +47,8 @@ type question struct {
 	Name          string         `json:"name"`
 	Endpoints     string         `json:"endpoints"`
 	TLS           bool           `json:"tls"`
+	User          string         `json:"user"`
+	Secret        string         `json:"secret"`
 	Topics        []string       `json:"topics"`
 	Transactional bool           `json:"transactional"`
 	Group         string         `json:"group"`
@@ -56,6 +59,7 @@ type question struct {
 	Message       message        `json:"message"`
 	End           string         `json:"end"`
 	Topic         string         `json:"topic"`
+	Lite          string         `json:"lite"`
 	Handle        string         `json:"handle"`
 	Most          int32          `json:"most"`
 	InvisibleS    int            `json:"invisible_s"`
@@ -96,10 +100,14 @@ func shown(view *rmq.MessageView) message {
 	lock.Unlock()
 	keys := append([]string{}, view.GetKeys()...)
 	sort.Strings(keys)
+	var lite *string
+	if name := view.GetLiteTopic(); name != "" {
+		lite = &name
+	}
 	return message{
 		Number: number, Topic: view.GetTopic(), Body: base64.StdEncoding.EncodeToString(view.GetBody()),
 		Tag: view.GetTag(), Keys: keys, Properties: view.GetProperties(), Group: view.GetMessageGroup(),
-		ID: view.GetMessageId(), Attempt: view.GetDeliveryAttempt(),
+		Lite: lite, ID: view.GetMessageId(), Attempt: view.GetDeliveryAttempt(),
 	}
 }
 
@@ -120,7 +128,8 @@ func number(view *rmq.MessageView, name string) int {
 func configuration(asked question) *rmq.Config {
 	rmq.EnableSsl = asked.TLS
 	return &rmq.Config{
-		Endpoint: asked.Endpoints, ConsumerGroup: asked.Group, Credentials: &credentials.SessionCredentials{},
+		Endpoint: asked.Endpoints, ConsumerGroup: asked.Group,
+		Credentials: &credentials.SessionCredentials{AccessKey: asked.User, AccessSecret: asked.Secret},
 	}
 }
 
@@ -154,6 +163,9 @@ func messageOf(asked message) (*rmq.Message, error) {
 	}
 	if asked.Group != nil {
 		made.SetMessageGroup(*asked.Group)
+	}
+	if asked.Lite != nil {
+		made.SetLiteTopic(*asked.Lite)
 	}
 	if asked.At != 0 {
 		made.SetDelayTimestamp(time.UnixMilli(asked.At))
@@ -198,7 +210,7 @@ func simple(asked question) error {
 	return made.Start()
 }
 
-func push(asked question) error {
+func listener(name string) rmq.PushConsumerOption {
 	deliveries := map[string]int{}
 	var counting sync.Mutex
 	listen := func(view *rmq.MessageView) rmq.ConsumerResult {
@@ -206,18 +218,36 @@ func push(asked question) error {
 		deliveries[view.GetMessageId()]++
 		count := deliveries[view.GetMessageId()]
 		counting.Unlock()
-		event("message", asked.Name, view)
+		event("message", name, view)
 		time.Sleep(time.Duration(number(view, "hold")) * time.Millisecond)
 		if count <= number(view, "fail") {
 			return rmq.FAILURE
 		}
 		return rmq.SUCCESS
 	}
+	return rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: listen})
+}
+
+func push(asked question) error {
 	made, err := rmq.NewPushConsumer(
 		configuration(asked),
 		rmq.WithPushAwaitDuration(20*time.Second),
 		rmq.WithPushSubscriptionExpressions(filters(asked)),
-		rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: listen}),
+		listener(asked.Name),
+	)
+	if err != nil {
+		return err
+	}
+	keep(asked.Name, made)
+	return made.Start()
+}
+
+func lite(asked question) error {
+	made, err := rmq.NewLitePushConsumer(
+		configuration(asked),
+		rmq.NewLitePushConsumerConfig(asked.Topic, 30*time.Second),
+		rmq.WithPushAwaitDuration(20*time.Second),
+		listener(asked.Name),
 	)
 	if err != nil {
 		return err
@@ -323,6 +353,12 @@ func done(asked question) (told, error) {
 		return told{}, simple(asked)
 	case "push":
 		return told{}, push(asked)
+	case "lite":
+		return told{}, lite(asked)
+	case "subscribe":
+		return told{}, client(asked.Name).(rmq.LitePushConsumer).SubscribeLite(asked.Lite)
+	case "unsubscribe":
+		return told{}, client(asked.Name).(rmq.LitePushConsumer).UnSubscribeLite(asked.Lite)
 	case "send":
 		return send(asked), nil
 	case "transact":

@@ -19,9 +19,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
+import org.apache.rocketmq.client.apis.consumer.MessageListener;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
@@ -80,6 +83,14 @@ public final class Driver {
                 return simple(asked);
             case "push":
                 return push(asked);
+            case "lite":
+                return lite(asked);
+            case "subscribe":
+                lite(text(asked, "name")).subscribeLite(text(asked, "lite"));
+                return new JsonObject();
+            case "unsubscribe":
+                lite(text(asked, "name")).unsubscribeLite(text(asked, "lite"));
+                return new JsonObject();
             case "send":
                 return send(asked);
             case "transact":
@@ -137,28 +148,41 @@ public final class Driver {
     }
 
     private static JsonObject push(JsonObject asked) throws ClientException {
-        String name = text(asked, "name");
-        Map<String, AtomicInteger> deliveries = new ConcurrentHashMap<>();
-        CLIENTS.put(name, SERVICE.newPushConsumerBuilder()
+        CLIENTS.put(text(asked, "name"), SERVICE.newPushConsumerBuilder()
             .setClientConfiguration(configuration(asked))
             .setConsumerGroup(text(asked, "group"))
             .setSubscriptionExpressions(filters(asked))
-            .setMessageListener(view -> {
-                String id = view.getMessageId().toString();
-                int count = deliveries.computeIfAbsent(id, key -> new AtomicInteger()).incrementAndGet();
-                JsonObject told = shown(view);
-                told.addProperty("event", "message");
-                told.addProperty("name", name);
-                tell(told);
-                try {
-                    Thread.sleep(number(view, "hold"));
-                } catch (InterruptedException error) {
-                    return ConsumeResult.FAILURE;
-                }
-                return count <= number(view, "fail") ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
-            })
+            .setMessageListener(listener(text(asked, "name")))
             .build());
         return new JsonObject();
+    }
+
+    private static JsonObject lite(JsonObject asked) throws ClientException {
+        CLIENTS.put(text(asked, "name"), SERVICE.newLitePushConsumerBuilder()
+            .setClientConfiguration(configuration(asked))
+            .setConsumerGroup(text(asked, "group"))
+            .bindTopic(text(asked, "topic"))
+            .setMessageListener(listener(text(asked, "name")))
+            .build());
+        return new JsonObject();
+    }
+
+    private static MessageListener listener(String name) {
+        Map<String, AtomicInteger> deliveries = new ConcurrentHashMap<>();
+        return view -> {
+            String id = view.getMessageId().toString();
+            int count = deliveries.computeIfAbsent(id, key -> new AtomicInteger()).incrementAndGet();
+            JsonObject told = shown(view);
+            told.addProperty("event", "message");
+            told.addProperty("name", name);
+            tell(told);
+            try {
+                Thread.sleep(number(view, "hold"));
+            } catch (InterruptedException error) {
+                return ConsumeResult.FAILURE;
+            }
+            return count <= number(view, "fail") ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+        };
     }
 
     private static JsonObject send(JsonObject asked) {
@@ -230,10 +254,14 @@ public final class Driver {
     }
 
     private static ClientConfiguration configuration(JsonObject asked) {
-        return ClientConfiguration.newBuilder()
+        var builder = ClientConfiguration.newBuilder()
             .setEndpoints(text(asked, "endpoints"))
-            .enableSsl(asked.get("tls").getAsBoolean())
-            .build();
+            .enableSsl(asked.get("tls").getAsBoolean());
+        if (!text(asked, "user").isEmpty()) {
+            builder.setCredentialProvider(
+                new StaticSessionCredentialsProvider(text(asked, "user"), text(asked, "secret")));
+        }
+        return builder.build();
     }
 
     private static Map<String, FilterExpression> filters(JsonObject asked) {
@@ -270,6 +298,9 @@ public final class Driver {
         if (asked.has("group")) {
             builder.setMessageGroup(text(asked, "group"));
         }
+        if (asked.has("lite")) {
+            builder.setLiteTopic(text(asked, "lite"));
+        }
         if (asked.has("at")) {
             builder.setDeliveryTimestamp(asked.get("at").getAsLong());
         }
@@ -295,6 +326,7 @@ public final class Driver {
         told.add("keys", keys);
         told.add("properties", properties);
         told.addProperty("group", view.getMessageGroup().orElse(null));
+        told.addProperty("lite", view.getLiteTopic().orElse(null));
         told.addProperty("id", view.getMessageId().toString());
         told.addProperty("attempt", view.getDeliveryAttempt());
         return told;
@@ -320,6 +352,10 @@ public final class Driver {
 
     private static SimpleConsumer consumer(JsonObject asked) {
         return (SimpleConsumer) CLIENTS.get(text(asked, "name"));
+    }
+
+    private static LitePushConsumer lite(String name) {
+        return (LitePushConsumer) CLIENTS.get(name);
     }
 
     private static MessageView taken(JsonObject asked) {

@@ -5,7 +5,7 @@
 const readline = require('node:readline');
 const { setTimeout: sleep } = require('node:timers/promises');
 const {
-  ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer,
+  ConsumeResult, FilterExpression, LitePushConsumerImpl, Producer, PushConsumer, SimpleConsumer,
 } = require('rocketmq-client-nodejs');
 const { FilterType, TransactionResolution } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb');
 
@@ -32,6 +32,7 @@ function shown(message) {
     keys: [...message.keys].sort(),
     properties: Object.fromEntries(message.properties),
     group: message.messageGroup ?? null,
+    lite: message.liteTopic ?? null,
     id: message.messageId,
     attempt: message.deliveryAttempt ?? null,
     corrupted: message.corrupted,
@@ -59,7 +60,8 @@ function listener(name) {
 }
 
 function base(asked) {
-  return { endpoints: asked.endpoints, namespace: '', sslEnabled: asked.tls, logger };
+  const sessionCredentials = asked.user ? { accessKey: asked.user, accessSecret: asked.secret } : undefined;
+  return { endpoints: asked.endpoints, namespace: '', sslEnabled: asked.tls, logger, sessionCredentials };
 }
 
 function subscriptions(asked) {
@@ -77,6 +79,7 @@ function messageOf(asked) {
     keys: asked.keys,
     properties: new Map(Object.entries(asked.properties ?? {})),
     messageGroup: asked.group,
+    liteTopic: asked.lite,
     deliveryTimestamp: asked.at && new Date(asked.at),
   };
 }
@@ -112,6 +115,20 @@ const actions = {
     subscriptions: subscriptions(asked),
     messageListener: listener(asked.name),
   })),
+  lite: asked => start(asked, new LitePushConsumerImpl({
+    ...base(asked),
+    consumerGroup: asked.group,
+    bindTopic: asked.topic,
+    messageListener: listener(asked.name),
+  })),
+  async subscribe(asked) {
+    await clients.get(asked.name).subscribeLite(asked.lite);
+    return {};
+  },
+  async unsubscribe(asked) {
+    await clients.get(asked.name).unsubscribeLite(asked.lite);
+    return {};
+  },
   async send(asked) {
     if (asked.at_once) {
       return { receipts: await Promise.all(asked.messages.map(message => receiptOf(asked, message))) };

@@ -12,11 +12,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import rocketmq  # type: ignore[import-not-found,unused-ignore]
 from rocketmq import (  # type: ignore[import-not-found,attr-defined,unused-ignore]
     ClientConfiguration,
     ConsumeResult,
     Credentials,
     FilterExpression,
+    LitePushConsumer,
     Message,
     MessageListener,
     Producer,
@@ -57,6 +59,7 @@ def shown(message: Any) -> Asked:
         "keys": sorted(message.keys or ()),
         "properties": dict(message.properties or {}),
         "group": message.message_group,
+        "lite": message.lite_topic,
         "id": message.message_id,
         "attempt": message.delivery_attempt,
     }
@@ -84,7 +87,8 @@ class Listener(MessageListener):  # type: ignore[misc,unused-ignore]
 
 
 def configuration(asked: Asked) -> Any:
-    return ClientConfiguration(asked["endpoints"], Credentials())
+    credentials = Credentials(asked["user"], asked["secret"]) if asked["user"] else Credentials()
+    return ClientConfiguration(asked["endpoints"], credentials)
 
 
 def subscriptions(asked: Asked) -> Asked:
@@ -108,6 +112,8 @@ def message_of(asked: Asked) -> Any:
         message.add_property(name, value)
     if "group" in asked:
         message.message_group = asked["group"]
+    if "lite" in asked:
+        message.lite_topic = asked["lite"]
     if "at" in asked:
         message.delivery_timestamp = asked["at"] // 1000
     return message
@@ -145,6 +151,38 @@ def push(asked: Asked) -> Asked:
         tls_enable=asked["tls"],
     )
     return started(asked, made)
+
+
+def lite(asked: Asked) -> Asked:
+    made = LitePushConsumer(
+        configuration(asked),
+        asked["group"],
+        asked["topic"],
+        Listener(asked["name"]),
+        tls_enable=asked["tls"],
+    )
+    return started(asked, made)
+
+
+def lite_simple(asked: Asked) -> Asked:
+    made = rocketmq.LiteSimpleConsumer(
+        asked["topic"],
+        configuration(asked),
+        asked["group"],
+        asked["wait_s"],
+        tls_enable=asked["tls"],
+    )
+    return started(asked, made)
+
+
+def subscribe(asked: Asked) -> Asked:
+    clients[asked["name"]].subscribe_lite(asked["lite"])
+    return {}
+
+
+def unsubscribe(asked: Asked) -> Asked:
+    clients[asked["name"]].unsubscribe_lite(asked["lite"])
+    return {}
 
 
 def receipt_of(get: Any) -> Asked:
@@ -206,7 +244,10 @@ def close(asked: Asked) -> Asked:
 
 ACTIONS = {
     action.__name__: action
-    for action in (producer, simple, push, send, transact, recall, receive, ack, change, close)
+    for action in (
+        *(producer, simple, push, lite, lite_simple, subscribe, unsubscribe),
+        *(send, transact, recall, receive, ack, change, close),
+    )
 }
 
 

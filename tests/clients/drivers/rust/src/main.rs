@@ -72,6 +72,10 @@ fn options(asked: &Value) -> ClientOption {
     // This client wants commas between addresses.
     options.set_access_url(text(asked, "endpoints").replace(';', ","));
     options.set_enable_tls(asked["tls"] == true);
+    if !text(asked, "user").is_empty() {
+        options.set_access_key(text(asked, "user"));
+        options.set_secret_key(text(asked, "secret"));
+    }
     options
 }
 

@@ -9,7 +9,6 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from broker.errors import RequestRefused
 from remoting.wire.field_values import read_natural
 
 
@@ -34,20 +33,15 @@ def recall_handle(topic: str, broker_name: str, due_ms: int, unique_key: str, po
     return base64.urlsafe_b64encode(words.encode("utf-8", "replace")).decode()
 
 
-def read_recall_handle(text: str) -> RecallHandle:
+def read_recall_handle(text: str) -> RecallHandle | None:
+    """Return the contents of a handle; None if the text is not one."""
     try:
         words = base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode().split(" ")
         version, topic, broker_name, due_ms, *key = words
     except (ValueError, binascii.Error):
-        raise _malformed(text) from None
+        return None
     due = read_natural(due_ms)
     position = read_natural(key.pop()) if len(key) > 1 else -1
     if version != "v1" or not "".join(key) or due is None or position is None:
-        raise _malformed(text)
+        return None
     return RecallHandle(topic, broker_name, due, " ".join(key), position if position >= 0 else None)
-
-
-def _malformed(text: str) -> RequestRefused:
-    return RequestRefused.invalid(
-        f"recall handle {text!r:.80}: give the one that the broker answered the send with"
-    )

@@ -1,0 +1,155 @@
+"""The two passes that make facts of a log: ranges in, files and what to commit out.
+
+The first goes through entries in order: it judges records and folds commands, and writes the facts
+about commands. The second decodes any range with what the first knows of it, and writes the rows of
+entries and messages. A plain loop runs both over each range at once, and reads it once; tasks of
+Spark run the first for each group, and the second for each range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from dledger_spark.facts.fact_rows import FactRows
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.log_fold import ORDER_COLUMNS, Known, LogFold, decoded
+from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.left_out import LeftOut
+from dledger_spark.log.readable_log import Origin, ReadableLog
+from dledger_spark.records.message_columns import message_batch
+from dledger_spark.schema import MESSAGE_SCHEMA
+from dledger_spark.tables.fact_file import FactFile, FileWritten
+
+# The tables of the second pass; all others are of the first.
+OF_RANGES: Final = ("entries", "messages")
+# It is committed behind all others, so its end counts for all.
+LAST: Final = "entries"
+Files = dict[str, list[FileWritten]]
+
+
+class Target(NamedTuple):
+    """The folders of the tables, and the entry from which each needs rows; None: all."""
+
+    folders: Mapping[str, str]
+    firsts: Mapping[str, int | None]
+
+
+class Ordered(NamedTuple):
+    """What the first pass has found.
+
+    Attributes:
+        ranges: the ranges, and what is known of each.
+        files: the files of the tables about commands.
+        state: of the fold, behind the last range.
+    """
+
+    ranges: list[tuple[range, Known]]
+    files: Files
+    state: bytes
+
+
+def fold_at(log: ReadableLog, fold: LogFold | None, index: int) -> LogFold:
+    """Return the fold that goes on at an entry: `fold`, or a new one if entries before are lost."""
+    if fold is None or fold.next_index != index:
+        return LogFold(log.group, index, is_judged_whole=log.is_judged_whole)
+    return fold
+
+
+def lost_before(
+    group: str | None, left_out: Sequence[LeftOut], index: int
+) -> tuple[dict[str, pa.RecordBatch], list[LeftOut]]:
+    """Return the facts about what is left out before an entry, and what is left out behind it."""
+    rows = FactRows(group)
+    for each in left_out:
+        if each.first < index:
+            rows.add("lost_entries", *each)
+    return rows.take(), [each for each in left_out if each.first >= index]
+
+
+def order_ranges(
+    log: ReadableLog,
+    state: bytes | None,
+    ranges: Sequence[range],
+    left_out: Sequence[LeftOut],
+    target: Target,
+) -> Ordered:
+    """Run the first pass over ranges of a log that follow one another, or entries left out.
+
+    `state` is that of the fold behind the entry before; None if there is none. Raises
+    DledgerSparkError, as reading the entries does, except for sums, and TablesInvalid.
+    """
+    fold = None if state is None else LogFold.resumed(log.group, state)
+    files = TableFiles(target, [name for name in FACTS if name not in OF_RANGES])
+    files.add(lost_before(log.group, left_out, ranges[-1].stop)[0])
+    found = []
+    for one in ranges:
+        fold = fold_at(log, fold, one.start)
+        of_range: Known | None = None
+        for batch in log.batches(one, batch_bytes=BATCH_BYTES, checksums=False):
+            rows, known = fold.order(batch, message_batch(batch, ORDER_COLUMNS))
+            files.add(rows)
+            of_range = known if of_range is None else of_range.with_next(known)
+        if of_range is not None:
+            found.append((one, of_range))
+    assert fold is not None
+    return Ordered(found, files.close(), fold.state)
+
+
+def decode_range(
+    log: ReadableLog, entries: range, known: Known, target: Target, *, checksums: bool
+) -> Files:
+    """Run the second pass over a range. Raises DledgerSparkError, as reading the entries does."""
+    files = TableFiles(target, OF_RANGES)
+    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=checksums):
+        files.add(decoded(batch, message_batch(batch, MESSAGE_SCHEMA.names), known))
+    return files.close()
+
+
+class OrderTask(NamedTuple):
+    """The first pass over some ranges, for another process. For the fields see `order_ranges`."""
+
+    origin: Origin
+    state: bytes | None
+    ranges: list[range]
+    left_out: list[LeftOut]
+    target: Target
+
+
+class DecodeTask(NamedTuple):
+    """The second pass over a range, for another process. For the fields see `decode_range`."""
+
+    origin: Origin
+    entries: range
+    known: Known
+    target: Target
+    checksums: bool
+
+
+def order(task: OrderTask) -> Ordered:
+    return order_ranges(task.origin.open(), *task[1:])
+
+
+def decode(task: DecodeTask) -> Files:
+    log, checks = task.origin.open(), task.checksums
+    return decode_range(log, task.entries, task.known, task.target, checksums=checks)
+
+
+class TableFiles:
+    """A new file for each of some tables."""
+
+    def __init__(self, target: Target, tables: Sequence[str]) -> None:
+        self._files = {
+            name: FactFile(target.folders[name], FACTS[name], target.firsts[name])
+            for name in tables
+        }
+
+    def add(self, rows: Mapping[str, pa.RecordBatch]) -> None:
+        for name, batch in rows.items():
+            self._files[name].add(batch)
+
+    def close(self) -> Files:
+        closed = {name: file.close() for name, file in self._files.items()}
+        return {name: [file] for name, file in closed.items() if file is not None}
