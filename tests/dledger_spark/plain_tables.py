@@ -236,14 +236,15 @@ class PlainTables:
     def retries(self) -> list[Row]:
         """Go through the log, and write down each step in the life of a failed message."""
         found: defaultdict[Any, list[tuple[str, Row, int]]] = defaultdict(list)
-        by_place, ladder = {}, {}
+        by_place: dict[Any, tuple[str, Row]] = {}
+        ladder: dict[int, tuple[Any, int]] = {}
         commands = {one["index"]: one["command"] for one in self.commands}
         events: dict[int, list[Row]] = defaultdict(list)
         for event in self.pop_events:
             events[event["index"]].append(event)
         letters: dict[Any, Any] = {}
         for index in sorted(entry.index for entry in self.entries):
-            command = commands.get(index)
+            command: Any = commands.get(index)
             name = type(command).__name__
             if name in ("Deliver", "DropDelayed"):
                 ladder.pop(command.position, None)
@@ -517,7 +518,7 @@ class PlainTables:
             positions: tuple[int, ...] = getattr(
                 command, "positions", (getattr(command, "position", -1),)
             )
-            event = {
+            ended = {
                 "Checked": "checked",
                 "Rollback": "rolled back",
                 "GiveUp": "given up",
@@ -527,8 +528,8 @@ class PlainTables:
                 origins[one["position"]] = origins.get(command.position, command.position)
             for position in positions:
                 origin = by_position.get(origins.get(position, position))
-                if event is not None and origin is not None:
-                    rows.append((origin["key"], one["ms"], one["index"], event, None, None))
+                if ended is not None and origin is not None:
+                    rows.append((origin["key"], one["ms"], one["index"], ended, None, None))
         names_of_columns = ("unique_key", "time", "index", "event", "consumer_group", "due_time")
         return [dict(zip(names_of_columns, row, strict=True)) for row in rows]
 

@@ -53,7 +53,8 @@ def written(**tables: list[Row]) -> Facts:
     """Facts of which only some columns matter; times are seconds since the first minute."""
     facts = {}
     for name, schema in FACTS.items():
-        rows = [dict.fromkeys(schema.names) | row for row in tables.get(name, [])]
+        nothing: Row = dict.fromkeys(schema.names)
+        rows = [nothing | row for row in tables.get(name, [])]
         for row in rows:
             row |= {"raft_group": "g"}
             for column in ("time", "store_time"):
