@@ -6,9 +6,10 @@ before. The broker's own fold goes along, so a step can end what an earlier one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -121,11 +122,20 @@ class ScriptedLog:
         self.entries.append(entry)
 
     def _record(
-        self, topic: str, queue: int = 0, before: int = 0, at: int = 0, **properties: str
+        self,
+        topic: str,
+        queue: int = 0,
+        before: int = 0,
+        at: int = 0,
+        of_origin: Mapping[str, str] = MappingProxyType({}),
+        **properties: str,
     ) -> bytes:
-        """A record of the next message of a queue, `before` others of the entry and `at` bytes."""
+        """A record of the next message of a queue, `before` others of the entry and `at` bytes.
+
+        `of_origin` are properties that tell of the message which failed.
+        """
         self._sent += 1
-        pairs = {"UNIQ_KEY": f"k{self._sent}", **properties}
+        pairs = {"UNIQ_KEY": f"k{self._sent}", **properties, **of_origin}
         end = self.state[MESSAGES].queue_end(topic, queue)
         position = self._pos + HEADER_BYTES + at
         port = 10911 + self._sent % 2
@@ -208,7 +218,7 @@ class ScriptedLog:
                 of_origin = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": f"m{step.number}"}
                 of_origin |= {"RECONSUMED": str(step.pick)}
                 self._in_ladder[self._pos + HEADER_BYTES] = of_origin
-                record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=RETRY, **of_origin)
+                record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=RETRY, of_origin=of_origin)
                 self._with(record, Delay(self._now_ms + 1000 * step.number))
             case "redrive":
                 end = self.state[MESSAGES].queue_end(DEAD, 0)
@@ -218,7 +228,7 @@ class ScriptedLog:
                     copy = self._record(topic, queue)
                     if step.number > 2:
                         of_origin = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": f"m{step.number}"}
-                        copy = self._record(RETRY, **of_origin)
+                        copy = self._record(RETRY, of_origin=of_origin)
                     self._with(copy, letter)
             case "delete":
                 keeps_ends = step.number % 2 > 0
@@ -250,10 +260,11 @@ class ScriptedLog:
             if of_origin:
                 self._in_ladder[self._pos + HEADER_BYTES] = of_origin
             to = RETRY if of_origin else topic
-            record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=to, **of_origin)
+            record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=to, of_origin=of_origin)
             self._with(record, MoveDelayed(position))
-        elif of_origin := self._in_ladder.get(position):
-            self._with(self._record(RETRY, **of_origin), Deliver(position))
+        elif position in self._in_ladder:
+            of_origin = self._in_ladder[position]
+            self._with(self._record(RETRY, of_origin=of_origin), Deliver(position))
         else:
             self._with(self._record(topic, queue), Deliver(position))
 
