@@ -58,17 +58,17 @@ def dledger_spark() -> None:
     committed entries and write nothing to these folders: nodes may be running in them.
 
     \b
-      dledger-spark count  --path DIR              messages of each topic
-      dledger-spark show   --path DIR --limit 5    the first entries, without starting Spark
-      dledger-spark replay --path DIR --out OUT    tables "entries" and "messages" in Parquet
-      dledger-spark tables --path DIR --out OUT    tables of lag, traffic, latency and more
-      dledger-spark stream --path DIR --out OUT    the same tables, as the log grows
+      dledger-spark count  --path DIR                 messages of each topic
+      dledger-spark show   --path DIR --limit 5       the first entries, without starting Spark
+      dledger-spark replay --path DIR --out OUT       tables "entries" and "messages" in Parquet
+      dledger-spark tables --path DIR --out OUT       tables of lag, traffic, latency and more
+      dledger-spark stream --path DIR --out OUT       the same tables, as the log grows
       dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
-      dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
-      dledger-spark status --tables OUT --path DIR   how fresh the tables are
-      dledger-spark prune  --tables OUT            remove what the tables no longer need
-      dledger-spark publish --tables OUT --target URL  copy what is new to an object store
-      dledger-spark catalog --tables OUT           SQL that registers the tables elsewhere
+      dledger-spark report --tables OUT --out FILE    a page of what an operator looks at first
+      dledger-spark status --tables OUT --path DIR    how fresh the tables are
+      dledger-spark prune  --tables OUT               remove what the tables no longer need
+      dledger-spark publish --tables OUT --target URL   copy what is new to an object store
+      dledger-spark catalog --tables OUT              SQL that registers the tables elsewhere
     """  # noqa: D301 - click's mark, a backspace
 
 

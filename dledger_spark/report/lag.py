@@ -213,34 +213,36 @@ def _draw_queue(
     whole = f"{log}{first['topic'][:300]}{which}"
     back = plot.rect(steps.begin_ms, steps.begin(steps.number), top + 1, _ROW - 2, "empty")
     child(back, "title", whole)
-    paths: dict[int, list[str]] = {}
     worst = max(cells, key=lambda one: one["lag"])
-    for cell in cells:
-        if cell["lag"]:
-            left, right = plot.x(steps.begin(cell["step"])), plot.x(steps.begin(cell["step"] + 1))
-            width = number(max(0.5, right - left - 0.4))
-            class_ = bisect_right(_CLASSES, cell["lag"])
-            paths.setdefault(class_, []).append(
-                f"M{number(left)} {number(top + 1)}h{width}v{number(_ROW - 2)}h-{width}z"
-            )
+    # Steps of one colour that follow one another are one rectangle: the page stays small.
+    runs: list[list[int]] = []
+    for cell in sorted((cell for cell in cells if cell["lag"]), key=lambda one: one["step"]):
+        class_, step = bisect_right(_CLASSES, cell["lag"]), cell["step"]
+        if runs and runs[-1][0] == class_ and runs[-1][2] == step:
+            runs[-1][2] = step + 1
+        else:
+            runs.append([class_, step, step + 1])
+    paths: dict[int, list[str]] = {}
+    for class_, begin, end in runs:
+        left, right = plot.x(steps.begin(begin)), plot.x(steps.begin(end))
+        width = number(max(0.5, right - left - 0.4))
+        paths.setdefault(class_, []).append(
+            f"M{number(left)} {number(top + 1)}h{width}v{number(_ROW - 2)}h-{width}z"
+        )
     for class_, path in sorted(paths.items()):
         one = child(plot.svg, "path", d="".join(path), class_=f"h{class_}")
         most = f"at most {count(worst['lag'])} ({moment(steps.begin(worst['step']))} UTC)"
         child(one, "title", f"{whole}: {most}")
 
 
-def lag_query(steps: Steps) -> str:
-    """Return the query for the lag of the worst queues of the worst groups, and the groups'
-    figures.
-
-    Groups are ranked by their lag at the end, then by its growth, then by the largest lag ever.
+def _growths(steps: Steps) -> str:
+    """Return the tables of a query that tell how the lag of each group has grown.
 
     To find since when the lag grows, steps before the last one at which it was a tenth larger than
     at the end do not count: behind it is the last step with the least lag.
     """
     last = steps.number - 1
     return f"""
-    with {_lags(steps)},
     sums as materialized (
         select l.consumer_group, l.step, cast(sum(l.lag) as bigint) as lag from lags l group by all
     ),
@@ -270,7 +272,19 @@ def lag_query(steps: Steps) -> str:
         join higher h using (consumer_group)
         where s.step > coalesce(h.higher_step, -1)
         group by h.consumer_group
-    ),
+    )
+    """
+
+
+def lag_query(steps: Steps) -> str:
+    """Return the query for the lag of the worst queues of the worst groups, and the groups'
+    figures.
+
+    Groups are ranked by their lag at the end, then by its growth, then by the largest lag ever.
+    """
+    return f"""
+    with {_lags(steps)},
+    {_growths(steps)},
     measured as (
         select
             s.consumer_group,

@@ -304,7 +304,9 @@ def test_copies_of_a_message_do_not_count_as_slow_to_store(engine: DuckdbEngine)
 def test_queues_of_one_name_are_told_apart_by_log_and_by_life(tables: Tables) -> None:
     assert re.search(r"[AB] [01], life 2", Words(page_of(tables)).section("lag"))
     other = {
-        name: table.set_column(0, table.schema.field(0), pa.array(["other"] * len(table)))
+        name: table.set_column(
+            0, table.schema.field(0), pa.array(["other"] * len(table), pa.string())
+        )
         for name, table in tables.items()
         if name in FACTS
     }
