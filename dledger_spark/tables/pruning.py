@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.tables.delta_files import delete_old_files, delta_failures, keep_for
-from dledger_spark.tables.derived import DERIVED
+from dledger_spark.tables.derived import STORED
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
 
@@ -36,7 +36,7 @@ def prune(home: TableHome, on_table: Callable[[str], None] = lambda _table: None
         if there is not None:
             home.drop_states_before(group, there)
     shutil.rmtree(home.spill_path, ignore_errors=True)
-    for path in (*map(home.fact_path, FACTS), *map(home.derived_path, DERIVED)):
+    for path in (*map(home.fact_path, FACTS), *map(home.derived_path, STORED)):
         if not os.path.isdir(f"{path}/_delta_log"):
             continue
         on_table(path)

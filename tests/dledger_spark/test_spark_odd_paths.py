@@ -40,6 +40,10 @@ OF_PATHS = {
     "stream": {"--path", "--out"},
     "sql": {"--tables"},
     "report": {"--tables", "--out"},
+    "status": {"--tables", "--path"},
+    "prune": {"--tables"},
+    "publish": {"--tables"},
+    "catalog": {"--tables"},
 }
 
 
@@ -78,6 +82,9 @@ def test_tables_sql_report_and_show_work_in_folders_of_any_name(
             run("sql", "--tables", out, "select sum(messages) n from traffic", "--json"),
             run("report", "--tables", out, "--out", page),
             run("show", "--path", log, "--table", "messages", "--json"),
+            run("status", "--tables", out, "--path", log, "--json"),
+            run("prune", "--tables", out, "--json"),
+            run("catalog", "--tables", out, "--for", "duckdb"),
         ]
         added = [json.loads(text)["entries_added"] for code, text in found[:2] if code == 0]
         if (

@@ -35,7 +35,7 @@ CALLED: dict[str, Any] = {
     "dledger_spark.replay.replay.run_replay": {},
     "dledger_spark.commands.topic_count.count_topics": [],
     "dledger_spark.tables.update.update_tables": SimpleNamespace(
-        entries=range(0), rows={}, group="g", left_out=()
+        entries=range(0), rows={}, group="g", left_out=(), read=0
     ),
     "dledger_spark.tables.refresh.refresh": {},
     "dledger_spark.report.page.page": "<page>",
@@ -98,6 +98,9 @@ class Calls:
             self._note(place, arguments, more)
             if place.endswith("open_group"):
                 raise GroupUnavailable("g", "h:1", "is not asked here")
+            if place.endswith("refresh.refresh"):
+                with arguments[1]([]):  # something is new: it opens an engine
+                    pass
             return answer
 
         return call
@@ -179,7 +182,7 @@ def test_a_stream_goes_on_behind_what_retention_has_removed_if_it_is_told_to(
         asked.append(fail_on_data_loss)
         if fail_on_data_loss:
             raise DataLost("the log begins later", 0, 4, "use another")
-        return SimpleNamespace(entries=range(5, 9), left_out=())
+        return SimpleNamespace(entries=range(5, 9), left_out=(), read=4)
 
     monkeypatch.setattr("dledger_spark.tables.table_stream.update_tables", update)
     added: list[int] = []

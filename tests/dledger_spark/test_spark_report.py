@@ -35,7 +35,7 @@ from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
 from tests.dledger_spark.broker_script import ScriptedLog
 from tests.dledger_spark.test_spark_table_updates import scripted, write
 from tests.dledger_spark.test_spark_tables import facts_of
-from tests.picture_texts import PAIRS_IN_A_BROWSER, unreadable
+from tests.picture_texts import PAIRS_IN_A_BROWSER, unreadable, without_policy
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 HOSTILE = "</svg></style><script>alert(1)</script>&\"'\x00\x1b[31m\u202e" + "x" * 500
@@ -671,9 +671,7 @@ def measured(text: str, width: int) -> str:
         Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right)),
         PAIRS]);
     })</script></body>""".replace("PAIRS", PAIRS_IN_A_BROWSER)
-    free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    assert free != text
-    inside = escape(free.replace("</body>", script))
+    inside = escape(without_policy(text).replace("</body>", script))
     style = f"border:0;width:{width}px;height:900px"
     return f'<!doctype html><body><iframe style="{style}" srcdoc="{inside}"></iframe>'
 

@@ -20,7 +20,7 @@ from jepsen_like.report.buckets import buckets
 from jepsen_like.report.failing_window import OPERATIONS_MAX, failing_window
 from jepsen_like.report.page import page
 from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, RunExit, ToldRun
-from tests.picture_texts import PAIRS_IN_A_BROWSER
+from tests.picture_texts import PAIRS_IN_A_BROWSER, without_policy
 
 SECOND_NS = 1_000_000_000
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -186,7 +186,7 @@ def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
         Math.min(...pictures.map(one => one.height)), PAIRS]);
     })</script></body>""".replace("PAIRS", PAIRS_IN_A_BROWSER)
     file = tmp_path / "report.html"
-    file.write_text(page(run_of(history, problem)).replace("</body>", measure))
+    file.write_text(without_policy(page(run_of(history, problem))).replace("</body>", measure))
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     command += [f"--window-size={width},1000", f"--user-data-dir={tmp_path / 'browser'}"]

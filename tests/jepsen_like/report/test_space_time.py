@@ -13,7 +13,7 @@ from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.report.space_time_rows import EVENTS_MAX, rows_of
 from jepsen_like.simulation.service.spoken_message import IDLE
 from tests.jepsen_like.services import Register
-from tests.picture_texts import PAIRS_IN_A_BROWSER
+from tests.picture_texts import PAIRS_IN_A_BROWSER, without_policy
 
 
 def picture_of_a_run() -> str:
@@ -101,7 +101,7 @@ Object.assign(document.body.dataset, {{
 def test_a_browser_shows_the_page_narrow_and_wide(tmp_path: Path, width: int) -> None:
     assert CHROMIUM is not None
     page = tmp_path / "page.html"
-    page.write_text(picture_of_a_run() + MEASURE, encoding="utf-8")
+    page.write_text(without_policy(picture_of_a_run()) + MEASURE, encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
     options += [f"--window-size={width},1000", f"--user-data-dir={tmp_path / 'profile'}"]
     told = subprocess.run(
