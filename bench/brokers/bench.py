@@ -25,6 +25,14 @@ class Figure(NamedTuple):
     more_is_better: bool = False
 
 
+def times(name: str, found: Mapping[str, float]) -> tuple[Figure, Figure]:
+    """Return the median and the 99th percentile that a load program has found."""
+    return (
+        Figure(f"{name}: median", "ms", found["p50_ms"]),
+        Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+    )
+
+
 class Scale(NamedTuple):
     """Amounts of work. Times are in seconds; `rate` is that of the rows that travel."""
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from bench.brokers import light_calls
 from bench.brokers.asking import Asking, NotAnswered, route
-from bench.brokers.bench import Bench, Figure, Row
+from bench.brokers.bench import Bench, Figure, Row, times
 from bench.brokers.frames import connected
 from bench.brokers.light_calls import POLL_S, Poller, keep_asking
 from bench.brokers.sender import Senders
@@ -194,20 +194,21 @@ _WARM_UP_MS: Final = 4000
 _PATIENCE_S: Final = 120
 
 
+def _given(bench: Bench) -> dict[str, object]:
+    """Return the options of each task of a client."""
+    return {"proxy": bench.group.proxy(), "bytes": len(_BODY), "warm_up_ms": _WARM_UP_MS}
+
+
 def _loaded(
     bench: Bench, client: _Client, name: str, work: str, about_s: float, **options: object
 ) -> tuple[dict[str, float], list[Figure]]:
     """Run a task of a client; also return the processor time for each message. Raises RunFailed."""
     load = bench.grpc_loads[client.language]
-    given: dict[str, object] = {
-        "proxy": bench.group.proxy(),
-        "bytes": len(_BODY),
-        "warm_up_ms": _WARM_UP_MS,
-    }
+    given = _given(bench) | options
     used, load_before_s = _Used(bench), children_processor_s()
     within_s = about_s + _PATIENCE_S
     nameserver = bench.group.nameserver
-    found = load.run(work, nameserver, bench.folder, within_s, **given | options)
+    found = load.run(work, nameserver, bench.folder, within_s, **given)
     each = 1e6 / max(1, found["messages"])
     load_s = children_processor_s() - load_before_s
     return found, [
@@ -234,8 +235,7 @@ def _by_client(client: _Client) -> Callable[[Bench], list[Figure]]:
             )
             figures += [
                 Figure(name, "a second", found["a_second"], more_is_better=True),
-                Figure(f"{name}: median", "ms", found["p50_ms"]),
-                Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+                *times(name, found),
                 *cost,
             ]
         return figures + _passes(bench, client) + _travels(bench, client)
@@ -270,8 +270,7 @@ def _travels(bench: Bench, client: _Client) -> list[Figure]:
         seconds=bench.measured_s,
     )
     return [
-        Figure(f"{name}: median", "ms", found["p50_ms"]),
-        Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+        *times(name, found),
         *cost,
     ]
 
@@ -289,12 +288,7 @@ def _failover(bench: Bench) -> list[Figure]:
     leader = bench.group.leader()
     killer = threading.Timer(_KILLED_AFTER_S, bench.group.kill, [leader])
     load = bench.grpc_loads[client.language]
-    given: dict[str, object] = {
-        "proxy": bench.group.proxy(),
-        "bytes": len(_BODY),
-        "warm_up_ms": _WARM_UP_MS,
-    }
-    given |= {"topic": topic, "threads": _RECEIVERS, "seconds": _SENT_S}
+    given = _given(bench) | {"topic": topic, "threads": _RECEIVERS, "seconds": _SENT_S}
     nameserver, within_s = bench.group.nameserver, _SENT_S + _PATIENCE_S
     killer.start()
     try:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from bench.brokers.asking import make_topics
-from bench.brokers.bench import Bench, Figure, Row
+from bench.brokers.bench import Bench, Figure, Row, times
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
@@ -46,8 +46,7 @@ def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench],
         found, cost = bench.measured(name, "send", bench.measured_s, **options)
         return [
             Figure(name, "a second", found["a_second"], more_is_better=True),
-            Figure(f"{name}: median", "ms", found["p50_ms"]),
-            Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+            *times(name, found),
             *cost,
         ]
 
@@ -88,8 +87,7 @@ def _travel(bench: Bench) -> list[Figure]:
     options = {"topic": "Travel", "seconds": bench.measured_s, "rate": rate}
     found, cost = bench.measured(name, "travel", bench.measured_s + 20, **options)
     return [
-        Figure(f"{name}: median", "ms", found["p50_ms"]),
-        Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+        *times(name, found),
         *cost,
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from dledger_spark.commands.log_options import given_logs, log_options
 from dledger_spark.commands.rows import print_rows
 from dledger_spark.commands.tables_command import keep_option
 from dledger_spark.commands.terminal import progress
+
+if TYPE_CHECKING:
+    from dledger_spark.tables.table_home import TableHome
 
 
 @click.command()
@@ -89,13 +93,9 @@ def prune_command(out: str, keep_hours: int, as_json: bool) -> None:
     `tables` and `stream` do most of it as they go; this also does it for folders that nothing
     writes to any more, and at once with --keep-hours 0.
     """
-    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
     from dledger_spark.tables.pruning import prune  # noqa: PLC0415
-    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
-    home = TableHome(out, keep_hours)
-    if not home.exists:
-        raise TablesInvalid(home.path, "holds no tables: name the folder of `dledger-spark tables`")
+    home = _home_with_tables(out, keep_hours)
     with home.held(), progress(None, "removing files", "removing files") as on_progress:
         done = prune(home, lambda _table: on_progress(0))
     if as_json:
@@ -128,17 +128,13 @@ def publish_command(
     Each row arrives exactly once, however often this command is killed. Run it after `tables`, as
     often as readers there want news.
     """
-    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
     from dledger_spark.tables.publish import Target, publish  # noqa: PLC0415
-    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
     options = dict(one.partition("=")[::2] for one in storage_options)
     if not all(options) or not all("=" in one for one in storage_options):
         raise click.UsageError("--storage-option takes KEY=VALUE")
-    home = TableHome(out)
-    if not home.exists:
-        raise TablesInvalid(home.path, "holds no tables: name the folder of `dledger-spark tables`")
+    home = _home_with_tables(out)
     place = Target(target, options, keep_hours)
     with home.held(), progress(None, "copying", "copying") as on_progress:
         written = publish(home, catalog(home), place, lambda _table: on_progress(0))
@@ -174,3 +170,14 @@ def catalog_command(out: str, program: str, schema: str) -> None:
     home = TableHome(out)
     for line in registration(catalog(home), program, schema):
         click.echo(line)
+
+
+def _home_with_tables(out: str, *kept_hours: int) -> TableHome:
+    """Return a folder in which tables were made. Raises TablesInvalid."""
+    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+
+    home = TableHome(out, *kept_hours)
+    if not home.exists:
+        raise TablesInvalid(home.path, "holds no tables: name the folder of `dledger-spark tables`")
+    return home

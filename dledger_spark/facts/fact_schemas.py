@@ -101,3 +101,6 @@ FACTS: Final[dict[str, pa.Schema]] = {
         ]
     ),
 }
+
+# It is committed behind all others, so its end counts for all.
+LAST: Final = "entries"

@@ -45,6 +45,12 @@ def without(entries: range, left_out: Sequence[LeftOut]) -> list[range]:
     return [part for part in parts if part]
 
 
+def split_at(left_out: Sequence[LeftOut], index: int) -> tuple[list[LeftOut], list[LeftOut]]:
+    """Return what is left out before an entry, and the rest."""
+    before = [each for each in left_out if each.first < index]
+    return before, list(left_out[len(before) :])
+
+
 def _damaged(log: LogFolder, part: range) -> Iterator[LeftOut]:
     at, count = part.start, 0
     while at < part.stop:

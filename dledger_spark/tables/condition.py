@@ -3,18 +3,16 @@
 import json
 import os
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.catalog import CatalogTable
 from dledger_spark.tables.delta_files import delta_failures
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import TableHome
-
-_LAST: Final = "entries"
 
 
 class TableCondition(NamedTuple):
@@ -83,7 +81,7 @@ def log_conditions(
     home: TableHome, tables: Iterable[CatalogTable], logs: Iterable[ReadableLog]
 ) -> list[LogCondition]:
     """Return the condition of each log of the tables, and of those that are given."""
-    [entries] = [one.table for one in tables if one.name == _LAST]
+    [entries] = [one.table for one in tables if one.name == LAST]
     given = {log.group: log for log in logs}
     planned = _planned(home)
     found = []

@@ -27,7 +27,7 @@ DERIVED: Final = (
 )
 # All that have files.
 STORED: Final = (QUEUE_MINUTES, *DERIVED)
-# Computed by whoever asks, for the rows that a query wants.
+# Engines compute these from the facts when a query reads them.
 VIEWS: Final = ("trace",)
 
 

@@ -8,7 +8,7 @@ Spark run the first for each group, and the second for each range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -25,8 +25,6 @@ from dledger_spark.tables.fact_file import FactFile, FileWritten
 
 # The tables of the second pass; all others are of the first.
 OF_RANGES: Final = ("entries", "messages")
-# It is committed behind all others, so its end counts for all.
-LAST: Final = "entries"
 Files = dict[str, list[FileWritten]]
 
 
@@ -58,22 +56,19 @@ def fold_at(log: ReadableLog, fold: LogFold | None, index: int) -> LogFold:
     return fold
 
 
-def lost_before(
-    group: str | None, left_out: Sequence[LeftOut], index: int
-) -> tuple[dict[str, pa.RecordBatch], list[LeftOut]]:
-    """Return the facts about what is left out before an entry, and what is left out behind it."""
+def lost_rows(group: str | None, left_out: Iterable[LeftOut]) -> dict[str, pa.RecordBatch]:
+    """Return the facts about entries that are left out, by table."""
     rows = FactRows(group)
     for each in left_out:
-        if each.first < index:
-            rows.add("lost_entries", *each)
-    return rows.take(), [each for each in left_out if each.first >= index]
+        rows.add("lost_entries", *each)
+    return rows.take()
 
 
 def order_ranges(
     log: ReadableLog,
     state: bytes | None,
     ranges: Sequence[range],
-    left_out: Sequence[LeftOut],
+    left_out: Iterable[LeftOut],
     target: Target,
 ) -> Ordered:
     """Run the first pass over ranges of a log that follow one another, or entries left out.
@@ -83,7 +78,7 @@ def order_ranges(
     """
     fold = None if state is None else LogFold.resumed(log.group, state)
     files = TableFiles(target, [name for name in FACTS if name not in OF_RANGES])
-    files.add(lost_before(log.group, left_out, ranges[-1].stop)[0])
+    files.add(lost_rows(log.group, left_out))
     found = []
     for one in ranges:
         fold = fold_at(log, fold, one.start)

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.tables.delta_files import delete_old_files, delta_failures, keep_for
 from dledger_spark.tables.derived import STORED
-from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.update import next_index
 
 
 class Pruned(NamedTuple):
@@ -30,9 +30,8 @@ def prune(home: TableHome, on_table: Callable[[str], None] = lambda _table: None
     log before the last checkpoint. Raises TablesInvalid, OutputFailed.
     """
     before = _size(home.path)
-    entries = FactTable(home.fact_path("entries"), FACTS["entries"], home.kept_hours)
     for group in home.groups():
-        there = entries.next_index(app_of(group))
+        there = next_index(home, group)
         if there is not None:
             home.drop_states_before(group, there)
     shutil.rmtree(home.spill_path, ignore_errors=True)

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from dledger_spark.errors import TablesInvalid
-from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.tables.catalog import CatalogTable
 from dledger_spark.tables.delta_files import (
     SMALL_FILES_MAX,
@@ -28,7 +28,6 @@ from dledger_spark.tables.delta_files import (
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import DERIVED_FOLDER, FACTS_FOLDER, TableHome
 
-_LAST: Final = "entries"
 # In the metadata of commits of the table of entries: the last entry of each log.
 _MARKS: Final = "dledger.marks"
 # Commits that are searched for it: others put files together.
@@ -70,7 +69,7 @@ def publish(
     _check_same(tables, target, groups)
     written = {}
     # The table of entries comes last among the facts: its end counts for all.
-    for one in sorted(tables, key=lambda table: (table.name not in FACTS, table.name == _LAST)):
+    for one in sorted(tables, key=lambda table: (table.name not in FACTS, table.name == LAST)):
         on_table(one.name)
         put = _put_facts if one.name in FACTS else _put_derived
         written[one.name] = put(one, target, groups)
@@ -93,7 +92,7 @@ def _put_facts(one: CatalogTable, target: Target, groups: Sequence[str | None]) 
     if wanted is None:
         return 0
     found = _Counted(one, wanted)
-    metadata = {_MARKS: json.dumps(_marks(one, ends))} if one.name == _LAST else {}
+    metadata = {_MARKS: json.dumps(_marks(one, ends))} if one.name == LAST else {}
     with delta_failures(url, "cannot be written"):
         write_deltalake(
             url if there is None else there,
@@ -182,8 +181,8 @@ def _check_same(
     tables: Sequence[CatalogTable], target: Target, groups: Sequence[str | None]
 ) -> None:
     """Refuse a place whose last published entry is another one here."""
-    [entries] = [one for one in tables if one.name == _LAST]
-    url, there = target.table(FACTS_FOLDER, _LAST)
+    [entries] = [one for one in tables if one.name == LAST]
+    url, there = target.table(FACTS_FOLDER, LAST)
     if there is None:
         return
     with delta_failures(url, "cannot be read"):

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.log.left_out import LeftOut
+from dledger_spark.facts.fact_schemas import FACTS, LAST
+from dledger_spark.log.left_out import LeftOut, split_at
 from dledger_spark.log.log_range import MAX_PIECE_BYTES
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.fact_file import FileWritten
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.passes import (
-    LAST,
     DecodeTask,
     Files,
     Ordered,
@@ -61,8 +60,7 @@ class _Behind:
 
     def tell_before(self, index: int) -> list[LeftOut]:
         """Remove and return what is left out before an entry."""
-        told = [each for each in self.untold if each.first < index]
-        self.untold = self.untold[len(told) :]
+        told, self.untold = split_at(self.untold, index)
         return told
 
 

@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
-from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
-from dledger_spark.log.left_out import LeftOut
+from dledger_spark.log.left_out import LeftOut, split_at
 from dledger_spark.log.mark import differ
 from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
-from dledger_spark.tables.passes import LAST, fold_at, lost_before
+from dledger_spark.tables.passes import fold_at, lost_rows
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together. That takes twice as much memory,
@@ -183,9 +183,9 @@ def _pieces(
 ) -> Iterator[_Piece]:
     done, untold = 0, left_out
     for part in parts:
-        lost, untold = lost_before(log.group, untold, part.start)
+        told, untold = split_at(untold, part.start)
         fold = fold_at(log, fold, part.start)
-        batches = {table: [rows] for table, rows in lost.items()}
+        batches = {table: [rows] for table, rows in lost_rows(log.group, told).items()}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
         try:

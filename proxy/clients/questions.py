@@ -118,7 +118,7 @@ class Questions:
         )
 
     def answered(self, session: Session, command: TelemetryCommand) -> None:
-        """Take a client's answer. One that nobody waits for, of this client, is dropped."""
+        """Take a client's answer; drop it if no question to this client waits for it."""
         match command.WhichOneof("command"):
             case "thread_stack_trace":
                 nonce = command.thread_stack_trace.nonce
