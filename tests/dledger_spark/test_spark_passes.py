@@ -17,9 +17,11 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 
 from deltalake import DeltaTable
 
+from dledger.entry import HEADER_BYTES
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.spark_update import update_on_spark
 from dledger_spark.tables.table_home import TableHome
@@ -153,6 +155,30 @@ def test_lost_entries_are_an_error_in_tasks_too(tmp_path: Path) -> None:
         later = FolderLog(replace(folder.folder, first_index=50, before_begin_chain=None))
         with pytest.raises(DataLost, match=r"30\.\.49"):
             update_on_spark(session, home, [later])
+
+
+@pytest.mark.parametrize("damaged", [(0,), (20, 21, 60), (79,)])
+def test_tasks_leave_out_damaged_entries_as_one_process_does(
+    damaged: tuple[int, ...], tmp_path: Path
+) -> None:
+    folder = write(scripted(1), tmp_path / "log", 0, 80)
+    [batch] = folder.batches(range(80), batch_bytes=1 << 28, checksums=True)
+    [file] = [path for path in (tmp_path / "log").rglob("data/*") if path.is_file()]
+    content = bytearray(file.read_bytes())
+    for index in damaged:
+        content[batch.column("pos")[index].as_py() + HEADER_BYTES] ^= 4
+    file.write_bytes(content)
+    log = FolderLog(open_log(str(folder.folder.path)))
+    session = SimpleNamespace(sparkContext=Tasks(random.Random(1)))
+    home, at_once = TableHome(str(tmp_path / "tables")), TableHome(str(tmp_path / "at-once"))
+    told = update(at_once, log, fail_on_data_loss=False)
+    with home.held():
+        (found,) = update_on_spark(
+            session, home, [log], fail_on_data_loss=False, round_bytes=9000, range_bytes=3000
+        )
+    assert found == told
+    assert found.read == 80 - len(damaged)
+    assert rows_of(home) == rows_of(at_once)
 
 
 @pytest.mark.spark
