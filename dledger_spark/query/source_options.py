@@ -14,7 +14,7 @@ from typing import Any, Final
 from dledger import TlsConfig
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log.log_range import END, MAX_PIECE_BYTES
-from dledger_spark.schema import ENTRIES, MESSAGES, TABLES
+from dledger_spark.schema import ENTRIES, MESSAGES, OF_MESSAGES, SCHEMAS
 
 # The numbers of Spark's source for Kafka.
 LATEST: Final = -1
@@ -145,7 +145,7 @@ class SourceOptions:
         tls: certificates for these groups; None if they do not use TLS.
         credentials: the file of the user to be there; None if they do not ask for users.
         max_bytes_per_second: the network limit of each task, or None.
-        table: "entries" or "messages".
+        table: a name of `schema.SCHEMAS`.
         topics: only messages of these; None for all.
         topic_pattern: only messages of topics whose names match this pattern; None for all.
         first, last: see `ReadableLog.resolve`.
@@ -335,8 +335,8 @@ def _tls(texts: Mapping[str, str]) -> TlsConfig | None:
 
 def _table(texts: Mapping[str, str]) -> str:
     table = texts.get("table", ENTRIES).lower()
-    if table not in TABLES:
-        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    if table not in SCHEMAS:
+        raise OptionInvalid("table", table, f"use one of {', '.join(SCHEMAS)}")
     return table
 
 
@@ -344,7 +344,7 @@ def _topics(texts: Mapping[str, str], table: str) -> frozenset[str] | None:
     text = texts.get("subscribe")
     if text is None:
         return None
-    if table != MESSAGES:
+    if table not in OF_MESSAGES:
         raise OptionInvalid("subscribe", text, "only messages have topics; add table=messages")
     topics = frozenset(topic.strip() for topic in text.split(","))
     if "" in topics or len(topics) > MAX_TOPICS:
@@ -358,7 +358,7 @@ def _topic_pattern(texts: Mapping[str, str], table: str) -> str | None:
     if text is None:
         return None
     name = "subscribePattern"
-    if table != MESSAGES:
+    if table not in OF_MESSAGES:
         raise OptionInvalid(name, text, "only messages have topics; add table=messages")
     _refuse(texts, ("subscribe",), f"{name} is given as well; use one")
     try:
