@@ -60,8 +60,6 @@ _UNIT_MS: Final = {
 MAX_PATHS: Final = 64
 # A pattern is tried on each name of a topic; names have 127 characters at most.
 MAX_PATTERN_CHARACTERS: Final = 1000
-# Enough for the cores of a laptop, unless the log is tiny.
-DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
 # A broker has some thousand topics; so users list no more.
 MAX_TOPICS: Final = 10_000
@@ -155,7 +153,8 @@ class SourceOptions:
         min_rows: a batch of a stream waits for so many entries, all groups together; None: for one.
         max_delay_s: it does not wait longer.
         max_bytes: bytes of the logs in one batch of a stream; None: no limit.
-        partition_bytes, min_partitions: see `ReadableLog.share_out`.
+        partition_bytes: see `ReadableLog.share_out`.
+        min_partitions: the same; None: the number of cores of the session.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
         decompress: whether bodies of messages are inflated.
@@ -180,7 +179,7 @@ class SourceOptions:
     max_delay_s: float
     max_bytes: int | None
     partition_bytes: int
-    min_partitions: int
+    min_partitions: int | None
     checksums: bool
     include_properties: bool
     decompress: bool
@@ -236,7 +235,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         max_delay_s=_trigger_delay_s(texts),
         max_bytes=_limit(texts, "maxBytesPerTrigger"),
         partition_bytes=_limit(texts, "partitionBytes") or MAX_PIECE_BYTES,
-        min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
+        min_partitions=_limit(texts, "minPartitions"),
         checksums=_flag(texts, "checksums", default=True),
         include_properties=_flag(texts, "includeProperties", default=True),
         decompress=_decompress(texts, table),

@@ -23,6 +23,7 @@ from dledger_spark.log.queued_entries import QueuedEntries
 from dledger_spark.log.readable_log import Origin, ReadableLog, sound_batches
 from dledger_spark.query.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
 from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.session_cores import session_cores
 from dledger_spark.query.source_options import (
     EARLIEST,
     LATEST,
@@ -136,8 +137,9 @@ def plan(
     Judging records begins at `begin`, see `RecordJudge.refused`. Raises DledgerSparkError: entries
     are missing; see `ReadableLog.parts`.
     """
+    least = options.min_partitions or session_cores()
     for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
-        for piece in log.share_out(part, options.partition_bytes, options.min_partitions):
+        for piece in log.share_out(part, options.partition_bytes, least):
             refused = judge.refused(log, piece, begin) if options.table in OF_MESSAGES else []
             yield EntryRange(log.origin, piece.start, piece.stop - 1, refused)
 
