@@ -52,10 +52,13 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
             continue
         found.append(catalog_table(name, path))
     if not found:
-        made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
-        problem = f"holds no tables: {made}"
-        raise TablesInvalid(home.path, problem)
+        raise no_tables(home)
     return found
+
+
+def no_tables(home: TableHome) -> TablesInvalid:
+    made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
+    return TablesInvalid(home.path, f"holds no tables: {made}")
 
 
 def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> Iterator[str]:
