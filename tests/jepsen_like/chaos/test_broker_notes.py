@@ -11,6 +11,7 @@ import pytest
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
 from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.everything import PARTS
+from jepsen_like.chaos.brokers.grpc.kinds import GRPC_PARTS
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.plan import RunPlan
@@ -90,7 +91,7 @@ async def test_a_message_that_is_due_and_was_not_received_is_lost_once_drained(
 def test_every_workload_of_brokers_has_a_model_and_a_line_of_explanation() -> None:
     names = BROKER_WORKLOADS.keys()
     assert names == EXPLANATIONS.keys()
-    assert names | PARTS.keys() == PROMISES.keys()
+    assert names | PARTS.keys() | GRPC_PARTS.keys() == PROMISES.keys()
     assert {one.model for one in PROMISES.values()} <= CATALOGUE.keys()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
@@ -12,12 +13,14 @@ import trio.testing
 from click.testing import CliRunner
 from google.protobuf.message import Message
 
+from dledger_mq import Producer
 from jepsen_like.__main__ import main
 from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.clients import DRAINED_TIMEOUT_S
 from jepsen_like.chaos.brokers.grpc.connection import SERVICE, CallBroken, GrpcConnection
 from jepsen_like.chaos.brokers.grpc.messages import GrpcMessages
-from jepsen_like.chaos.brokers.grpc.proxies import proxies
+from jepsen_like.chaos.brokers.grpc.producer import GrpcProducer
+from jepsen_like.chaos.brokers.grpc.proxies import Proxies, proxies
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import Turn
 from jepsen_like.chaos.clients.recorder import Recorder
@@ -170,7 +173,8 @@ async def test_the_history_has_the_outcome_that_the_proxy_told(
         notes = Notes(Recorder(writer, lambda: 0), STEP)
         workload = GrpcMessages(notes, ["127.0.0.1:1"], ["127.0.0.1:2"])
         turn = Turn(1, 3, 42, Chance(1, "producer"), 0)
-        assert await workload.send(Answering(answer), turn) == (told, process)
+        producer = GrpcProducer(cast(Proxies, Answering(answer)))
+        assert await workload.send(cast(Producer, producer), turn) == (told, process)
         assert ((None, 42) in notes.due) == is_due
     (operation,) = read_history(tmp_path / "history.jsonl").operations
     assert operation.function == "send"
