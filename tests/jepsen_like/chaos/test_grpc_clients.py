@@ -192,6 +192,16 @@ def test_clients_of_grpc_go_with_messages_alone() -> None:
 
 
 @pytest.mark.long
+def test_nothing_that_clients_of_grpc_settled_comes_again_while_leaders_and_proxies_break(
+    tmp_path: Path,
+) -> None:
+    words = ("--workload", "grpc", "--nemesis", "kill,freeze,proxy")
+    ended = run_in(tmp_path, *words, "--time", "30", "--seed", "3", most_s=RUN_MAX_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (parts)" in ended.stdout
+
+
+@pytest.mark.long
 def test_clients_of_grpc_lose_no_message_while_leaders_and_proxies_are_killed(
     tmp_path: Path,
 ) -> None:
