@@ -25,7 +25,7 @@ from proxy.wire.messages_pb2 import (
 
 # Of so many messages one is hidden shortly and left, one is kept for long, and one is acknowledged
 # late: when it is hidden shortly, and was given again to a consumer that still has it.
-EVERY: Final = 12
+EVERY: Final = 8
 LEFT, KEPT, LATE = range(3)
 SHORT_MS, LONG_MS = 1_000, 20_000
 # After so long a message that was hidden shortly was given again, as a rule.
