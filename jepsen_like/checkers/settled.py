@@ -80,8 +80,8 @@ def check_settled(history: History, request: Request) -> Report:
     report = check_queue(replace(history, operations=plain), request)
     summary = f"{acknowledged} acknowledged, {hidden} hidden; {report.summary}"
     unknown = None if acknowledged else "no delivery was acknowledged"
-    if report.verdict is not Verdict.VALID:
-        unknown = unknown or report.summary
+    if report.verdict is Verdict.UNKNOWN:
+        unknown = unknown or "see the messages"
     figures = {"settled": acknowledged, "hidden": hidden}
     return joined(findings.report(summary, unknown, figures), [report])
 
