@@ -15,7 +15,7 @@ from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
-from dledger_spark.log.left_out import LeftOut, split_at
+from dledger_spark.log.left_out import LeftOut, split_at, without
 from dledger_spark.log.mark import differ
 from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
@@ -136,8 +136,13 @@ def lacking(
     stop: int | None,
     *,
     fail_on_data_loss: bool,
+    finds_damage: bool = True,
 ) -> Lacking:
-    """Return what the tables lack. For the arguments and errors see `update_tables`."""
+    """Return what the tables lack. For the arguments and errors see `update_tables`.
+
+    Without `fail_on_data_loss` the entries are read here once to find damaged ones, unless the
+    caller, who does not set `finds_damage`, meets them later.
+    """
     committed = -1 if log.committed is None else log.committed
     stop = committed + 1 if stop is None else min(stop, committed + 1)
     fold = _begin(home, log)
@@ -150,7 +155,11 @@ def lacking(
         problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    if fail_on_data_loss or finds_damage:
+        parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    else:
+        left_out = log.missing(wanted)
+        parts = without(wanted, left_out)
     if fold is not None and first < log.first_index:
         problem = f"{log.name} now begins with entry {log.first_index}"
         left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
