@@ -9,7 +9,7 @@ each range until the driver has committed it (`kept_passes`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -133,18 +133,33 @@ def order_ranges(
 def _order_range(
     log: ReadableLog, fold: LogFold, entries: range, kept: KeptRows, checksums: bool
 ) -> KeptPass | Damage:
-    known: Known | None = None
     try:
-        for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=checksums):
-            rows, of_batch = fold.order(batch, message_batch(batch, ORDER_COLUMNS))
-            kept.add(rows)
-            known = of_batch if known is None else known.with_next(of_batch)
+        known = known_of(log, fold, entries, kept.add, checksums=checksums)
     except LogDamaged as error:
         kept.drop()
         return Damage(entries, fold.next_index, error)
     assert known is not None
     found = KeptPass(known, fold.state)
     kept.end(found, fold.end)
+    return found
+
+
+def known_of(
+    log: ReadableLog,
+    fold: LogFold,
+    entries: range,
+    take: Callable[[Mapping[str, pa.RecordBatch]], None] = lambda _rows: None,
+    *,
+    checksums: bool = False,
+) -> Known | None:
+    """Fold a range that begins with the next entry; return what is known of it, None if it is
+    empty. `take` gets the facts about commands.
+    """
+    found: Known | None = None
+    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=checksums):
+        rows, known = fold.order(batch, message_batch(batch, ORDER_COLUMNS))
+        take(rows)
+        found = known if found is None else found.with_next(known)
     return found
 
 
