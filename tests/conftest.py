@@ -88,6 +88,7 @@ TOGETHER = {
     f"{_SPARK}network.py::test_count_goes_over_the_network": _JAVA,
     f"{_SPARK}odd_paths.py::test_commands_with_spark_work_in_a_folder_of_any_name": _JAVA,
     f"{_SPARK}passes.py::test_tasks_of_spark_make_the_tables_of_one_process": _JAVA,
+    f"{_SPARK}passes.py::test_the_command_with_spark_makes_the_facts_that_it_makes_without": _JAVA,
     f"{_SPARK}session.py": _JAVA,
     f"{_SPARK}stream.py": _JAVA,
     f"{_SPARK}table_files.py::test_spark_reads_the_same_rows": _JAVA,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,10 +23,12 @@ from dledger_spark.commands.terminal import progress, resumable, session_options
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 
 if TYPE_CHECKING:
+    from dledger_spark.errors import LogDamaged
     from dledger_spark.log.readable_log import ReadableLog
     from dledger_spark.tables.catalog import CatalogTable
     from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
+    from dledger_spark.tables.update import Updated
 
 
 def engine_option(help_text: str) -> Callable[[Decorated], Decorated]:
@@ -58,7 +60,7 @@ keep_option = option(
 @click.command()
 @log_options(ranges=False, many=True)
 @option("--out", "Folder for the tables.", required=True, metavar="OUT")
-@engine_option("What computes the tables that follow from the facts.")
+@engine_option("What makes the tables: this process with DuckDB, or tasks of Spark.")
 @memory_option
 @keep_option
 @flag("--facts-only", "Leave the tables that follow from the facts as they are.")
@@ -76,51 +78,41 @@ def tables(
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
     consumer_lag, latency, transactions and others) are brought up to date. All are Delta tables.
     """
-    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
-    from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
+    from dledger_spark.tables.update import next_index  # noqa: PLC0415
 
     named = given_logs()
     home = TableHome(out, keep_hours)
     logs = named.open()
     hint_unrecorded(logs)
-    rows: dict[str, int] = {}
-    through: dict[str, int] = {}
-    added = 0
-    damaged: LogDamaged | None = None
 
     def kept() -> str:
         return f"{home.path} keeps what was committed to it: the same command goes on behind that"
 
-    with home.held(), resumable(kept):
+    with home.held(), resumable(kept), _one_session() as session:
+        totals: list[int] = []
         for log in logs:
             there = next_index(home, log.group)
             _hint_behind(log, there)
             first = log.first_index if there is None else there
-            total = max((-1 if log.committed is None else log.committed) + 1 - first, 0)
-            with progress(total, "reading the log") as on_progress:
-                try:
-                    updated = update_tables(
-                        home,
-                        log,
-                        fail_on_data_loss=named.fail_on_data_loss,
-                        on_progress=on_progress,
-                    )
-                except LogDamaged as error:
-                    damaged = error
-                    continue  # entries before the damage are in the tables; go on with other logs
-            print_left_out(updated.left_out)
-            added += updated.read
-            through[log.group or ""] = updated.entries.stop - 1
-            for name, count in updated.rows.items():
+            totals.append(max((-1 if log.committed is None else log.committed) + 1 - first, 0))
+        # A run without new entries starts no Spark.
+        by_tasks = given("--engine") == "spark" and any(totals)
+        add = partial(_add_by_tasks, session) if by_tasks else _add_here
+        found, damaged = add(home, logs, totals, named.fail_on_data_loss)
+        added = sum(one.read for one in found)
+        through = {one.group or "": one.entries.stop - 1 for one in found}
+        rows: dict[str, int] = {}
+        for one in found:
+            for name, count in one.rows.items():
                 rows[name] = rows.get(name, 0) + count
         made: dict[str, int] = {}
         if damaged is not None and not os.path.isdir(home.fact_path("entries")):
             raise damaged
         if not facts_only:
             with progress(None, "computing tables") as on_progress:
-                opens = partial(opened_over, home)
+                opens = partial(opened_over, home, session)
                 made = refresh(home, opens, through, lambda _table: on_progress(0))
     if damaged is not None:
         raise damaged
@@ -131,6 +123,51 @@ def tables(
         listed = [(name, "facts", f"+{count}") for name, count in rows.items()]
         listed += [(name, "derived", str(count)) for name, count in made.items()]
         print_rows(f"{home.path}, {added} entries added", ("table", "kind", "rows"), listed)
+
+
+def _add_here(
+    home: TableHome, logs: Sequence[ReadableLog], totals: Sequence[int], fails: bool
+) -> tuple[list[Updated], LogDamaged | None]:
+    """Add the new entries of logs by this process; return the last damage that ended one."""
+    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+    from dledger_spark.tables.update import update_tables  # noqa: PLC0415
+
+    found: list[Updated] = []
+    damaged: LogDamaged | None = None
+    for log, total in zip(logs, totals, strict=True):
+        with progress(total, "reading the log") as on_progress:
+            try:
+                updated = update_tables(home, log, fail_on_data_loss=fails, on_progress=on_progress)
+            except LogDamaged as error:
+                damaged = error
+                continue  # entries before the damage are in the tables; go on with other logs
+        print_left_out(updated.left_out)
+        found.append(updated)
+    return found, damaged
+
+
+def _add_by_tasks(
+    session: Callable[[], Any],
+    home: TableHome,
+    logs: Sequence[ReadableLog],
+    _totals: Sequence[int],
+    fails: bool,
+) -> tuple[list[Updated], LogDamaged | None]:
+    """Do as `_add_here` by tasks of Spark."""
+    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+    from dledger_spark.tables.spark_update import update_on_spark  # noqa: PLC0415
+
+    with progress(None) as on_progress:
+        try:
+            started = session()
+            found = update_on_spark(
+                started, home, logs, fail_on_data_loss=fails, on_round=partial(on_progress, 0)
+            )
+        except LogDamaged as error:
+            return [], error  # all else is in the tables
+    for one in found:
+        print_left_out(one.left_out)
+    return found, None
 
 
 def _hint_behind(log: ReadableLog, there: int | None) -> None:
@@ -150,16 +187,31 @@ def _hint_behind(log: ReadableLog, there: int | None) -> None:
 
 
 @contextmanager
+def _one_session() -> Iterator[Callable[[], Any]]:
+    """Yield what starts a session of Spark when it is first called; the session ends here."""
+    with ExitStack() as stack:
+
+        @cache
+        def session() -> Any:
+            return stack.enter_context(started_session())
+
+        yield session
+
+
+@contextmanager
 def opened(home: TableHome, *, derived: bool) -> Iterator[Engine]:
     """Yield the engine that the options name, over the tables of a folder."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
 
-    with opened_over(home, catalog(home, derived=derived)) as made:
+    found = catalog(home, derived=derived)
+    with _one_session() as session, opened_over(home, session, found) as made:
         yield made
 
 
 @contextmanager
-def opened_over(home: TableHome, found: Sequence[CatalogTable]) -> Iterator[Engine]:
+def opened_over(
+    home: TableHome, session: Callable[[], Any], found: Sequence[CatalogTable]
+) -> Iterator[Engine]:
     """Yield the engine that the options name, over some tables of a folder."""
     if given("--engine") == "duckdb":
         from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
@@ -169,8 +221,7 @@ def opened_over(home: TableHome, found: Sequence[CatalogTable]) -> Iterator[Engi
         return
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
-    with started_session() as session:
-        yield SparkEngine(session, found, home.spill_path)
+    yield SparkEngine(session(), found, home.spill_path)
 
 
 @click.command()

@@ -84,11 +84,12 @@ def started_session(**settings: Any) -> Iterator[SparkSession]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn errors of Spark into one line, except unexpected ones of tasks."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         line = line_of_spark(str(error))
         if line is None:
             raise

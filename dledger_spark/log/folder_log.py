@@ -14,7 +14,7 @@ from dledger_spark.entries.entry_columns import Positions
 from dledger_spark.errors import CommittedUnknown, FolderNotShared, LogDamaged, RangeUnavailable
 from dledger_spark.log.entry_batches import BATCH_BYTES, entry_batches
 from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index, whole_entries
-from dledger_spark.log.left_out import LeftOut, unreadable
+from dledger_spark.log.left_out import LeftOut, missing, unreadable
 from dledger_spark.log.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log.log_range import (
     END,
@@ -129,6 +129,9 @@ class FolderLog:
         parts = (range(*ends) for ends in zip(starts, stops, strict=True))
         return [part for part in parts if part]
 
+    def missing(self, entries: range) -> list[LeftOut]:
+        return missing(self.folder, entries)
+
     def unreadable(self, entries: range) -> list[LeftOut]:
         return unreadable(self.folder, entries)
 
@@ -159,8 +162,11 @@ class FolderLog:
             last = log.last_in(at, entries.stop - 1)
             first = max(entries.start, segment.first_index)
             if first <= last:
-                stop, left = _stop_in(log, segment, first, last, left)
-                if stop <= last:
+                try:
+                    stop, left = _stop_in(log, segment, first, last, left)
+                except LogDamaged:  # to read it tells more, so let that find it
+                    stop, left = last + 1, left - segment.size
+                if stop <= last or left <= 0:
                     return max(stop, entries.start + 1)
         return entries.stop
 

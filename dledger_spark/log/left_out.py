@@ -5,7 +5,7 @@ begins, else the entries up to the end of its file. Finding damage takes reading
 more than without this.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dledger_spark.errors import LogDamaged
@@ -25,14 +25,19 @@ class LeftOut(NamedTuple):
     problem: str
 
 
-def unreadable(log: LogFolder, entries: range) -> list[LeftOut]:
-    """Return what cannot be read of a range, in order. Raises SegmentGone."""
-    found = [
+def missing(log: LogFolder, entries: range) -> list[LeftOut]:
+    """Return what of a range is in no file, in order. This reads no entries."""
+    return [
         LeftOut(max(gap.first, entries.start), min(gap.last + 1, entries.stop) - 1, gap.problem)
         for gap in gaps_in(log, entries)
     ]
+
+
+def unreadable(log: LogFolder, entries: range) -> list[LeftOut]:
+    """Return what cannot be read of a range, in order. Raises SegmentGone."""
+    found = missing(log, entries)
     damaged = [each for part in without(entries, found) for each in _damaged(log, part)]
-    return _joined(sorted([*found, *damaged]))
+    return joined([*found, *damaged])
 
 
 def without(entries: range, left_out: Sequence[LeftOut]) -> list[range]:
@@ -75,12 +80,12 @@ def _next_file(log: LogFolder, index: int, stop: int) -> int:
     return min(next(later, stop), stop)
 
 
-def _joined(found: list[LeftOut]) -> list[LeftOut]:
-    """Return adjacent ranges as one, with the problem of the first."""
-    joined: list[LeftOut] = []
-    for each in found:
-        if joined and joined[-1].last + 1 >= each.first:
-            joined[-1] = joined[-1]._replace(last=max(joined[-1].last, each.last))
+def joined(found: Iterable[LeftOut]) -> list[LeftOut]:
+    """Return ranges in order, adjacent ones as one with the problem of the first."""
+    whole: list[LeftOut] = []
+    for each in sorted(found):
+        if whole and whole[-1].last + 1 >= each.first:
+            whole[-1] = whole[-1]._replace(last=max(whole[-1].last, each.last))
         else:
-            joined.append(each)
-    return joined
+            whole.append(each)
+    return whole

@@ -186,6 +186,10 @@ class NetworkLog:
 
     def unreadable(self, entries: range) -> list[LeftOut]:
         """Return what the group no longer keeps; each member checks its own files."""
+        return self.missing(entries)
+
+    def missing(self, entries: range) -> list[LeftOut]:
+        """Return what the group no longer keeps."""
         gone = range(entries.start, min(entries.stop, self.first_index))
         problem = f"{self.name} now begins with {self.first_index}"
         return [LeftOut(gone.start, gone.stop - 1, problem)] if gone else []

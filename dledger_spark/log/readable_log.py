@@ -72,6 +72,9 @@ class ReadableLog(Protocol):
             DataLost: a part is missing, and `fail_on_data_loss` is true.
         """
 
+    def missing(self, entries: range) -> list[LeftOut]:
+        """Return what of a resolved range is in no file, in order, and why."""
+
     def unreadable(self, entries: range) -> list[LeftOut]:
         """Return what of a resolved range cannot be read, in order, and why."""
 

@@ -3,6 +3,7 @@
 OUT/facts/messages/            Delta tables of facts: rows that never change
 OUT/derived/traffic/           Delta tables that are a query over the facts
 OUT/_state/GROUP/NUMBER.json   the state of the fold behind an entry, for a later run
+OUT/_passes/GROUP/RANGE/       what tasks of Spark have made of a range that is not committed yet
 OUT/_checkpoint/               the checkpoint of a stream that adds to the tables
 OUT/_spill/                    rows on their way from Spark to a derived table
 OUT/_lock                      held by the one writer
@@ -11,6 +12,7 @@ OUT/_lock                      held by the one writer
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -26,12 +28,16 @@ KEPT_HOURS: Final = 1
 KEPT_HOURS_MAX: Final = 8760
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
+_PASSES: Final = "_passes"
 _CHECKPOINT: Final = "_checkpoint"
 _SPILL: Final = "_spill"
 FACTS_FOLDER: Final = "facts"
 DERIVED_FOLDER: Final = "derived"
 _NAME: Final = re.compile(r"(\d{20})\.json")
-_KNOWN: Final = frozenset({_LOCK, _STATE, _CHECKPOINT, _SPILL, FACTS_FOLDER, DERIVED_FOLDER})
+_RANGE: Final = re.compile(r"(\d{20})-(\d{20})")
+_KNOWN: Final = frozenset(
+    {_LOCK, _STATE, _PASSES, _CHECKPOINT, _SPILL, FACTS_FOLDER, DERIVED_FOLDER}
+)
 _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
 
 
@@ -125,13 +131,47 @@ class TableHome:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
 
     def drop_states_before(self, group: str | None, next_index: int) -> None:
-        """Delete states that no update resumes from."""
+        """Delete states that no update resumes from, and what was made of ranges before."""
+        folder = self.passes_path(group)
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            match = _RANGE.fullmatch(name)
+            if match is None or int(match[1]) < next_index:
+                shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
         folder = os.path.dirname(self._state_path(group, 0))
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             match = _NAME.fullmatch(name)
             if match is None or int(match[1]) < next_index:
                 os.unlink(f"{folder}/{name}")
 
+    def passes_path(self, group: str | None) -> str:
+        """The folder of what tasks have made of ranges that are not committed yet."""
+        return f"{self.path}/{_PASSES}/{_folder_of(group)}"
+
+    def kept_ranges(self, group: str | None, part: range) -> list[range]:
+        """Return the ranges of which something is kept, and which follow one another from the
+        beginning of `part` on.
+        """
+        folder = self.passes_path(group)
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        stops: dict[int, int] = {}
+        for match in filter(None, map(_RANGE.fullmatch, names)):
+            start, stop = int(match[1]), int(match[2]) + 1
+            if stop <= part.stop:
+                stops[start] = max(stop, stops.get(start, 0))
+        found, at = [], part.start
+        while at in stops:
+            found.append(range(at, stops[at]))
+            at = stops[at]
+        return found
+
     def _state_path(self, group: str | None, next_index: int) -> str:
-        name = _OF_NO_GROUP if group is None else quote(group, safe="")
-        return f"{self.path}/{_STATE}/{name}/{next_index:020d}.json"
+        return f"{self.path}/{_STATE}/{_folder_of(group)}/{next_index:020d}.json"
+
+
+def range_name(entries: range) -> str:
+    """Return the name of a folder in `TableHome.passes_path`."""
+    return f"{entries.start:020d}-{entries.stop - 1:020d}"
+
+
+def _folder_of(group: str | None) -> str:
+    return _OF_NO_GROUP if group is None else quote(group, safe="")

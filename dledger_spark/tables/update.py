@@ -15,7 +15,7 @@ from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
-from dledger_spark.log.left_out import LeftOut, split_at
+from dledger_spark.log.left_out import LeftOut, split_at, without
 from dledger_spark.log.mark import differ
 from dledger_spark.log.readable_log import ReadableLog, readable_parts
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
@@ -136,17 +136,28 @@ def lacking(
     stop: int | None,
     *,
     fail_on_data_loss: bool,
+    finds_damage: bool = True,
 ) -> Lacking:
-    """Return what the tables lack. For the arguments and errors see `update_tables`."""
+    """Return what the tables lack. For the arguments and errors see `update_tables`.
+
+    Without `fail_on_data_loss` the entries are read here once to find damaged ones, unless the
+    caller, who does not set `finds_damage`, meets them later.
+    """
     there = next_index(home, log.group)
     fold = None if there is None else fold_behind(home, log, there)
     if fold is not None:
         _add_later_tables(tables, app_of(log.group), fold.next_index)
-    return lacking_behind(log, fold, stop, fail_on_data_loss=fail_on_data_loss)
+    fails = fail_on_data_loss
+    return lacking_behind(log, fold, stop, fail_on_data_loss=fails, finds_damage=finds_damage)
 
 
 def lacking_behind(
-    log: ReadableLog, fold: LogFold | None, stop: int | None = None, *, fail_on_data_loss: bool
+    log: ReadableLog,
+    fold: LogFold | None,
+    stop: int | None = None,
+    *,
+    fail_on_data_loss: bool,
+    finds_damage: bool = True,
 ) -> Lacking:
     """Return what tables lack that end where a fold does. Raises what `update_tables` does."""
     committed = -1 if log.committed is None else log.committed
@@ -158,7 +169,11 @@ def lacking_behind(
         problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    if fail_on_data_loss or finds_damage:
+        parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    else:
+        left_out = log.missing(wanted)
+        parts = without(wanted, left_out)
     if fold is not None and first < log.first_index:
         problem = f"{log.name} now begins with entry {log.first_index}"
         left_out.insert(0, LeftOut(first, log.first_index - 1, problem))

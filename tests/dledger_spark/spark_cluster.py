@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 import venv
@@ -124,10 +125,13 @@ def _environment(folder: Path) -> Mapping[str, str]:
     home = folder / "python"
     venv.EnvBuilder(symlinks=True, with_pip=False).create(home)
     paths = sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})
-    for package in Path(sysconfig.get_paths()["purelib"]).iterdir():
+    # The environment of the tests may be a thin one over that of another checkout.
+    folders = [Path(path) for path in sys.path if path.endswith("site-packages")]
+    packages = {package.name: package for of in reversed(folders) for package in of.iterdir()}
+    for name, package in packages.items():
         # Files of this kind lead to other folders, such as an editable install's.
-        if package.suffix != ".pth" and not package.name.startswith("dledger"):
-            (Path(paths["purelib"]) / package.name).symlink_to(package)
+        if package.suffix != ".pth" and not name.startswith("dledger"):
+            (Path(paths["purelib"]) / name).symlink_to(package)
     python = str(home / "bin" / "python")
     environment = {
         "PATH": os.environ["PATH"],

@@ -42,7 +42,7 @@ def test_a_cluster_makes_the_tables_of_one_process_though_a_driver_and_a_worker_
     told = {
         "logs": str(tmp_path / "logs"),
         "out": home.path,
-        "sizes": {"round_bytes": 100_000, "range_bytes": 30_000},
+        "sizes": {"round_bytes": 12_000, "range_bytes": 4_000},  # of logs of 40 and 25 KB
         "derived": True,
     }
     (folder / "asked.json").write_text(json.dumps(told))
