@@ -67,8 +67,8 @@ _WAY_BACK_S: Final = 0.3
 _MAX_BATCH: Final = 32
 _MAX_ATTEMPT_CHARACTERS: Final = 64
 
-# How long an answer may take after the wait at the broker.
-_ANSWER_S: Final = 5.0
+# One that waits for a shorter time has a pop of its own: it asks what is there now.
+_LEAST_SHARED_S: Final = 1.0
 
 # What is left of an answer that its client did not take is visible after this time.
 _GIVEN_BACK_MS: Final = 1000
@@ -95,6 +95,12 @@ class _Asked(NamedTuple):
     auto_renew: bool
     wait_s: float
     attempt_id: str
+
+    @property
+    def alike(self) -> tuple[str, str, str, int, int]:
+        """Equal for receives of a topic and broker that can take each other's messages."""
+        kind, text = self.wanted.expression_type, self.wanted.expression
+        return self.group, kind, text, self.most, self.invisible_ms
 
 
 class _Given(NamedTuple):
@@ -136,6 +142,10 @@ class Receives:
         self._renewals = renewals
         self._settlements = settlements
         self._nursery = nursery
+
+    async def run(self) -> None:
+        """End waits that are over, until cancelled."""
+        await self._held.run()
 
     async def receive(self, caller: Caller, request: ReceiveMessageRequest, send: Sends) -> None:
         """Send a status, messages, and the time of their delivery."""
@@ -220,6 +230,17 @@ class Receives:
         attempt_id = (asked.attempt_id or uuid4().hex) if in_order else ""
         until = trio.current_time() + asked.wait_s
         queue = MessageQueue(asked.topic, asked.broker_name, _ANY_QUEUE)
+        first_queue = MessageQueue(asked.topic, asked.broker_name, 0)
+        # Brokers check for whom each request is: then every receive has a pop of its own.
+        is_shared = not (in_order or self._brokers.is_user)
+        alike = asked.alike if is_shared else None
+
+        def make(wait_s: float) -> Command:
+            command = _command(caller, asked, wait_s, attempt_id, is_lite=is_lite)
+            self._brokers.speak_for(caller, command)
+            return command
+
+        give_back = partial(self._give_back_reply, asked)
         failures = 0
         while True:
             left_s = max(until - trio.current_time(), 0.0)
@@ -228,16 +249,17 @@ class Receives:
                 address = await master_of(self._brokers.client, queue, refresh=failures > 0)
                 if is_lite:
                     await self._lite.ensure(caller, asked.topic, asked.broker_name, address)
-                command = _command(caller, asked, left_s, attempt_id, is_lite=is_lite)
-                self._brokers.speak_for(caller, command)
                 reply = await self._held.ask(
                     address,
-                    MessageQueue(asked.topic, asked.broker_name, 0),
-                    command,
-                    left_s + _ANSWER_S,
-                    partial(self._give_back_reply, asked),
+                    first_queue,
+                    alike if left_s >= _LEAST_SHARED_S else None,
+                    make,
+                    left_s,
+                    give_back,
                 )
                 if reply is None:
+                    if trio.current_time() >= until:
+                        return []
                     continue  # another broker leads
             except (RemotingError, NoMaster, NameServersUnreachable) as error:
                 problem = error
