@@ -4,12 +4,14 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 import trio
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
@@ -78,7 +80,10 @@ _GIVEN_BACK_MS: Final = 1000
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 
 _ANY_QUEUE: Final = -1
+_SECOND_NS: Final = 1_000_000_000
 _LITE_TOPIC: Final = LITE_TOPIC.encode()
+
+_NOTHING: Final = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
 
 Sends = Callable[[ReceiveMessageResponse], Awaitable[None]]
 
@@ -157,7 +162,7 @@ class Receives:
             self._check_room(asked, given)
             status = OK
             if not given:
-                status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
+                status = _NOTHING
         except Refused as refused:
             status, given = refused.status, []
         if asked is None or not given:
@@ -419,6 +424,5 @@ def _refusal(address: str, reply: Command) -> RequestRefused:
 
 
 def _now() -> ReceiveMessageResponse:
-    answer = ReceiveMessageResponse()
-    answer.delivery_timestamp.GetCurrentTime()
-    return answer
+    seconds, nanos = divmod(time.time_ns(), _SECOND_NS)  # the library's own way takes 8 us
+    return ReceiveMessageResponse(delivery_timestamp=Timestamp(seconds=seconds, nanos=nanos))
