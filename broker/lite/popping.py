@@ -254,7 +254,7 @@ class LitePopping:
         self._subscriptions.clear_all()
 
     def drop(self, origin: Origin) -> None:
-        self._waiting.drop(origin)
+        self._work.begin("dropping pops of a client that is gone", self._waiting.drop(origin))
 
     def ask_again(self, key: ClientKey) -> None:
         """Answer the waiting pops of a client that is gone."""
@@ -281,6 +281,7 @@ class LitePopping:
             pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, _times(pop, 0)))
         else:
             self._waiting.add(pop)
+            pop.origin.set_aside(pop.command)
             if is_more:  # one step does not look at all that is ready
                 self._woken[pop.request.key] = None
                 self.flush()
