@@ -11,10 +11,14 @@ from typing import Any, cast
 
 import pytest
 import trio
+from google.protobuf.duration_pb2 import Duration
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dledger_mq import Client
 from dledger_mq.connection.topic_route import ClientRoute
+from proxy.receiving import receives
 from proxy.receiving.held_pops import MOST_POPS_A_LINE, TICK_S, HeldPops
 from remoting.bodies.message_queue import MessageQueue
 from remoting.net.errors import ConnectionClosed
@@ -283,3 +287,13 @@ async def test_with_access_control_every_receive_proves_its_user_to_the_broker(
             await trio.sleep(1)
             assert len(here.brokers.of(RequestCode.POP_MESSAGE)) == popped
             nursery.cancel_scope.cancel()
+
+
+@given(st.integers(-(1 << 40), 1 << 40), st.integers(-999_999_999, 999_999_999))
+def test_a_duration_has_the_milliseconds_that_protobuf_says(seconds: int, nanos: int) -> None:
+    duration = Duration(seconds=seconds, nanos=nanos)
+    try:
+        expected = duration.ToMilliseconds()
+    except ValueError:
+        return  # no duration has signs that differ, or so many seconds
+    assert receives._milliseconds(duration) == expected
