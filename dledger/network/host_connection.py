@@ -16,6 +16,7 @@ from dledger.errors import MessageMalformed
 from dledger.network.introduction import welcome_of
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
+from dledger.network.secure_stream import SecureStream
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
 from dledger.system_refusals import meaning
 from dledger.wire.channel_protocol import decode_channel_answer
@@ -421,10 +422,10 @@ async def _received(stream: Stream) -> bytes:
     try:
         data = await stream.receive_some(RECEIVE_BYTES)
     except trio.BrokenResourceError as error:
-        if not isinstance(stream, trio.SSLStream):
+        if not isinstance(stream, SecureStream):
             raise
         raise handshake_refused(error, ENDED_EARLY) from error
-    if not data and isinstance(stream, trio.SSLStream):
+    if not data and isinstance(stream, SecureStream):
         raise TlsRefused(ENDED_EARLY, lasting=False)
     if not data:
         raise MessageMalformed(

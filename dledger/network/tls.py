@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
 
 import trio
 
 from dledger.declared_error import DeclaredError
 from dledger.errors import ConfigInvalid, MessageMalformed
+from dledger.network.secure_stream import SecureStream
 from dledger.network.tls_config import TlsConfig
 
-SecureStream = trio.SSLStream[trio.abc.Stream]
 Stream = trio.abc.Stream  # of a network, or a SecureStream over one
 
 # Alerts by which a side rejects a certificate.
@@ -78,7 +76,7 @@ class GroupTls:
 
         The caller sets the timeout, and closes `stream`.
         """
-        secure = trio.SSLStream(stream, self._client, https_compatible=True)
+        secure = SecureStream(stream, self._client)
         try:
             await secure.do_handshake()
         except trio.BrokenResourceError as error:
@@ -99,18 +97,10 @@ async def accepted_by(context: ssl.SSLContext, stream: trio.abc.Stream) -> Secur
 
     The caller of this function sets the timeout, and closes `stream`.
     """
-    # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
-    # and closing does not wait for the peer.
-    overheard = _Overheard(context)
-    secure = trio.SSLStream(
-        stream, cast(ssl.SSLContext, overheard), server_side=True, https_compatible=True
-    )
+    secure = SecureStream(stream, context, server_side=True)
     try:
         await secure.do_handshake()
     except trio.BrokenResourceError as error:
-        # Trio does not send the TLS alert that says why the connection ends.
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await stream.send_all(overheard.unsent())
         early = "it ended the connection: does it believe our certificate?"
         raise handshake_refused(error, early) from error
     return secure
@@ -133,24 +123,6 @@ def _dns_names(certificate: Mapping[str, object] | None) -> frozenset[str]:
 
 def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)[:3]) or "no member"
-
-
-class _Overheard:
-    """A context for `trio.SSLStream` that keeps the outgoing buffer of its one connection."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        self._outgoing = ssl.MemoryBIO()
-
-    def wrap_bio(
-        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any
-    ) -> ssl.SSLObject:
-        self._outgoing = outgoing
-        return self._context.wrap_bio(incoming, outgoing, **options)
-
-    def unsent(self) -> bytes:
-        """Return the bytes that the connection has not sent."""
-        return self._outgoing.read()
 
 
 def handshake_refused(error: trio.BrokenResourceError, ended: str) -> TlsRefused:

@@ -18,7 +18,8 @@ from dledger.network.connections import Connections
 from dledger.network.conversation import Conversation
 from dledger.network.host_connection import RECEIVE_BYTES
 from dledger.network.network import Listeners
-from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, names_shown
+from dledger.network.secure_stream import SecureStream
+from dledger.network.tls import GroupTls, Stream, TlsRefused, names_shown
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
 from dledger.serving.permit import EVERYTHING, Permit, prove

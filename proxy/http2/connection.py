@@ -205,15 +205,18 @@ class Connection:
         self._window -= size
         if self._window < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data beyond its window")
-        stream = self._stream(stream_id)
         if flags & PADDED:
             payload = _unpadded(payload)
+        try:
+            stream = self._stream(stream_id)
+            if stream is not None and stream.has_remote_ended:
+                raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "data after its end")
+        except StreamFault:
+            self._give_back(size)
+            raise
         if stream is None:
             self._give_back(size)
             return
-        if stream.has_remote_ended:
-            self._give_back(size)
-            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "data after its end")
         stream.receive_window -= size
         stream.held_bytes += size
         if stream.receive_window < 0:

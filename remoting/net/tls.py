@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 import trio
 
 from dledger.errors import ConfigInvalid
+from dledger.network.secure_stream import SecureStream
 from dledger.network.tls import (
     CertificateUnusable,
     GroupTls,
-    SecureStream,
     TlsRefused,
     accepted_by,
     load_certificate,
@@ -181,9 +181,7 @@ class ClientTls:
         """
         self._read_changed()
         name = self.config.server_name or host
-        secure: SecureStream = trio.SSLStream(
-            stream, self._context, server_hostname=name, https_compatible=True
-        )
+        secure = SecureStream(stream, self._context, server_hostname=name)
         try:
             await secure.do_handshake()
         except trio.BrokenResourceError as error:

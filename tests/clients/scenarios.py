@@ -407,6 +407,12 @@ def signed(client: Client) -> Scenario:
                     none_twice(reader)
                 seen = f"what a new rule allows came after {time.monotonic() - began:.1f} s"
             if client not in JAVA_VERSIONS:
+                allow(f"Topic:{topic}-of-*", "Pub,Sub")
+                for number, (what, feature) in enumerate(of_a_user(client).items()):
+                    own = replace(right, topic=f"{topic}-of-{number}")
+                    own.make_topic()
+                    feature(own)
+                    seen += f"; {what}"
                 return seen
             allow(f"Topic:{topic}*", "Pub,Sub,Create,Update")
             allow("Cluster:*", "Get")
@@ -414,6 +420,18 @@ def signed(client: Client) -> Scenario:
             return f"{seen}; {in_java_of_its_own(right, client, signing)}"
 
     return Scenario(f"{TITLES[client]} signs", (client,), run)
+
+
+def of_a_user(client: Client) -> dict[str, Callable[[Place], None]]:
+    """What a client that is not Java's does besides, as a user."""
+    again = sent_and_pushed(client, client, sending=LONG, reading=("--fail-first", "1"))
+    features: dict[str, Callable[[Place], None]] = {"fails, and gets 5 KB again": again}
+    if client != "ali":
+        ordered = sent_and_pushed(client, client, sending=("orderly",), reading=("--orderly",))
+        features["sends and consumes in order"] = ordered
+    if client == "go":
+        features["transacts"] = transacted(client)
+    return features
 
 
 def starts_or_ends(reader: ClientScript) -> None:

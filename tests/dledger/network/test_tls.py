@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from dledger.errors import ConfigInvalid
-from dledger.network.tls import GroupTls, SecureStream, TlsRefused, handshake_refused, names_shown
+from dledger.network.secure_stream import SecureStream
+from dledger.network.tls import GroupTls, TlsRefused, handshake_refused, names_shown
 from dledger.network.tls_config import TlsConfig
 
 DATA = Path(__file__).parent.parent / "data" / "tls"
@@ -93,7 +94,9 @@ async def test_a_caller_without_a_certificate_is_refused() -> None:
     context = ssl.create_default_context(cafile=str(DATA / "authority.pem"))
 
     async def nobody(stream: trio.SocketStream) -> SecureStream:
-        return trio.SSLStream(stream, context, server_hostname="n0", https_compatible=True)
+        secure = SecureStream(stream, context, server_hostname="n0")
+        await secure.do_handshake()
+        return secure
 
     await refused(meet(nobody, n0.accepted), "alert certificate required")
 

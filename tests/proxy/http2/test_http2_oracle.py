@@ -9,7 +9,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.http2.events import Received, Requested, Reset
@@ -256,6 +256,7 @@ def test_any_bytes_are_taken_or_refused(sent: bytes) -> None:
         max_size=20,
     )
 )
+@example([(3, 0, 1, b"\0\0\0\0"), (0, 0, 1, b"\0")])  # data on a stream that the peer reset
 @settings(max_examples=examples(300))
 def test_any_frames_are_taken_or_refused(sent: list[tuple[int, int, int, bytes]]) -> None:
     pair = Pair()
