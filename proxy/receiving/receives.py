@@ -4,7 +4,6 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 """
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -81,7 +80,6 @@ _GIVEN_BACK_MS: Final = 1000
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 
 _ANY_QUEUE: Final = -1
-_SECOND_NS: Final = 1_000_000_000
 _LITE_TOPIC: Final = LITE_TOPIC.encode()
 
 _NOTHING: Final = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
@@ -430,5 +428,6 @@ def _refusal(address: str, reply: Command) -> RequestRefused:
 
 
 def _now() -> ReceiveMessageResponse:
-    seconds, nanos = divmod(time.time_ns(), _SECOND_NS)  # the library's own way takes 8 us
-    return ReceiveMessageResponse(delivery_timestamp=Timestamp(seconds=seconds, nanos=nanos))
+    seconds, milliseconds = divmod(now_ms(), 1000)  # the library's own way takes 8 us
+    now = Timestamp(seconds=seconds, nanos=milliseconds * 1_000_000)
+    return ReceiveMessageResponse(delivery_timestamp=now)

@@ -101,7 +101,12 @@ async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Pa
     """Beside pulls and pops: until they are answered, or their client is gone."""
     async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
         greedy, other = await two_users(here)
-        parent = {"topic": "chats", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+        parent: dict[str, Any] = {
+            "topic": "chats",
+            "readQueueNums": 4,
+            "writeQueueNums": 4,
+            "perm": 6,
+        }
         made = await here.admin.ask(
             CODE.UPDATE_AND_CREATE_TOPIC, **parent, attributes="+message.type=LITE"
         )
