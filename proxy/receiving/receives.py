@@ -4,6 +4,7 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -385,7 +386,8 @@ def _wait_s(caller: Caller, request: ReceiveMessageRequest) -> float:
 
 def _milliseconds(duration: Duration) -> int:
     """Return what `ToMilliseconds` does, in a third of its time."""
-    return int(duration.seconds) * 1000 + int(duration.nanos / 1_000_000)
+    milliseconds: int = duration.seconds * 1000 + math.trunc(duration.nanos / 1_000_000)
+    return milliseconds
 
 
 def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
