@@ -18,7 +18,7 @@ from dledger_spark.log.readable_log import (
 )
 from dledger_spark.records.acceptance import COLUMNS, without
 from dledger_spark.records.message_columns import message_batch
-from dledger_spark.schema import ENTRIES, MESSAGES, check_columns
+from dledger_spark.schema import ENTRIES, OF_MESSAGES, check_columns, needs_bodies
 
 
 def arrow_batches(
@@ -38,7 +38,8 @@ def arrow_batches(
         path: the folder of a log, or the result of `log_folder.open_log`.
         first: the first entry; None for the first one kept.
         last: the last entry; None for the commit index, "end" for all, committed or not.
-        table: "entries" or "messages" (see `dledger_spark.schema` for the columns).
+        table: "entries", "messages", "entry_headers" or "message_headers" (see
+            `dledger_spark.schema` for the columns).
         columns: names of the wanted columns, in their order; by default all.
         batch_bytes: the bytes of the log that go into a batch.
         checksums: whether to check the two sums of each entry. Headers are always compared with
@@ -85,7 +86,8 @@ def table_batches(
     `arrow_batches`.
     """
     # The topics of a log of Java's brokers are not in it: its records are not judged.
-    acceptance = None if log.group is None else acceptance_from(log, entries.start)
+    is_judged = log.group is not None and table in OF_MESSAGES
+    acceptance = acceptance_from(log, entries.start) if is_judged else None
     at = entries.start
     for batch in sound_batches(
         log,
@@ -93,11 +95,12 @@ def table_batches(
         batch_bytes=batch_bytes,
         checksums=checksums,
         fail_on_data_loss=fail_on_data_loss,
+        bodies=needs_bodies(table, names, checksums=checksums),
     ):
         if acceptance is not None and batch.column("index")[0].as_py() != at:
             acceptance.forget()
         at = batch.column("index")[-1].as_py() + 1
-        if table != MESSAGES:
+        if table not in OF_MESSAGES:
             yield batch.select(names)
         elif acceptance is None:
             yield message_batch(batch, names)

@@ -1,4 +1,4 @@
-"""The columns of the two tables, as Arrow types.
+"""The columns of the tables that are read from a log, as Arrow types.
 
 Spark has no unsigned integers, so sums of 32 bits are 64-bit columns. For Spark every column may be
 null, so that it fits a schema that a user types; comments name the columns that really can be null.
@@ -14,7 +14,11 @@ from dledger_spark.errors import OptionInvalid
 
 ENTRIES: Final = "entries"
 MESSAGES: Final = "messages"
+# What is stored of a log.
 TABLES: Final = (ENTRIES, MESSAGES)
+# The same rows without what is expensive: Spark asks for all columns of a table.
+ENTRY_HEADERS: Final = "entry_headers"
+MESSAGE_HEADERS: Final = "message_headers"
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 
@@ -62,7 +66,31 @@ MESSAGE_SCHEMA: Final = pa.schema(
     ]
 )
 
-SCHEMAS: Final = {ENTRIES: ENTRY_SCHEMA, MESSAGES: MESSAGE_SCHEMA}
+# Columns that are decoded from a message's body, properties or hosts.
+_EXPENSIVE: Final = frozenset(
+    {
+        *("message_id", "unique_key", "keys", "tags", "properties", "body"),
+        *("born_host", "born_port", "store_host", "store_port"),
+    }
+)
+SCHEMAS: Final = {
+    ENTRIES: ENTRY_SCHEMA,
+    MESSAGES: MESSAGE_SCHEMA,
+    ENTRY_HEADERS: pa.schema([field for field in ENTRY_SCHEMA if field.name != "body"]),
+    MESSAGE_HEADERS: pa.schema([one for one in MESSAGE_SCHEMA if one.name not in _EXPENSIVE]),
+}
+# A row of these is a message, and not an entry.
+OF_MESSAGES: Final = frozenset({MESSAGES, MESSAGE_HEADERS})
+
+
+def needs_bodies(table: str, columns: Sequence[str], *, checksums: bool) -> bool:
+    """Return whether columns of a table, and the sums to check, take the bodies of entries.
+
+    An entry's header has a sum of its own. A message's header lies in the body of an entry.
+    """
+    if table == ENTRIES:
+        return checksums or "body" in columns
+    return table != ENTRY_HEADERS
 
 
 def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
@@ -71,8 +99,8 @@ def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
     Raises:
         OptionInvalid: there is no such table, or it has no such column.
     """
-    if table not in TABLES:
-        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    if table not in SCHEMAS:
+        raise OptionInvalid("table", table, f"use one of {', '.join(SCHEMAS)}")
     known = SCHEMAS[table].names
     names = known if columns is None else list(columns)
     for name in names:

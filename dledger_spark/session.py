@@ -81,7 +81,7 @@ def local_session(
         from dledger_spark.spark_version import FOR_BATCHES, require_spark  # noqa: PLC0415
 
         require_spark(FOR_BATCHES, "this package")
-        from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
+        from dledger_spark.source import register  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
     found = find_java(os.environ, java)
@@ -103,7 +103,7 @@ def local_session(
             signals.take()  # instead of Spark's, which are there now
             try:
                 session.sparkContext.setLogLevel("ERROR")
-                session.dataSource.register(DledgerDataSource)
+                register(session)
                 _silence_query_errors()
                 yield session
             except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """The data source "dledger" of Spark: the entries of logs, or the messages in them, as a table.
 
-    spark.dataSource.register(DledgerDataSource)
+    register(spark)
     spark.read.format("dledger").option("path", FOLDER).load()
     spark.readStream.format("dledger").option("path", FOLDER).load()
 
@@ -11,7 +11,7 @@ needs, so a query that needs few should name them: `.schema("topic string, offse
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -31,6 +31,7 @@ from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.log.readable_log import warn_of_unrecorded
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.session_cores import tell_cores
 from dledger_spark.query.source_options import SourceOptions, read_options
 from dledger_spark.query.source_plan import (
     batch_entries,
@@ -47,6 +48,16 @@ if TYPE_CHECKING:  # earlier versions of pyspark, without these readers, lack th
 
 NAME: Final = "dledger"
 _PROPERTIES: Final = "properties"
+
+
+def register(session: Any) -> None:
+    """Register the source in a session of classic Spark (not Connect), so that it uses all cores.
+
+    `session.dataSource.register(DledgerDataSource)` does so too, but the source then makes tasks
+    for the cores of the driver's machine.
+    """
+    tell_cores(session)
+    session.dataSource.register(DledgerDataSource)
 
 
 class DledgerDataSource(DataSource):

@@ -94,6 +94,8 @@ TOGETHER = {
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
+    f"{_SPARK}tail.py::test_spark_counts_everything_committed": _JAVA,
+    f"{_SPARK}tasks.py::test_spark_plans_with_the_cores_of_its_session": _JAVA,
     f"{_HOSTS}a_run_of_hosts_is_the_same_in_another_process": _RUN_OF_HOSTS,
     f"{_HOSTS}a_trace_tells_what_happened_and_changes_nothing": _RUN_OF_HOSTS,
     f"{_HOSTS}the_same_seed_makes_the_same_run_of_hosts": _RUN_OF_HOSTS,

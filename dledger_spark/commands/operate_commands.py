@@ -155,7 +155,8 @@ def publish_command(
     default="spark",
 )
 @option("--schema", "The schema (database) of the tables.", default="dledger", metavar="NAME")
-def catalog_command(out: str, program: str, schema: str) -> None:
+@option("--target", "Where `publish` has put them, for tables there instead.", metavar="URL")
+def catalog_command(out: str, program: str, schema: str, target: str | None) -> None:
     """Print the SQL that registers the tables by their names, for another program.
 
     \b
@@ -163,12 +164,16 @@ def catalog_command(out: str, program: str, schema: str) -> None:
       dledger-spark catalog --tables OUT --for duckdb | duckdb my.db
 
     Registered tables are always as new as the folder: run it again only for tables that are new.
+    `trace` is a view over the others.
     """  # noqa: D301 - click's mark, a backspace
     from dledger_spark.tables.catalog import catalog, registration  # noqa: PLC0415
+    from dledger_spark.tables.publish import published_at  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
-    home = TableHome(out)
-    for line in registration(catalog(home), program, schema):
+    tables = catalog(TableHome(out))
+    if target is not None:
+        tables = published_at(tables, target)
+    for line in registration(tables, program, schema):
         click.echo(line)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.declared_error import DeclaredError
-from dledger_spark.schema import ENTRY_SCHEMA
+from dledger_spark.schema import ENTRIES, ENTRY_HEADERS, SCHEMAS
 
 HEADER_BYTES: Final = 48
 MAX_ENTRY_BYTES: Final = HEADER_BYTES + 4 * 1024 * 1024 + 64 * 1024
@@ -98,6 +98,8 @@ def entry_batch(
     indexes: Positions,
     previous_term: int,
     group: str | None,
+    *,
+    bodies: bool = True,
 ) -> pa.RecordBatch:
     """Decode the entries of `content` to a batch of the table of entries, and check their headers.
 
@@ -108,6 +110,7 @@ def entry_batch(
         indexes: the index of each, rising.
         previous_term: term of the entry before; terms never decrease (Raft, section 5.3).
         group: the group of the log; None if it is unknown.
+        bodies: whether the batch has the column "body".
 
     Raises:
         EntryMismatch: a header is not that of the expected entry.
@@ -139,6 +142,8 @@ def entry_batch(
         pa.array(headers["channel"].astype(np.int32)),
         pa.array(headers["chain_crc"].astype(np.int64)),
         pa.array(headers["body_crc"].astype(np.int64)),
-        pc.binary_slice(raw, HEADER_BYTES, TO_THE_END),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+    if bodies:
+        columns.append(pc.binary_slice(raw, HEADER_BYTES, TO_THE_END))
+    schema = SCHEMAS[ENTRIES if bodies else ENTRY_HEADERS]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -49,7 +49,8 @@ def check_sums(
     """Compare each entry with its two sums: the body's, and the chain sum.
 
     `bodies` and `indexes` are those of `entry_batch`. The chain sum of an entry continues that of
-    the entry before, and is not compared if that one is missing. A sum of zero is not set. Entries
+    the entry before, and is not compared if that one is missing. `bodies` is None if only chain
+    sums are compared. A sum of zero is not set. Entries
     up to `unchecked_through` came from Java, whose callers may put any number into the fields.
     `previous_chain` is the chain sum of the entry before the first one; None if it is unknown.
 
@@ -58,21 +59,8 @@ def check_sums(
     """
     headers = fixed_part(binaries(content, starts), 0, HEADER)
     checked = indexes > unchecked_through
-    body_sums = headers["body_crc"].astype(np.uint32)
-    rows = np.flatnonzero(checked & (body_sums != 0))
-    if len(rows) < len(headers) or not _match_together(bodies, body_sums):
-        view = memoryview(content)
-        begins, ends = (starts[rows] + HEADER_BYTES).tolist(), starts[rows + 1].tolist()
-        found = np.fromiter(
-            (crc32(view[at:end]) or 1 for at, end in zip(begins, ends, strict=True)),
-            np.uint32,
-            len(rows),
-        )
-        wrong = found != body_sums[rows]
-        if wrong.any():
-            row = int(rows[wrong.argmax()])
-            raise EntryMismatch(row, "the body does not match its CRC", sealed=True)
-
+    if bodies is not None:
+        _check_bodies(content, starts, bodies, headers, checked)
     chains = headers["chain_crc"].astype(np.uint32)
     checked &= chains != 0
     checked[1:] &= np.diff(indexes) == 1
@@ -85,6 +73,31 @@ def check_sums(
         if wrong.any():
             problem = "the header does not match its CRC"
             raise EntryMismatch(int(wrong.argmax()), problem, sealed=True)
+
+
+def _check_bodies(
+    content: bytes,
+    starts: Positions,
+    bodies: Any,
+    headers: npt.NDArray[Any],
+    checked: npt.NDArray[np.bool_],
+) -> None:
+    """Raises EntryMismatch: a body that is `checked` is not the one that was written."""
+    body_sums = headers["body_crc"].astype(np.uint32)
+    rows = np.flatnonzero(checked & (body_sums != 0))
+    if len(rows) == len(headers) and _match_together(bodies, body_sums):
+        return
+    view = memoryview(content)
+    begins, ends = (starts[rows] + HEADER_BYTES).tolist(), starts[rows + 1].tolist()
+    found = np.fromiter(
+        (crc32(view[at:end]) or 1 for at, end in zip(begins, ends, strict=True)),
+        np.uint32,
+        len(rows),
+    )
+    wrong = found != body_sums[rows]
+    if wrong.any():
+        row = int(rows[wrong.argmax()])
+        raise EntryMismatch(row, "the body does not match its CRC", sealed=True)
 
 
 def _match_together(bodies: Any, sums: npt.NDArray[np.uint32]) -> bool:

@@ -34,9 +34,11 @@ assert MAX_BATCH_BYTES + MAX_ENTRY_BYTES < 2**31 - 4096
 
 
 def entry_batches(
-    log: LogFolder, entries: range, *, batch_bytes: int, checksums: bool
+    log: LogFolder, entries: range, *, batch_bytes: int, checksums: bool, bodies: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Yield the table of entries of a range that `ReadableLog.parts` returned.
+
+    Without `bodies` it lacks that column, and the sums of bodies are not checked.
 
     Raises:
         OptionInvalid: `batch_bytes` is out of range.
@@ -58,7 +60,7 @@ def entry_batches(
         if segment.first_index <= index <= last:
             if index == entries.start:
                 chain = _chain_before(log, at, index)
-            reader = _SegmentReader(log, segment, batch_bytes, checksums, chain)
+            reader = _SegmentReader(log, segment, batch_bytes, checksums, bodies, chain)
             yield from reader.batches(index, last)
             chain = reader.chain
             index = last + 1
@@ -104,12 +106,14 @@ class _SegmentReader:
         segment: Segment,
         batch_bytes: int,
         checksums: bool,
+        bodies: bool,
         chain: int | None,
     ) -> None:
         self._log = log
         self._segment = segment
         self._batch_bytes = batch_bytes
         self._checksums = checksums
+        self._bodies = bodies
         self.chain = chain  # chain sum of the entry before; None if it is unknown
         self._index = 0
         self._pos: int | None = None  # of the entry `_index`, once it is certain
@@ -165,10 +169,14 @@ class _SegmentReader:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base
         indexes = np.arange(self._index, self._index + len(positions) - 1)
-        batch = entry_batch(content, starts, positions[:-1], indexes, self._term, self._log.group)
+        group, bodies = self._log.group, self._bodies
+        batch = entry_batch(
+            content, starts, positions[:-1], indexes, self._term, group, bodies=bodies
+        )
         if self._checksums:
+            found = batch.column("body") if bodies else None
             unchecked = self._log.unchecked_through
-            check_sums(content, starts, batch.column("body"), indexes, unchecked, self.chain)
+            check_sums(content, starts, found, indexes, unchecked, self.chain)
         self._index += len(batch)
         self._pos = base + size
         self._term = batch.column("term")[-1].as_py()

@@ -183,9 +183,11 @@ class FolderLog:
         return mark_of(batch)
 
     def batches(
-        self, entries: range, *, batch_bytes: int, checksums: bool
+        self, entries: range, *, batch_bytes: int, checksums: bool, bodies: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        return entry_batches(self.folder, entries, batch_bytes=batch_bytes, checksums=checksums)
+        return entry_batches(
+            self.folder, entries, batch_bytes=batch_bytes, checksums=checksums, bodies=bodies
+        )
 
     def queued(self, entries: range) -> Iterator[QueuedEntries]:
         return queued_entries(self.folder, entries)

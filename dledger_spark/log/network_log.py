@@ -218,6 +218,7 @@ class NetworkLog:
         *,
         batch_bytes: int,
         checksums: bool,  # there are none over the network
+        bodies: bool = True,  # they come with the entries
     ) -> Iterator[pa.RecordBatch]:
         """Raises GroupUnavailable; RangeUnavailable: no member has the entries any more."""
         first = entries.start

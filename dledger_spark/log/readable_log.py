@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -90,9 +91,12 @@ class ReadableLog(Protocol):
         """Return the mark of an entry, if it is kept, or of the one before the log's first."""
 
     def batches(
-        self, entries: range, *, batch_bytes: int, checksums: bool
+        self, entries: range, *, batch_bytes: int, checksums: bool, bodies: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the table of entries of a range that `parts` returned."""
+        """Yield the table of entries of a range that `parts` returned.
+
+        Without `bodies` it may lack the column "body", and the sums of bodies are not checked.
+        """
 
     def queued(self, entries: range) -> Iterator[QueuedEntries]:
         """Yield what consume queues have of a range that `parts` returned, from its beginning
@@ -107,18 +111,20 @@ def sound_batches(
     batch_bytes: int,
     checksums: bool,
     fail_on_data_loss: bool,
+    bodies: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the table of entries of a range that `ReadableLog.parts` returned.
 
-    Without `fail_on_data_loss` it warns of damaged entries and leaves them out. Then a batch does
-    not begin behind the last one.
+    For `bodies` see `ReadableLog.batches`. Without `fail_on_data_loss` it warns of damaged entries
+    and leaves them out. Then a batch does not begin behind the last one.
 
     Raises:
         LogDamaged: an entry is damaged, and `fail_on_data_loss` is true.
     """
     at = entries.start
+    read = partial(log.batches, batch_bytes=batch_bytes, checksums=checksums, bodies=bodies)
     try:
-        for batch in log.batches(entries, batch_bytes=batch_bytes, checksums=checksums):
+        for batch in read(entries):
             at += len(batch)
             yield batch
     except LogDamaged:
@@ -130,7 +136,7 @@ def sound_batches(
     left_out = log.unreadable(rest)
     warn_of_left_out(log, left_out)
     for part in without(rest, left_out):
-        yield from log.batches(part, batch_bytes=batch_bytes, checksums=checksums)
+        yield from read(part)
 
 
 class Readable(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from dledger import TlsConfig
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log.log_range import END, MAX_PIECE_BYTES
-from dledger_spark.schema import ENTRIES, MESSAGES, TABLES
+from dledger_spark.schema import ENTRIES, MESSAGES, OF_MESSAGES, SCHEMAS
 
 # The numbers of Spark's source for Kafka.
 LATEST: Final = -1
@@ -60,8 +60,6 @@ _UNIT_MS: Final = {
 MAX_PATHS: Final = 64
 # A pattern is tried on each name of a topic; names have 127 characters at most.
 MAX_PATTERN_CHARACTERS: Final = 1000
-# Enough for the cores of a laptop, unless the log is tiny.
-DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
 # A broker has some thousand topics; so users list no more.
 MAX_TOPICS: Final = 10_000
@@ -145,7 +143,7 @@ class SourceOptions:
         tls: certificates for these groups; None if they do not use TLS.
         credentials: the file of the user to be there; None if they do not ask for users.
         max_bytes_per_second: the network limit of each task, or None.
-        table: "entries" or "messages".
+        table: a name of `schema.SCHEMAS`.
         topics: only messages of these; None for all.
         topic_pattern: only messages of topics whose names match this pattern; None for all.
         first, last: see `ReadableLog.resolve`.
@@ -155,7 +153,8 @@ class SourceOptions:
         min_rows: a batch of a stream waits for so many entries, all groups together; None: for one.
         max_delay_s: it does not wait longer.
         max_bytes: bytes of the logs in one batch of a stream; None: no limit.
-        partition_bytes, min_partitions: see `ReadableLog.share_out`.
+        partition_bytes: see `ReadableLog.share_out`.
+        min_partitions: the same; None: the number of cores of the session.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
         decompress: whether bodies of messages are inflated.
@@ -180,7 +179,7 @@ class SourceOptions:
     max_delay_s: float
     max_bytes: int | None
     partition_bytes: int
-    min_partitions: int
+    min_partitions: int | None
     checksums: bool
     include_properties: bool
     decompress: bool
@@ -236,7 +235,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         max_delay_s=_trigger_delay_s(texts),
         max_bytes=_limit(texts, "maxBytesPerTrigger"),
         partition_bytes=_limit(texts, "partitionBytes") or MAX_PIECE_BYTES,
-        min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
+        min_partitions=_limit(texts, "minPartitions"),
         checksums=_flag(texts, "checksums", default=True),
         include_properties=_flag(texts, "includeProperties", default=True),
         decompress=_decompress(texts, table),
@@ -335,8 +334,8 @@ def _tls(texts: Mapping[str, str]) -> TlsConfig | None:
 
 def _table(texts: Mapping[str, str]) -> str:
     table = texts.get("table", ENTRIES).lower()
-    if table not in TABLES:
-        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    if table not in SCHEMAS:
+        raise OptionInvalid("table", table, f"use one of {', '.join(SCHEMAS)}")
     return table
 
 
@@ -344,7 +343,7 @@ def _topics(texts: Mapping[str, str], table: str) -> frozenset[str] | None:
     text = texts.get("subscribe")
     if text is None:
         return None
-    if table != MESSAGES:
+    if table not in OF_MESSAGES:
         raise OptionInvalid("subscribe", text, "only messages have topics; add table=messages")
     topics = frozenset(topic.strip() for topic in text.split(","))
     if "" in topics or len(topics) > MAX_TOPICS:
@@ -358,7 +357,7 @@ def _topic_pattern(texts: Mapping[str, str], table: str) -> str | None:
     if text is None:
         return None
     name = "subscribePattern"
-    if table != MESSAGES:
+    if table not in OF_MESSAGES:
         raise OptionInvalid(name, text, "only messages have topics; add table=messages")
     _refuse(texts, ("subscribe",), f"{name} is given as well; use one")
     try:

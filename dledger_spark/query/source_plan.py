@@ -23,6 +23,7 @@ from dledger_spark.log.queued_entries import QueuedEntries
 from dledger_spark.log.readable_log import Origin, ReadableLog, sound_batches
 from dledger_spark.query.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
 from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.session_cores import session_cores
 from dledger_spark.query.source_options import (
     EARLIEST,
     LATEST,
@@ -32,7 +33,7 @@ from dledger_spark.query.source_options import (
 )
 from dledger_spark.records.acceptance import Run
 from dledger_spark.records.message_columns import message_batch
-from dledger_spark.schema import MESSAGES
+from dledger_spark.schema import OF_MESSAGES, needs_bodies
 
 # A search reads at some thirty places, and needs only the first message of each.
 _SEARCH_BATCH_BYTES: Final = 64 * 1024
@@ -136,9 +137,10 @@ def plan(
     Judging records begins at `begin`, see `RecordJudge.refused`. Raises DledgerSparkError: entries
     are missing; see `ReadableLog.parts`.
     """
+    least = options.min_partitions or session_cores()
     for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
-        for piece in log.share_out(part, options.partition_bytes, options.min_partitions):
-            refused = judge.refused(log, piece, begin) if options.table == MESSAGES else []
+        for piece in log.share_out(part, options.partition_bytes, least):
+            refused = judge.refused(log, piece, begin) if options.table in OF_MESSAGES else []
             yield EntryRange(log.origin, piece.start, piece.stop - 1, refused)
 
 
@@ -198,8 +200,9 @@ def _stored(
     """Yield the rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
     entries = range(piece.first, piece.last + 1)
-    if options.table != MESSAGES:
-        for batch in _read(log, entries, options):
+    if options.table not in OF_MESSAGES:
+        bodies = needs_bodies(options.table, columns, checksums=options.checksums)
+        for batch in _read(log, entries, options, bodies=bodies):
             yield batch.select(columns)
         return
     at = entries.start
@@ -228,13 +231,16 @@ def _of_stretch(
         yield messages_of(batch, refused, columns, topics)
 
 
-def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _read(
+    log: ReadableLog, entries: range, options: SourceOptions, *, bodies: bool = True
+) -> Iterator[pa.RecordBatch]:
     return sound_batches(
         log,
         entries,
         batch_bytes=BATCH_BYTES,
         checksums=options.checksums,
         fail_on_data_loss=options.fail_on_data_loss,
+        bodies=bodies,
     )
 
 

@@ -12,8 +12,29 @@ from dledger_spark.tables.engine import Engine
 
 # The groups that are named; the section about lag has more of them.
 GROUPS_MAX: Final = 3
+# Ranges of entries that could not be read are named; the table has all.
+RANGES_MAX: Final = 3
+# A problem names a file with its folder, and what is wrong there.
+PROBLEM_LETTERS_MAX: Final = 200
 # Brokers deliver within some milliseconds of the time; what is later than this is stuck.
 _LATE_MS: Final = 10_000
+
+
+def draw_lost(body: Element, engine: Engine) -> None:
+    """Draw a line if entries of the logs could not be read. Raises QueryFailed."""
+    rows = engine.query(_LOST).to_pylist()
+    if not rows:
+        return
+    entries, ranges = rows[0]["entries"], rows[0]["ranges"]
+    told = "; ".join(
+        f"{cut(row['log'], NAME_LETTERS_MAX)} {row['first']}..{row['last']}, "
+        f"{cut(row['problem'], PROBLEM_LETTERS_MAX)}"
+        for row in rows
+    )
+    text = f"{count(entries)} {'entry' if entries == 1 else 'entries'} could not be read: {told}"
+    if ranges > len(rows):
+        text += f"; and {count(ranges - len(rows))} more ranges (table lost_entries)"
+    child(child(body, "div", class_="fails"), "strong", text)
 
 
 def draw_now(
@@ -85,6 +106,15 @@ def _end(span: Span, now_ms: int | None) -> str:
     return text
 
 
+_LOST: Final = f"""
+    select
+        coalesce(e.raft_group, 'the log') as log, e.index as first, e.last,
+        coalesce(e.problem, '') as problem,
+        (sum(e.last - e.index + 1) over ())::bigint as entries, count(*) over () as ranges
+    from lost_entries e
+    order by e.raft_group nulls first, e.index
+    limit {RANGES_MAX}
+"""
 _OTHER: Final = f"""
     select
         (

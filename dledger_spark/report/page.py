@@ -10,7 +10,7 @@ from dledger_spark.report.header import checks, draw_header, logs_of, span_of
 from dledger_spark.report.hot_keys import draw_hot_keys
 from dledger_spark.report.lag import draw_lag, lag_rows
 from dledger_spark.report.latency import draw_latency
-from dledger_spark.report.now import draw_now
+from dledger_spark.report.now import draw_lost, draw_now
 from dledger_spark.report.quantity import duration, moment
 from dledger_spark.report.retries import draw_retries
 from dledger_spark.report.span import Span
@@ -58,6 +58,7 @@ def page(
         lasted = duration(span.end_ms - span.begin_ms)
         note(body, f"{moment(span.begin_ms)} to {moment(span.end_ms)} UTC ({lasted})")
     lags = [] if span is None else lag_rows(engine, span)
+    draw_lost(body, engine)
     if span is not None:
         draw_now(body, engine, span, lags, now_ms)
     draw_header(body, logs, checks(engine, logs, ends))

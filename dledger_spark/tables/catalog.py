@@ -10,7 +10,7 @@ from dledger_spark.errors import TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.local_path import files_of_delta
 from dledger_spark.tables.delta_files import delta_failures
-from dledger_spark.tables.derived import DERIVED
+from dledger_spark.tables.derived import DERIVED, VIEWS, view_over
 from dledger_spark.tables.table_home import TableHome
 
 
@@ -52,14 +52,21 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
             continue
         found.append(catalog_table(name, path))
     if not found:
-        made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
-        problem = f"holds no tables: {made}"
-        raise TablesInvalid(home.path, problem)
+        raise no_tables(home)
     return found
 
 
+def no_tables(home: TableHome) -> TablesInvalid:
+    made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
+    return TablesInvalid(home.path, f"holds no tables: {made}")
+
+
 def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> Iterator[str]:
-    """Yield statements that register tables, for "spark" or "duckdb", in a schema."""
+    """Yield statements that register tables, for "spark" or "duckdb", in a schema; a line each.
+
+    Those of `VIEWS` are views over the facts, if all of these are there.
+    """
+    views = VIEWS if {one.name for one in tables}.issuperset(FACTS) else ()
     if program == "spark":
         name = f"`{schema.replace('`', '``')}`"
         yield f"CREATE DATABASE IF NOT EXISTS {name};"
@@ -67,6 +74,9 @@ def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> I
             # Spark reads a location as a path, not as a URL.
             path = one.path.replace("\\", "\\\\").replace("'", "\\'")
             yield f"CREATE TABLE IF NOT EXISTS {name}.`{one.name}` USING delta LOCATION '{path}';"
+        for view in views:
+            text = view_over(view, lambda fact: f"{name}.`{fact}`")
+            yield f"CREATE OR REPLACE VIEW {name}.`{view}` AS {text};"
         return
     name = '"' + schema.replace('"', '""') + '"'
     yield "INSTALL delta; LOAD delta;"
@@ -74,6 +84,9 @@ def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> I
     for one in tables:
         path = one.path.replace("'", "''")
         yield f"CREATE OR REPLACE VIEW {name}.\"{one.name}\" AS FROM delta_scan('{path}');"
+    for view in views:
+        text = view_over(view, lambda fact: f'{name}."{fact}"')
+        yield f'CREATE OR REPLACE VIEW {name}."{view}" AS {text};'
 
 
 def catalog_table(name: str, path: str) -> CatalogTable:

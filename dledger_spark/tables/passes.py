@@ -8,7 +8,7 @@ Spark run the first for each group, and the second for each range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -82,15 +82,28 @@ def order_ranges(
     found = []
     for one in ranges:
         fold = fold_at(log, fold, one.start)
-        of_range: Known | None = None
-        for batch in log.batches(one, batch_bytes=BATCH_BYTES, checksums=False):
-            rows, known = fold.order(batch, message_batch(batch, ORDER_COLUMNS))
-            files.add(rows)
-            of_range = known if of_range is None else of_range.with_next(known)
+        of_range = known_of(log, fold, one, files.add)
         if of_range is not None:
             found.append((one, of_range))
     assert fold is not None
     return Ordered(found, files.close(), fold.state)
+
+
+def known_of(
+    log: ReadableLog,
+    fold: LogFold,
+    entries: range,
+    take: Callable[[Mapping[str, pa.RecordBatch]], None] = lambda _rows: None,
+) -> Known | None:
+    """Fold a range that begins with the next entry; return what is known of it, None if it is
+    empty. `take` gets the facts about commands.
+    """
+    found: Known | None = None
+    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
+        rows, known = fold.order(batch, message_batch(batch, ORDER_COLUMNS))
+        take(rows)
+        found = known if found is None else found.with_next(known)
+    return found
 
 
 def decode_range(

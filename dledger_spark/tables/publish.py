@@ -76,6 +76,13 @@ def publish(
     return written
 
 
+def published_at(tables: Sequence[CatalogTable], url: str) -> list[CatalogTable]:
+    """Return tables with the places of their copies below a URL as their paths."""
+    at = url.rstrip("/")
+    folders = {one.name: FACTS_FOLDER if one.name in FACTS else DERIVED_FOLDER for one in tables}
+    return [one._replace(path=f"{at}/{folders[one.name]}/{one.name}") for one in tables]
+
+
 def _put_facts(one: CatalogTable, target: Target, groups: Sequence[str | None]) -> int:
     url, there = target.table(FACTS_FOLDER, one.name)
     wanted, ends = None, {}

@@ -81,10 +81,13 @@ def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:
             session.sql(query(name)).createOrReplaceTempView(name)
 
 
-def _register(session: Any, name: str, files: Sequence[str], schema: Any) -> None:
+def frame_of(session: Any, files: Sequence[str], schema: Any) -> Any:
+    """Return the DataFrame of some Parquet files."""
     of_spark = from_arrow_schema(schema)
     if files:
-        frame = session.read.options(**SPARK_PATHS).schema(of_spark).parquet(*files)
-    else:
-        frame = session.createDataFrame([], of_spark)
-    frame.createOrReplaceTempView(name)
+        return session.read.options(**SPARK_PATHS).schema(of_spark).parquet(*files)
+    return session.createDataFrame([], of_spark)
+
+
+def _register(session: Any, name: str, files: Sequence[str], schema: Any) -> None:
+    frame_of(session, files, schema).createOrReplaceTempView(name)

@@ -138,12 +138,20 @@ def lacking(
     fail_on_data_loss: bool,
 ) -> Lacking:
     """Return what the tables lack. For the arguments and errors see `update_tables`."""
+    there = next_index(home, log.group)
+    fold = None if there is None else fold_behind(home, log, there)
+    if fold is not None:
+        _add_later_tables(tables, app_of(log.group), fold.next_index)
+    return lacking_behind(log, fold, stop, fail_on_data_loss=fail_on_data_loss)
+
+
+def lacking_behind(
+    log: ReadableLog, fold: LogFold | None, stop: int | None = None, *, fail_on_data_loss: bool
+) -> Lacking:
+    """Return what tables lack that end where a fold does. Raises what `update_tables` does."""
     committed = -1 if log.committed is None else log.committed
     stop = committed + 1 if stop is None else min(stop, committed + 1)
-    fold = _begin(home, log)
     first = log.first_index if fold is None else fold.next_index
-    if fold is not None:
-        _add_later_tables(tables, app_of(log.group), first)
     if first >= stop:
         return Lacking(range(first, first), [], [], fold)
     if first < log.first_index and fail_on_data_loss:
@@ -228,11 +236,12 @@ def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:
             rows[name] += added
 
 
-def _begin(home: TableHome, log: ReadableLog) -> LogFold | None:
-    """Return the fold behind the last entry that all tables have; None if there is none."""
-    there = next_index(home, log.group)
-    if there is None:
-        return None
+def fold_behind(home: TableHome, log: ReadableLog, there: int) -> LogFold:
+    """Return the fold that goes on at an entry where tables end.
+
+    Raises:
+        TablesInvalid: its state is gone, or the tables are another log's.
+    """
     state = home.state(log.group, there)
     if state is None:
         raise TablesInvalid(

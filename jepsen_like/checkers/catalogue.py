@@ -25,6 +25,7 @@ from jepsen_like.checkers.queues import check_broadcast, check_queue
 from jepsen_like.checkers.report import Report
 from jepsen_like.checkers.session_counter import check_session_counter
 from jepsen_like.checkers.sets import check_set
+from jepsen_like.checkers.settled import check_settled
 from jepsen_like.checkers.statistics import check_statistics
 from jepsen_like.checkers.transactions import check_transactions
 from jepsen_like.history.history import History
@@ -75,6 +76,10 @@ CATALOGUE: dict[str, Entry] = {
     "guarded-queue": Entry(
         "as queue; nothing that was denied is stored: send, receive, drain, allow, deny",
         check_guarded_queue,
+    ),
+    "settled": Entry(
+        "as queue; what was acknowledged or hidden stays away: and acknowledge, hide",
+        check_settled,
     ),
     "broadcast": Entry(
         "every consumer receives each message: send, receive, drain", check_broadcast

@@ -16,6 +16,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: run make se
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.tables.catalog import CatalogTable, catalog, catalog_table, registration
 from dledger_spark.tables.derived import STORED
+from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.publish import Target, publish
 from dledger_spark.tables.table_home import TableHome
 from tests.dledger_spark.test_spark_commands import orders, run
@@ -125,8 +126,9 @@ def test_the_catalog_is_sql_of_which_odd_paths_change_nothing(
     wanted = f"`my``db`.`messages` USING delta LOCATION '{path}/facts/messages';"
     assert f"CREATE TABLE IF NOT EXISTS {wanted}" in spark
     code, text = run("catalog", "--tables", out, "--for", "duckdb", "--schema", "log")
-    install, *statements = text.splitlines()
+    install, *statements, view = text.splitlines()
     assert (code, install) == (0, "INSTALL delta; LOAD delta;")
+    assert view.startswith('CREATE OR REPLACE VIEW "log"."trace" AS with ')
     with duckdb.connect(":memory:") as connection:
         # The extension would have to be downloaded; a macro stands for its function.
         connection.execute("create macro delta_scan(path) as table select path as place")
@@ -134,6 +136,30 @@ def test_the_catalog_is_sql_of_which_odd_paths_change_nothing(
             connection.execute(statement)
         place = connection.sql('select place from log."messages"').fetchall()
     assert place == [(f"{out}/facts/messages",)]
+    code, text = run("catalog", "--tables", out, "--target", "s3a://b/orders/")
+    assert code == 0
+    assert "`dledger`.`messages` USING delta LOCATION 's3a://b/orders/facts/messages';" in text
+    last = text.splitlines()[-1]
+    assert last.startswith("CREATE OR REPLACE VIEW `dledger`.`trace` AS with ")
+    assert "messages as (select * from `dledger`.`messages`), " in last
+
+
+def test_the_registered_trace_is_that_of_a_query(incident_tables: str) -> None:
+    tables = catalog(TableHome(incident_tables))
+    with duckdb.connect(":memory:") as connection:
+        # The extension for Delta would have to be downloaded. The name of the schema is that of the
+        # view, and another schema has a table of a fact's name.
+        connection.execute('create table messages (unique_key integer); create schema "trace"')
+        for one in tables:
+            connection.register("arrow", one.table.to_pyarrow_table())
+            connection.execute(f'create table "trace"."{one.name}" as from arrow')
+        *_, view = registration(tables, "duckdb", "trace")
+        connection.execute(view)
+        found = connection.sql('from "trace"."trace"').to_arrow_table().to_pylist()
+    with duckdb_engine(tables) as engine:
+        expected = engine.query("select * from trace").to_pylist()
+    assert len(expected) > 50
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
 def rows_of(one: CatalogTable) -> list[dict[str, Any]]:

@@ -100,7 +100,7 @@ def test_an_option_for_the_other_kind_of_query_is_refused(
 def test_options_have_defaults() -> None:
     found = read_options({"PATH": " p ", "table": "", "subscribe": " "})
     assert (found.path, found.table, found.topics, found.starting) == (" p ", "entries", None, None)
-    assert (found.max_rows, found.max_bytes, found.min_partitions) == (None, None, 8)
+    assert (found.max_rows, found.max_bytes, found.min_partitions) == (None,) * 3
     assert (found.checksums, found.include_properties, found.fail_on_data_loss) == (True,) * 3
     with pytest.raises(OptionInvalid, match="give the folder of a node"):
         open_all(read_options({}))

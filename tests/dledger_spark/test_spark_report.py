@@ -391,6 +391,44 @@ def test_a_page_says_that_nothing_waits_and_how_old_its_end_is() -> None:
     assert "made 4 min later" in top
 
 
+def test_a_page_says_before_all_else_how_many_entries_could_not_be_read() -> None:
+    tables = lagging(("slow", [0, 5, 15]))
+    assert "could not be read" not in page_of(tables)
+    lost = [
+        {"raft_group": group, "index": first, "last": last, "problem": problem}
+        for group, first, last, problem in (
+            ("g", 30, 30, "the body does not match its CRC"),
+            ("g", 5000, 6199, "/logs/0 is missing <b>"),
+            (None, 7, 8, "why" * 500),
+            *(("z", at, at, "late") for at in range(100, 104)),
+        )
+    ]
+
+    def top(rows: list[dict[str, Any]]) -> str:
+        found = pa.Table.from_pylist(rows, FACTS["lost_entries"])
+        return Words(page_of({**tables, "lost_entries": found})).section("")
+
+    one = top(lost[:1])
+    assert "1 entry could not be read: g 30..30, the body does not match its CRC" in one
+    several = top(lost)
+    assert "1,207 entries could not be read: the log 7..8, whywhy" in several
+    assert "why" * 100 not in several
+    assert (
+        "; g 30..30, the body does not match its CRC; g 5000..6199, /logs/0 is missing <b>; "
+        in several
+    )
+    assert "; and 4 more ranges (table lost_entries)" in several
+    assert several.index("could not be read") < several.index("Worst now: group slow")
+
+
+def test_a_page_without_messages_says_what_could_not_be_read() -> None:
+    tables = tables_of(ScriptedLog())
+    row = {"raft_group": "g", "index": 3, "last": 4, "problem": "gone"}
+    lost = pa.Table.from_pylist([row], FACTS["lost_entries"])
+    words = Words(page_of({**tables, "lost_entries": lost}))
+    assert "2 entries could not be read: g 3..4, gone" in words.section("")
+
+
 # --- what is broken, empty, hostile or large ------------------------------------------------------
 
 

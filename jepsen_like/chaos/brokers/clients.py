@@ -24,6 +24,7 @@ from jepsen_like.chaos.brokers.begun import Begun, begun_of
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.everything import Everything
+from jepsen_like.chaos.brokers.grpc.kinds import GrpcKinds
 from jepsen_like.chaos.brokers.grpc.messages import GrpcMessages
 from jepsen_like.chaos.brokers.guarded import Guarded
 from jepsen_like.chaos.brokers.notes import Notes
@@ -63,6 +64,7 @@ BROKER_WORKLOADS: dict[str, type[Messages]] = {
     "transaction": Transactional,
     "pop": Popped,
     "everything": Everything,
+    "grpc": GrpcKinds,
 }
 
 
@@ -181,9 +183,11 @@ def _workload(settings: dict[str, Any], notes: Notes) -> Messages:
         return CppMessages(notes, nameservers, Path(settings["home"]))
     if settings["security"] is not None:
         return Guarded(notes, nameservers, SecurityFiles(*map(Path, settings["security"])))
-    if settings["client"] == "grpc":
-        return GrpcMessages(notes, nameservers, settings["proxies"])
     workload: Any = BROKER_WORKLOADS[settings["workload"]]
+    if settings["proxies"]:
+        workload = GrpcKinds if workload is GrpcKinds else GrpcMessages
+        by_proxies: Messages = workload(notes, nameservers, settings["proxies"])
+        return by_proxies
     made: Messages = workload(notes, nameservers)
     return made
 

@@ -23,7 +23,7 @@ from jepsen_like.chaos.brokers.workload import (
     body_of,
 )
 from jepsen_like.chaos.service import CallFailed
-from jepsen_like.history.operation import EventType
+from jepsen_like.history.operation import EventType, Operation
 from remoting.wire.errors import RemotingError
 
 RECALLS = 0.5
@@ -112,17 +112,18 @@ PARTS: Mapping[str, type[Messages]] = {
 }
 
 
-class Everything(Messages):
+class Parts(Messages):
     """Each turn of a producer is one of a part, and each consumer belongs to the group of each."""
 
-    longest_wait_s = max(part.longest_wait_s for part in PARTS.values())
-
-    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+    def __init__(
+        self, notes: Notes, nameservers: Sequence[str], parts: Mapping[str, Messages]
+    ) -> None:
         super().__init__(notes, nameservers)
-        self._parts = {
-            name: part(notes.of_part(name), nameservers, f"chaos-{name}")
-            for name, part in PARTS.items()
-        }
+        self._parts = parts
+
+    def go_on(self, operations: Sequence[Operation]) -> None:
+        for part in self._parts.values():
+            part.go_on(operations)
 
     @asynccontextmanager
     async def producer(self) -> AsyncIterator[Mapping[str, Any]]:
@@ -152,3 +153,14 @@ class Everything(Messages):
     def note_end(self, consumers: int, producers: int) -> None:
         for part in self._parts.values():
             part.note_end(consumers, producers)
+
+
+class Everything(Parts):
+    longest_wait_s = max(part.longest_wait_s for part in PARTS.values())
+
+    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+        parts = {
+            name: part(notes.of_part(name), nameservers, f"chaos-{name}")
+            for name, part in PARTS.items()
+        }
+        super().__init__(notes, nameservers, parts)

@@ -24,12 +24,24 @@ class MadeTopic:
         nameservers: of the brokers.
         topic: its name.
         group: None for groups that say themselves where they begin.
+        message_type: of the messages that the topic takes; None for plain ones.
+        in_order: whether the group consumes in order by proxies.
     """
 
-    def __init__(self, nameservers: Sequence[str], topic: str, group: str | None = None) -> None:
+    def __init__(
+        self,
+        nameservers: Sequence[str],
+        topic: str,
+        group: str | None = None,
+        *,
+        message_type: str | None = None,
+        in_order: bool = False,
+    ) -> None:
         self._nameservers = nameservers
         self._topic = topic
         self._group = group
+        self._message_type = message_type
+        self._in_order = in_order
         self._turn = trio.Lock()
         self.is_made = False
 
@@ -46,7 +58,9 @@ class MadeTopic:
 
     async def _make(self) -> None:
         async with Admin(nameservers=self._nameservers) as admin:
-            await admin.create_topic(self._topic, queues=QUEUES)
+            await admin.create_topic(self._topic, queues=QUEUES, message_type=self._message_type)
+            if self._group is not None and self._in_order:
+                await admin.group(self._group).create(in_order=True)
         if self._group is not None:
             async with PullConsumer(self._group, nameservers=self._nameservers) as consumer:
                 for queue in await consumer.queues(self._topic):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from typing import Any
+
+import trio
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SendFailed, TransactionRefused
 from jepsen_like.chaos.brokers.begun import Begun, is_delivery
@@ -36,11 +39,12 @@ class Notes:
         self.onlooker = step - 1
         self.due: set[tuple[Value, int]] = set()
         self.received: set[tuple[Value, int]] = set()
+        self._calls = count(1)
 
     def of_part(self, name: str) -> Notes:
         """Return notes in the same history, of one part of a workload."""
         part = Notes(self._recorder, self._step, name)
-        part.due, part.received = self.due, self.received
+        part.due, part.received, part._calls = self.due, self.received, self._calls
         return part
 
     def _named(self, key: Value) -> Value:
@@ -69,6 +73,31 @@ class Notes:
         return await self._noted(
             process, Call(function, self._named(key)), make, lambda result: result
         )
+
+    async def take(
+        self, process: int, key: Value, value: object, make: Callable[[], Awaitable[Value]]
+    ) -> EventType:
+        """Make a call that returns messages, `{id, ...}` each, and note it as a delivery.
+
+        If it is cancelled, what it was given comes again.
+        """
+        call = Call("receive", self._named(key), value)
+        own = self.beside(process)
+
+        def told_of(result: Any) -> object:
+            self.received.update((self._named(key), one["id"]) for one in result)
+            return result
+
+        try:
+            outcome, _ = await self._noted(own, call, make, told_of)
+        except trio.Cancelled:
+            self._recorder.note(own, EventType.FAIL, call, None, None, "its client has left")
+            raise
+        return outcome
+
+    def beside(self, process: int) -> int:
+        """Return a process of the same client that makes one call beside others."""
+        return process + self._step * next(self._calls)
 
     async def _noted(
         self,

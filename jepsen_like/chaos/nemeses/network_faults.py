@@ -22,7 +22,7 @@ from jepsen_like.chaos.links.shapes import (
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, leader_of, target_of
-from jepsen_like.chaos.wiring import CLIENTS_HOST
+from jepsen_like.chaos.wiring import CLIENTS_HOST, PROXY_HOSTS
 
 # How long a flapping link stays cut or whole: about as long as an election takes.
 FLAPS_S = (0.1, 0.8)
@@ -59,9 +59,14 @@ class NetworkFaults:
 
     @asynccontextmanager
     async def silence(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Let packets between clients and members vanish; members hear one another."""
+        """Let packets between clients and members vanish; members hear one another.
+
+        Clients of gRPC hear their proxies, which hear no member.
+        """
         names = sorted(member.name for member in group.present)
-        async with self._broken(isolated(names, CLIENTS_HOST), "lost") as effect:
+        known = self._network.wiring.addresses
+        outside = [host for host in (CLIENTS_HOST, *PROXY_HOSTS) if host in known]
+        async with self._broken(halves(names, outside), "lost") as effect:
             yield Done(tuple(names), effect=effect.copy)
 
     @asynccontextmanager

@@ -20,7 +20,7 @@ from jepsen_like.chaos.wiring import (
 )
 
 CONSUMERS, PRODUCERS = 2, 4
-GUARDED = "guarded"
+GUARDED, GRPC = "guarded", "grpc"
 # The explanations of workloads with brokers for `jepsen-like list`.
 EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
@@ -33,6 +33,7 @@ EXPLANATIONS = {
     "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
     "pop": "Brokers: each message that was acknowledged is consumed, by consumers that pop.",
     "everything": "Brokers: all at once, recalls, resets and topics made again included.",
+    "grpc": "Brokers behind two proxies: by gRPC, what is acknowledged or hidden stays away.",
 }
 # How long clients may give messages that they fetched before the topic was deleted.
 CACHED_NS = 5_000_000_000
@@ -63,24 +64,29 @@ PROMISES = {
     "transaction": Promise("transactions", ("duplicated",)),
     "pop": Promise("queue", ("duplicated", "reordered")),
     "everything": Promise("parts"),
-    # These are parts of `everything` alone.
+    "grpc": Promise("parts"),
+    # These are parts of these two alone.
     "recall": Promise("recalls", ("duplicated",), {"clock_error_ns": CLOCK_ERROR_NS}),
     "reset": Promise("resets", ("duplicated", "reordered")),
     "remade": Promise("remade", ("duplicated", "reordered"), {"cached_ns": CACHED_NS}),
+    "settled": Promise("settled", ("duplicated", "reordered"), {"clock_error_ns": CLOCK_ERROR_NS}),
 }
-PARTS = (
-    *("messages", "ordered", "delay", "transaction", "pop", "offset"),
-    *("recall", "reset", "remade"),
-)
+PARTS = {
+    "everything": (
+        *("messages", "ordered", "delay", "transaction", "pop", "offset"),
+        *("recall", "reset", "remade"),
+    ),
+    GRPC: ("settled", "ordered", "delay", "transaction"),
+}
 # A broker that was set back may name the time when a message is due, and one that was set ahead may
 # find it due.
 STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
 
 
 def settings_of(plan: RunPlan) -> dict[str, object]:
-    if plan.service != "everything":
+    if plan.service not in PARTS:
         return _settings(PROMISES[plan.service], plan)
-    promises = {name: PROMISES[name] for name in PARTS}
+    promises = {name: PROMISES[name] for name in PARTS[plan.service]}
     parts = {
         name: {"model": one.model, "allowed": list(one.allowed), **_settings(one, plan)}
         for name, one in promises.items()
@@ -113,7 +119,8 @@ class BrokerStage:
         self._setting = setting
         self._plan = plan = setting.plan
         self._has_balancer = plan.client == CPP_CLIENT
-        self._proxies: Sequence[str] = PROXY_HOSTS if plan.client == GRPC_CLIENT else ()
+        has_proxies = plan.client == GRPC_CLIENT or plan.service == GRPC
+        self._proxies: Sequence[str] = PROXY_HOSTS if has_proxies else ()
         self.security = security_files(setting.folder) if plan.service == GUARDED else None
         promise = PROMISES[plan.service]
         self.model_name: str | None = promise.model
@@ -194,7 +201,9 @@ class BrokerStage:
             commands["balancer"] = wiring.command(BALANCER_HOST, command)
         for host in self._proxies:
             listen = _clients_address(wiring, host)
-            command = [sys.executable, "-m", "proxy", "--listen", listen, "--exit-with-stdin"]
+            bug = self._plan.seeded_bug
+            program = ["proxy"] if bug is None else ["jepsen_like.chaos.brokers.grpc", bug]
+            command = [sys.executable, "-m", *program, "--listen", listen, "--exit-with-stdin"]
             command += ["--insecure", "--nameservers", _clients_address(wiring, NAMESERVER_HOST)]
             commands[host] = wiring.command(host, command)
         return commands

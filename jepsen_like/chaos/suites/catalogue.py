@@ -81,6 +81,7 @@ SUITES: dict[str, Suite] = {
             Row("everything", "kill,freeze,hostile"),
             Row("guarded", "certificates,users,kill,freeze"),
             Row("messages", "proxy,kill", client=GRPC_CLIENT),
+            Row("grpc", "proxy,kill,freeze"),
         ),
     ),
     "partition": Suite(
@@ -168,6 +169,10 @@ SUITES: dict[str, Suite] = {
         )
         + tuple(
             Row("messages", f"proxy,{nemeses}", client=GRPC_CLIENT)
+            for nemeses in ("kill,freeze", "partition,loss", "clients,name-server")
+        )
+        + tuple(
+            Row("grpc", f"proxy,{nemeses}")
             for nemeses in ("kill,freeze", "partition,loss", "clients,name-server")
         ),
     ),

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
 from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.everything import PARTS
+from jepsen_like.chaos.brokers.grpc.kinds import GRPC_PARTS
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.plan import RunPlan
@@ -19,6 +21,7 @@ from jepsen_like.check_files import Plan, check_file
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.reading import read_history
+from jepsen_like.history.value import Value
 from jepsen_like.history.writer import HistoryWriter
 
 STEP = 6
@@ -90,7 +93,7 @@ async def test_a_message_that_is_due_and_was_not_received_is_lost_once_drained(
 def test_every_workload_of_brokers_has_a_model_and_a_line_of_explanation() -> None:
     names = BROKER_WORKLOADS.keys()
     assert names == EXPLANATIONS.keys()
-    assert names | PARTS.keys() == PROMISES.keys()
+    assert names | PARTS.keys() | GRPC_PARTS.keys() == PROMISES.keys()
     assert {one.model for one in PROMISES.values()} <= CATALOGUE.keys()
 
 
@@ -133,3 +136,31 @@ def test_parts_note_in_one_history_what_is_due_of_each(notes: Notes, path: Path)
     assert notes.all_received
     (received,) = read_history(path).operations
     assert received.key == ("second", "key")
+
+
+async def test_a_receive_that_its_client_leaves_brings_nothing(notes: Notes, path: Path) -> None:
+    async def receive() -> Value:
+        await trio.sleep_forever()
+
+    with trio.move_on_after(0):
+        await notes.take(1, None, None, receive)
+    (operation,) = read_history(path).operations
+    assert operation.failed
+    assert not notes.received
+
+
+async def test_calls_of_one_client_at_once_are_of_processes_that_are_its_own(
+    notes: Notes, path: Path
+) -> None:
+    async def receive() -> Value:
+        await trio.lowlevel.checkpoint()
+        return ({"id": 7},)
+
+    part = notes.of_part("plain")
+    async with trio.open_nursery() as nursery:
+        for one in (notes, part, part):
+            nursery.start_soon(one.take, 1, None, None, receive)
+    operations = read_history(path).operations
+    assert len({one.process for one in operations}) == len(operations) == 3
+    assert {one.process % STEP for one in operations} == {1}
+    assert notes.received == {(None, 7), (("plain", None), 7)}

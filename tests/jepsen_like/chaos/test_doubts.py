@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
 from jepsen_like.chaos.verdict import doubted, run_file
+from jepsen_like.chaos.wiring import CLIENTS_HOST, PROXY_HOSTS, Addresses, Wiring
 from jepsen_like.report.told_run import RunExit
 
 FATES = {"lost": 3, "held": 5, "copied": 2}
@@ -26,11 +27,15 @@ FATES = {"lost": 3, "held": 5, "copied": 2}
 class CountingNetwork:
     """Counts three lost packets, five held up and two doubled, each time that links break."""
 
-    def __init__(self, *, works: bool) -> None:
+    def __init__(self, *, works: bool, hosts: Sequence[str] = ()) -> None:
+        nowhere = Addresses("", "", "")
+        self.wiring = Wiring("counting", dict.fromkeys(hosts, nowhere), lambda _, argv: [*argv])
+        self.cut: set[tuple[str, str]] = set()
         self._works = works
         self._counts: Counts = {}
 
     async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
+        self.cut.update(links)
         for link in links if self._works else ():
             counts = self._counts.setdefault(link, LinkCounts(passed=100))
             counts.lost += FATES["lost"]
@@ -71,6 +76,18 @@ async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
         async with executor(group_of_three(tmp_path), chance, kind) as done:
             links = len(done.details.get("cut", ())) or (6 if len(done.targets) == 3 else 4)
         assert done.effect() == {fate: links * FATES[fate]}
+
+
+async def test_silence_cuts_clients_and_their_proxies_off_from_all_members(tmp_path: Path) -> None:
+    outside = {CLIENTS_HOST, *PROXY_HOSTS}
+    network = CountingNetwork(works=True, hosts=["n0", "n1", "n2", *outside])
+    faults = NetworkFaults(network)  # type: ignore[arg-type]
+    executor = executor_of(faults.executors, "silence", "clients-cut")
+    async with executor(group_of_three(tmp_path), Chance(1, "fault 0"), "clients-cut"):
+        pass
+    members = {"n0", "n1", "n2"}
+    one_way = {(source, target) for source in outside for target in members}
+    assert network.cut == one_way | {(target, source) for source, target in one_way}
 
 
 async def test_a_fault_whose_network_does_not_obey_has_no_effect(tmp_path: Path) -> None:

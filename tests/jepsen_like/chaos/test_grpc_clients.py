@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trio
@@ -12,12 +14,15 @@ import trio.testing
 from click.testing import CliRunner
 from google.protobuf.message import Message
 
+from dledger_mq import Producer
 from jepsen_like.__main__ import main
 from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.clients import DRAINED_TIMEOUT_S
+from jepsen_like.chaos.brokers.grpc import messages as grpc_messages
 from jepsen_like.chaos.brokers.grpc.connection import SERVICE, CallBroken, GrpcConnection
 from jepsen_like.chaos.brokers.grpc.messages import GrpcMessages
-from jepsen_like.chaos.brokers.grpc.proxies import proxies
+from jepsen_like.chaos.brokers.grpc.producer import GrpcProducer
+from jepsen_like.chaos.brokers.grpc.proxies import Proxies, proxies
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import Turn
 from jepsen_like.chaos.clients.recorder import Recorder
@@ -170,7 +175,8 @@ async def test_the_history_has_the_outcome_that_the_proxy_told(
         notes = Notes(Recorder(writer, lambda: 0), STEP)
         workload = GrpcMessages(notes, ["127.0.0.1:1"], ["127.0.0.1:2"])
         turn = Turn(1, 3, 42, Chance(1, "producer"), 0)
-        assert await workload.send(Answering(answer), turn) == (told, process)
+        producer = GrpcProducer(cast(Proxies, Answering(answer)))
+        assert await workload.send(cast(Producer, producer), turn) == (told, process)
         assert ((None, 42) in notes.due) == is_due
     (operation,) = read_history(tmp_path / "history.jsonl").operations
     assert operation.function == "send"
@@ -188,6 +194,16 @@ def test_clients_of_grpc_go_with_messages_alone() -> None:
 
 
 @pytest.mark.long
+def test_nothing_that_clients_of_grpc_settled_comes_again_while_leaders_and_proxies_break(
+    tmp_path: Path,
+) -> None:
+    words = ("--workload", "grpc", "--nemesis", "kill,freeze,proxy")
+    ended = run_in(tmp_path, *words, "--time", "30", "--seed", "3", most_s=RUN_MAX_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (parts)" in ended.stdout
+
+
+@pytest.mark.long
 def test_clients_of_grpc_lose_no_message_while_leaders_and_proxies_are_killed(
     tmp_path: Path,
 ) -> None:
@@ -195,3 +211,18 @@ def test_clients_of_grpc_lose_no_message_while_leaders_and_proxies_are_killed(
     ended = run_in(tmp_path, *words, "--time", "20", "--seed", "2", most_s=RUN_MAX_S)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "valid (queue)" in ended.stdout
+
+
+@pytest.mark.parametrize(("function", "is_made"), [("receive", False), ("send", True)])
+def test_killed_clients_have_made_all_topics_once_one_of_them_has_sent(
+    function: str, is_made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of one part may receive nothing while the topic of another one is made."""
+    topic = SimpleNamespace(is_made=False)
+    monkeypatch.setattr(grpc_messages, "MadeTopic", lambda *_, **__: topic)
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path, model="parts") as writer:
+        writer.event(0, 0, EventType.INVOKE, function, ("other", None), 1)
+        workload = GrpcMessages(Notes(Recorder(writer, lambda: 0), STEP), [], [])
+    workload.go_on(read_history(path).operations)
+    assert topic.is_made == is_made
