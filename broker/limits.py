@@ -49,7 +49,8 @@ class BrokerLimits:
         max_open_transactions: transactions without an end yet, some 200 bytes each in memory.
         max_connections_of_user: connections of one user, with access control; as all below, super
             users excepted. A service of a hundred programs with two connections each has room.
-        max_held_of_user: pulls, pops and notifications of one user that wait for a message.
+        max_held_of_user: pulls, pops, also of lite topics, and notifications of one user that wait
+            for a message.
         max_waiting_of_user: requests of one user that wait for the log.
         max_new_of_user: topics and groups that one user makes within an hour.
         append_entries: entries handed to the log at once: a tenth of the log's own limit.

@@ -36,7 +36,7 @@ def topic_name(resource: Resource) -> str:
     return _checked_topic(resource.name)
 
 
-# A name has at most 127 characters. One that is refused is not remembered.
+# A name has at most 127 characters, or 255. One that is refused is not remembered.
 @lru_cache(_NAMES_REMEMBERED)
 def _checked_topic(name: str) -> str:
     if not _TOPIC.fullmatch(name):
@@ -48,7 +48,11 @@ def _checked_topic(name: str) -> str:
 
 def group_name(resource: Resource) -> str:
     """Return the name of a consumer group. Raises Refused (40003)."""
-    name: str = resource.name
+    return _checked_group(resource.name)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _checked_group(name: str) -> str:
     if not _GROUP.fullmatch(name):
         raise Refused(
             Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.280}: {_CHARACTERS}, at most 255"

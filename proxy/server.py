@@ -93,6 +93,7 @@ class Proxy:
         )
         nursery.start_soon(self.sessions.expire)
         nursery.start_soon(self.renewals.run)
+        nursery.start_soon(receives.run)
 
     async def drain(self) -> None:
         """Ask all clients to go elsewhere, and wait a little until they have. New calls of theirs

@@ -48,6 +48,8 @@ class Asker:
 
     def write_gathered(self) -> None: ...
 
+    def set_aside(self, command: Command) -> None: ...
+
     def when_taken(self, then: Callable[[], None]) -> None:
         then()
 

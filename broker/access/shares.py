@@ -45,7 +45,7 @@ class UserShares:
     """What users have taken of this member.
 
     Attributes:
-        held: pulls, pops and notifications that wait for a message.
+        held: pulls, pops, also of lite topics, and notifications that wait for a message.
     """
 
     def __init__(self, parts: Parts) -> None:

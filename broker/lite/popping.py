@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup
@@ -86,7 +87,8 @@ class LitePopping:
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
         self._work = parts.work
-        self._waiting = WaitingLites(MAX_WAITING)
+        self._shares = parts[USER_SHARES]
+        self._waiting = WaitingLites(MAX_WAITING, self._shares.held)
         self._busy: set[LiteKey] = set()  # a new set for each term
         self._woken: dict[ClientKey, None] = {}
         # When messages in flight are due: then the pops that wait for them are woken.
@@ -107,7 +109,9 @@ class LitePopping:
         request = read_pop(command)
         self.check(request.group, request.parent)
         deadline = self._clock() + request.hold_s
-        self._give_or_wait(WaitingLite(origin, command.without_content(), request, deadline))
+        user = self._shares.user_of(origin, command)
+        pop = WaitingLite(origin, command.without_content(), request, deadline, user)
+        self._give_or_wait(pop)
 
     def check(self, group: str, parent: str) -> ConsumerGroup:
         """Return a group, if it reads the lite topics of a parent. Raises as `pop`."""
@@ -254,7 +258,7 @@ class LitePopping:
         self._subscriptions.clear_all()
 
     def drop(self, origin: Origin) -> None:
-        self._waiting.drop(origin)
+        self._work.begin("dropping pops of a client that is gone", self._waiting.drop(origin))
 
     def ask_again(self, key: ClientKey) -> None:
         """Answer the waiting pops of a client that is gone."""
@@ -277,10 +281,11 @@ class LitePopping:
         is_more = bool(self._ready_of(pop.request.key))
         if pop.deadline <= self._clock() and not is_more:
             self._answer_nothing(pop)
-        elif not self._waiting.has_room(pop.origin):
+        elif not (self._waiting.has_room(pop.origin) and self._shares.may_hold(pop.user)):
             pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, _times(pop, 0)))
         else:
             self._waiting.add(pop)
+            pop.origin.set_aside(pop.command)
             if is_more:  # one step does not look at all that is ready
                 self._woken[pop.request.key] = None
                 self.flush()

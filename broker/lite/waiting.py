@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from broker.access.shares import Counts
 from broker.lite.request import LiteRequest
 from broker.lite.subscriptions import ClientKey
 from broker.pop.limits import MAX_WAITING_A_CLIENT
@@ -13,6 +14,9 @@ from remoting.wire.command import Command
 
 _POPS_A_STEP: Final = 16
 
+# Pops of a client that is gone; each takes two microseconds.
+_DROPPED_A_STEP: Final = 256
+
 
 @dataclass(slots=True, eq=False)
 class WaitingLite:
@@ -21,19 +25,22 @@ class WaitingLite:
     Attributes:
         command: the request, without its content.
         deadline: on the monotonic clock, in seconds.
+        user: whose share of waiting requests it counts in; None if it counts in no share.
     """
 
     origin: Origin
     command: Command
     request: LiteRequest
     deadline: float
+    user: str | None = None
 
 
 class WaitingLites:
     """The waiting pops, up to a limit."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, users: Counts) -> None:
         self._limit = limit
+        self._users = users
         self._waiting: dict[ClientKey, dict[WaitingLite, None]] = {}  # the oldest first
         self._requests = WaitingRequests[WaitingLite](_POPS_A_STEP)
 
@@ -48,6 +55,7 @@ class WaitingLites:
         """Add a pop. Callers check `has_room` first."""
         self._waiting.setdefault(pop.request.key, {})[pop] = None
         self._requests.add(pop)
+        self._users.add(pop.user)
 
     def first(self, key: ClientKey) -> WaitingLite | None:
         return next(iter(self._waiting.get(key, ())), None)
@@ -59,11 +67,17 @@ class WaitingLites:
         return self._requests.has(pop)
 
     def remove(self, pop: WaitingLite) -> None:
-        of_client = self._waiting[pop.request.key]
+        self._requests.remove(pop)
+        self._forget(pop)
+
+    def _forget(self, pop: WaitingLite) -> None:
+        of_client = self._waiting.get(pop.request.key, {})
+        if pop not in of_client:
+            return  # all were taken meanwhile
         del of_client[pop]
         if not of_client:
             del self._waiting[pop.request.key]
-        self._requests.remove(pop)
+        self._users.remove(pop.user)
 
     def take_expired(self, now: float) -> list[WaitingLite]:
         expired = self._requests.expired(now)
@@ -72,6 +86,9 @@ class WaitingLites:
         return expired
 
     def take_all(self) -> list[WaitingLite]:
+        for of_client in self._waiting.values():
+            for pop in of_client:
+                self._users.remove(pop.user)
         self._waiting = {}
         return self._requests.take_all()
 
@@ -80,6 +97,12 @@ class WaitingLites:
             self.remove(pop)
             yield pop
 
-    def drop(self, origin: Origin) -> None:
-        for pop in self._requests.of(origin):
-            self.remove(pop)
+    def drop(self, origin: Origin) -> Iterator[None]:
+        """Drop the pops of a client, in steps: there may be thousands. None waits from the first
+        step on.
+        """
+        pops = self._requests.take_of(origin)
+        for at in range(0, len(pops), _DROPPED_A_STEP):
+            for pop in pops[at : at + _DROPPED_A_STEP]:
+                self._forget(pop)
+            yield

@@ -17,12 +17,12 @@ MAX_QUEUES: Final = 100_000
 # It goes into the log with each pop in order; clients send a UUID.
 MAX_ATTEMPT_CHARACTERS: Final = 64
 
-# Requests that wait for a message; RocketMQ's value is 100 000.
-MAX_WAITING: Final = 50_000
+# Requests that wait for a message; RocketMQ's value. Each takes a kilobyte of memory.
+MAX_WAITING: Final = 100_000
 
-# Of one connection, which must leave room for others, and whose end must not take long. RocketMQ's
-# proxy has one connection to a broker for some thousand consumers.
-MAX_WAITING_A_CLIENT: Final = 10_000
+# Of one connection, which must leave room for others. A proxy has one connection to a broker for
+# its 50 000 clients, and fewer requests without a reply than 65 536.
+MAX_WAITING_A_CLIENT: Final = 50_000
 
 # Requests that wait for their acknowledgements to be applied.
 MAX_WAITING_ACKS: Final = 50_000

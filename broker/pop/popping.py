@@ -217,7 +217,7 @@ class Popping:
         self._work.each("pops that are asked again", self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
-        self._waiting.drop(origin)
+        self._work.begin("dropping pops of a client that is gone", self._waiting.drop(origin))
 
     # --- one pop ------------------------------------------------------------------------------
 
@@ -249,6 +249,7 @@ class Popping:
             self._answer_full(pop)
         else:
             self._waiting.add(pop)
+            pop.origin.set_aside(pop.command)
 
     def _is_given(self, pop: WaitingPop) -> bool:
         request = pop.request

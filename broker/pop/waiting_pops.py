@@ -14,6 +14,9 @@ from remoting.wire.command import Command
 # Expired pops that one step takes.
 _POPS_A_STEP: Final = 16
 
+# Pops of a client that is gone; each takes two microseconds.
+_DROPPED_A_STEP: Final = 256
+
 
 @dataclass(slots=True, eq=False)
 class WaitingPop:
@@ -76,11 +79,12 @@ class WaitingPops:
         return expired
 
     def take_all(self) -> list[WaitingPop]:
-        taken = self._requests.take_all()
-        for pop in taken:
-            self._users.remove(pop.user)
+        for groups in self._waiting.values():
+            for waiting in groups.values():
+                for pop in waiting:
+                    self._users.remove(pop.user)
         self._waiting = {}
-        return taken
+        return self._requests.take_all()
 
     def take_topic(self, topic: str) -> Iterator[WaitingPop]:
         """Yield the waiting pops of a topic. Pops may be added or removed between steps."""
@@ -90,19 +94,31 @@ class WaitingPops:
                     self.remove(pop)
                     yield pop
 
-    def drop(self, origin: Origin) -> None:
-        for pop in self._requests.of(origin):
-            self.remove(pop)
+    def drop(self, origin: Origin) -> Iterator[None]:
+        """Drop the pops of a client, in steps: there may be thousands. None waits from the first
+        step on.
+        """
+        pops = self._requests.take_of(origin)
+        for at in range(0, len(pops), _DROPPED_A_STEP):
+            for pop in pops[at : at + _DROPPED_A_STEP]:
+                self._forget(pop)
+            yield
 
     def remove(self, pop: WaitingPop) -> None:
+        self._requests.remove(pop)
+        self._forget(pop)
+
+    def _forget(self, pop: WaitingPop) -> None:
         request = pop.request
-        groups = self._waiting[request.topic]
-        del groups[request.group][pop]
-        if not groups[request.group]:
+        groups = self._waiting.get(request.topic, {})
+        waiting = groups.get(request.group, {})
+        if pop not in waiting:
+            return  # all were taken meanwhile
+        del waiting[pop]
+        if not waiting:
             del groups[request.group]
         if not groups:
             del self._waiting[request.topic]
-        self._requests.remove(pop)
         self._users.remove(pop.user)
 
     def waits(self, pop: WaitingPop) -> bool:

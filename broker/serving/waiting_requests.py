@@ -43,6 +43,11 @@ class WaitingRequests(Generic[W]):
     def of(self, origin: Origin) -> list[W]:
         return list(self._by_origin.get(origin, ()))
 
+    def take_of(self, origin: Origin) -> list[W]:
+        taken = list(self._by_origin.pop(origin, ()))
+        self._count -= len(taken)
+        return taken
+
     def count_of(self, origin: Origin) -> int:
         return len(self._by_origin.get(origin, ()))
 

@@ -1,9 +1,12 @@
-"""Pops that brokers hold until messages come."""
+"""Pops that brokers hold until messages come: a few for all receives that ask for the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import ExitStack
+from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
 from remoting.bodies.message_queue import MessageQueue
@@ -11,19 +14,71 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
+# Pops of one line that wait at a broker at once. A queue has one pop in flight at a time, and a
+# topic has some eight queues: more pops would wait behind these, and each costs the broker a
+# request and an answer in every twenty seconds.
+MOST_POPS_A_LINE: Final = 8
 
-class _Held:
-    """A pop on its way. It ends with an outcome, or without one when another broker leads."""
+# How often the ends of waits are looked at, as often as brokers look at theirs: receives that end
+# together cost one wake-up. It is done only while receives wait behind the pops of others.
+TICK_S: Final = 0.2
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.ended = trio.Event()
+# How long an answer may take after the wait at the broker.
+_ANSWER_S: Final = 5.0
+
+# Makes the pop of a receive: for how many seconds it waits.
+Makes = Callable[[float], Command]
+Late = Callable[[Command], None]
+
+
+class _Receive:
+    """A receive that waits in a line. It ends with an outcome, or without one when another broker
+    leads or its time is over.
+    """
+
+    __slots__ = ("is_over", "late", "line", "make", "outcome", "task", "tick", "until")
+
+    def __init__(self, line: "_Line", make: Makes, until: float, late: Late) -> None:
+        self.line = line
+        self.make = make
+        self.until = until
+        self.late = late
+        self.task: trio.lowlevel.Task | None = None
+        self.tick = 0
+        self.is_over = False
         self.outcome: Command | RemotingError | None = None
-        self.is_waited_for = True
+
+
+class _Line:
+    """Receives of a group and topic that ask one broker for the same.
+
+    Attributes:
+        waiting: all, the oldest first.
+        behind: those of them without a pop of their own.
+        pops: how many are at the broker.
+        is_filling: pops are being sent.
+        watched: has the broker probed while a receive waits.
+    """
+
+    __slots__ = ("address", "behind", "is_filling", "key", "pops", "queue", "waiting", "watched")
+
+    def __init__(self, address: str, queue: MessageQueue, key: Hashable) -> None:
+        self.address = address
+        self.queue = queue
+        self.key = key
+        self.waiting: dict[_Receive, None] = {}
+        self.behind: dict[_Receive, None] = {}
+        self.pops = 0
+        self.is_filling = False
+        self.watched = ExitStack()
 
 
 class HeldPops:
     """Sends pops, and notices when the broker that holds one does not lead any more.
+
+    Receives that ask for the same stand in a line, of which a few pops wait at the broker. While
+    they wait, there is nothing that the others could be given. Messages go to the receive that
+    waits for the longest time, and another one has its pop sent.
 
     A leader that is frozen or cut off closes no connection: brokers that hold pops are probed, and
     a route with another leader ends the pops that the old one holds.
@@ -31,61 +86,171 @@ class HeldPops:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._held: dict[tuple[str, str], set[_Held]] = {}  # by topic and broker
+        # By topic and broker, then by what they ask for.
+        self._lines: dict[tuple[str, str], dict[Hashable, _Line]] = {}
+        self._ends: dict[int, dict[_Receive, None]] = {}  # by the tick at which they end
+        self._has_ends = WakeUp()
         client.routes.watch(self._route_changed)
 
     async def ask(
         self,
         address: str,
         queue: MessageQueue,
-        command: Command,
-        timeout_s: float,
-        late: Callable[[Command], None],
+        alike: Hashable | None,
+        make: Makes,
+        wait_s: float,
+        late: Late,
     ) -> Command | None:
-        """Send a pop and wait for its answer; None if another broker leads now.
+        """Wait for messages; None if another broker leads now, or the time is over.
 
         Args:
             address: of the leader.
             queue: one of its queues, of the topic.
-            command: the pop.
-            timeout_s: how long to wait.
-            late: called with an answer that has messages in it and comes after the wait has ended.
+            alike: equal for receives that can take each other's messages; None for one that can
+                not.
+            make: makes its pop. An error of it is raised on.
+            wait_s: how long to wait for messages.
+            late: called with an answer that has messages in it and that no receive waits for.
 
         Raises:
             RemotingError: there is no answer.
         """
-        held = _Held(address)
+        line = self._line(address, queue, object() if alike is None else alike)
+        receive = _Receive(line, make, trio.current_time() + wait_s, late)
+        if not line.waiting:
+            line.watched.enter_context(self._client.silence.held_by(address, queue))
+        line.waiting[receive] = None
+        try:
+            if line.pops < MOST_POPS_A_LINE:
+                self._send(receive)
+            else:
+                self._stand_behind(receive)
+        except BaseException:
+            self._leave(receive)
+            raise
+        if receive.is_over:
+            await trio.lowlevel.checkpoint()
+        else:
+            receive.task = trio.lowlevel.current_task()
+
+            def give_up(_raise_cancel: object) -> trio.lowlevel.Abort:
+                self._leave(receive)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(give_up)
+        if isinstance(receive.outcome, RemotingError):
+            raise receive.outcome
+        return receive.outcome
+
+    async def run(self) -> None:
+        """End receives that wait behind the pops of others, each at its time, until cancelled."""
+        while True:
+            if not self._ends:
+                await self._has_ends.wait()
+            await trio.sleep(TICK_S)
+            now = trio.current_time() / TICK_S
+            for tick in [tick for tick in self._ends if tick <= now]:
+                for receive in list(self._ends.get(tick, ())):
+                    self._end(receive, None)
+
+    def _line(self, address: str, queue: MessageQueue, alike: Hashable) -> _Line:
+        key = address, alike
+        lines = self._lines.setdefault((queue.topic, queue.broker_name), {})
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = _Line(address, queue, key)
+        return line
+
+    def _send(self, receive: _Receive) -> None:
+        """Send the pop of a receive."""
+        line = receive.line
+        wait_s = max(receive.until - trio.current_time(), 0.0)
+        command = receive.make(wait_s)
+        line.pops += 1
 
         def settle(outcome: Command | RemotingError) -> None:
-            if held.is_waited_for:
-                held.outcome = outcome
-                held.ended.set()
-            elif isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
-                late(outcome)
+            line.pops -= 1
+            self._take(receive, outcome)
+            self._fill(line)
 
-        key = queue.topic, queue.broker_name
-        self._held.setdefault(key, set()).add(held)
-        self._client.remoting.request_nowait(address, command, settle, timeout_s)
-        try:
-            with self._client.silence.held_by(address, queue):
-                await held.ended.wait()
-        except trio.Cancelled:
-            held.is_waited_for = False
-            if held.outcome is not None:
-                settle(held.outcome)  # it came just before
-            raise
-        finally:
-            held.is_waited_for = False
-            others = self._held[key]
-            others.discard(held)
-            if not others:
-                del self._held[key]
-        if isinstance(held.outcome, RemotingError):
-            raise held.outcome
-        return held.outcome
+        remoting = self._client.remoting
+        remoting.request_nowait(line.address, command, settle, wait_s + _ANSWER_S)
+
+    def _take(self, sender: _Receive, outcome: Command | RemotingError) -> None:
+        """Take the answer to a pop: messages are the oldest receive's, all else its sender's."""
+        line = sender.line
+        if not (isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS):
+            if not sender.is_over:
+                self._end(sender, outcome)
+        elif line.waiting:
+            self._end(next(iter(line.waiting)), outcome)
+            if not sender.is_over:
+                self._stand_behind(sender)
+        else:
+            sender.late(outcome)
+
+    def _fill(self, line: _Line) -> None:
+        """Send pops of those that stand behind, if there are too few at the broker."""
+        if line.is_filling:
+            return  # a pop that could not be sent
+        line.is_filling = True
+        soon = trio.current_time() + TICK_S
+        while line.behind and line.pops < min(MOST_POPS_A_LINE, len(line.waiting)):
+            receive = next(reversed(line.behind))  # its pop waits longest
+            if receive.until <= soon:
+                break  # the others end as soon
+            self._stand_behind_no_more(receive)
+            self._send(receive)
+        line.is_filling = False
+        self._forget_if_empty(line)
+
+    def _stand_behind(self, receive: _Receive) -> None:
+        receive.line.behind[receive] = None
+        receive.tick = int(receive.until / TICK_S) + 1
+        self._ends.setdefault(receive.tick, {})[receive] = None
+        self._has_ends.set()
+
+    def _stand_behind_no_more(self, receive: _Receive) -> None:
+        del receive.line.behind[receive]
+        ends = self._ends[receive.tick]
+        del ends[receive]
+        if not ends:
+            del self._ends[receive.tick]
+
+    def _end(self, receive: _Receive, outcome: Command | RemotingError | None) -> None:
+        """End the wait of a receive."""
+        receive.outcome = outcome
+        self._leave(receive)
+        if receive.task is not None:
+            trio.lowlevel.reschedule(receive.task)
+
+    def _leave(self, receive: _Receive) -> None:
+        line = receive.line
+        receive.is_over = True
+        if receive in line.behind:
+            self._stand_behind_no_more(receive)
+        line.waiting.pop(receive, None)
+        if not line.waiting:
+            line.watched.close()
+            self._forget_if_empty(line)
+
+    def _forget_if_empty(self, line: _Line) -> None:
+        if line.waiting or line.pops:
+            return
+        name = line.queue.topic, line.queue.broker_name
+        lines = self._lines.get(name, {})
+        if lines.get(line.key) is line:
+            del lines[line.key]
+            if not lines:
+                del self._lines[name]
 
     def _route_changed(self, route: ClientRoute) -> None:
         for broker_name, master in route.masters.items():
-            for held in self._held.get((route.topic, broker_name), ()):
-                if held.address != master:
-                    held.ended.set()
+            lines = self._lines.get((route.topic, broker_name), {})
+            for line in [line for line in lines.values() if line.address != master]:
+                # If that broker leads again, pops are sent anew: it may have lost the others.
+                lines.pop(line.key, None)
+                for receive in list(line.waiting):
+                    self._end(receive, None)
+            if not lines:
+                self._lines.pop((route.topic, broker_name), None)

@@ -4,12 +4,15 @@ Source: RocketMQ's proxy, ReceiveMessageActivity.
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 import trio
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of, pause_s
@@ -67,8 +70,8 @@ _WAY_BACK_S: Final = 0.3
 _MAX_BATCH: Final = 32
 _MAX_ATTEMPT_CHARACTERS: Final = 64
 
-# How long an answer may take after the wait at the broker.
-_ANSWER_S: Final = 5.0
+# One that waits for a shorter time has a pop of its own: it asks what is there now.
+_LEAST_SHARED_S: Final = 1.0
 
 # What is left of an answer that its client did not take is visible after this time.
 _GIVEN_BACK_MS: Final = 1000
@@ -79,6 +82,8 @@ MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 
 _ANY_QUEUE: Final = -1
 _LITE_TOPIC: Final = LITE_TOPIC.encode()
+
+_NOTHING: Final = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
 
 Sends = Callable[[ReceiveMessageResponse], Awaitable[None]]
 
@@ -95,6 +100,12 @@ class _Asked(NamedTuple):
     auto_renew: bool
     wait_s: float
     attempt_id: str
+
+    @property
+    def alike(self) -> tuple[str, str, str, int, int]:
+        """Equal for receives of a topic and broker that can take each other's messages."""
+        kind, text = self.wanted.expression_type, self.wanted.expression
+        return self.group, kind, text, self.most, self.invisible_ms
 
 
 class _Given(NamedTuple):
@@ -137,6 +148,10 @@ class Receives:
         self._settlements = settlements
         self._nursery = nursery
 
+    async def run(self) -> None:
+        """End waits that are over, until cancelled."""
+        await self._held.run()
+
     async def receive(self, caller: Caller, request: ReceiveMessageRequest, send: Sends) -> None:
         """Send a status, messages, and the time of their delivery."""
         given: list[_Given] = []
@@ -147,7 +162,7 @@ class Receives:
             self._check_room(asked, given)
             status = OK
             if not given:
-                status = Refused(Code.MESSAGE_NOT_FOUND, "no message came in time").status
+                status = _NOTHING
         except Refused as refused:
             status, given = refused.status, []
         if asked is None or not given:
@@ -220,6 +235,17 @@ class Receives:
         attempt_id = (asked.attempt_id or uuid4().hex) if in_order else ""
         until = trio.current_time() + asked.wait_s
         queue = MessageQueue(asked.topic, asked.broker_name, _ANY_QUEUE)
+        first_queue = MessageQueue(asked.topic, asked.broker_name, 0)
+        # Brokers check for whom each request is: then every receive has a pop of its own.
+        is_shared = not (in_order or self._brokers.is_user)
+        alike = asked.alike if is_shared else None
+
+        def make(wait_s: float) -> Command:
+            command = _command(caller, asked, wait_s, attempt_id, is_lite=is_lite)
+            self._brokers.speak_for(caller, command)
+            return command
+
+        give_back = partial(self._give_back_reply, asked)
         failures = 0
         while True:
             left_s = max(until - trio.current_time(), 0.0)
@@ -228,16 +254,17 @@ class Receives:
                 address = await master_of(self._brokers.client, queue, refresh=failures > 0)
                 if is_lite:
                     await self._lite.ensure(caller, asked.topic, asked.broker_name, address)
-                command = _command(caller, asked, left_s, attempt_id, is_lite=is_lite)
-                self._brokers.speak_for(caller, command)
                 reply = await self._held.ask(
                     address,
-                    MessageQueue(asked.topic, asked.broker_name, 0),
-                    command,
-                    left_s + _ANSWER_S,
-                    partial(self._give_back_reply, asked),
+                    first_queue,
+                    alike if left_s >= _LEAST_SHARED_S else None,
+                    make,
+                    left_s,
+                    give_back,
                 )
                 if reply is None:
+                    if trio.current_time() >= until:
+                        return []
                     continue  # another broker leads
             except (RemotingError, NoMaster, NameServersUnreachable) as error:
                 problem = error
@@ -314,7 +341,7 @@ def _read(caller: Caller, request: ReceiveMessageRequest) -> _Asked:
     wait_s = _wait_s(caller, request)
     invisible_ms = round(RENEWED_INVISIBLE_S * 1000)
     if not request.auto_renew:
-        invisible_ms = request.invisible_duration.ToMilliseconds()
+        invisible_ms = _milliseconds(request.invisible_duration)
         if not _LEAST_INVISIBLE_S * 1000 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise Refused(
                 Code.ILLEGAL_INVISIBLE_TIME,
@@ -347,7 +374,7 @@ def _wait_s(caller: Caller, request: ReceiveMessageRequest) -> float:
     most_s = left_s - _WAY_BACK_S
     wait_s = _LONGEST_WAIT_S
     if request.HasField("long_polling_timeout"):
-        wait_s = min(max(request.long_polling_timeout.ToMilliseconds() / 1000, 0.0), wait_s)
+        wait_s = min(max(_milliseconds(request.long_polling_timeout) / 1000, 0.0), wait_s)
     if wait_s > most_s and left_s < _LEAST_WAIT_S:
         raise Refused(
             Code.ILLEGAL_POLLING_TIME,
@@ -355,6 +382,12 @@ def _wait_s(caller: Caller, request: ReceiveMessageRequest) -> float:
             f"{wait_s:g} s",
         )
     return min(wait_s, most_s)
+
+
+def _milliseconds(duration: Duration) -> int:
+    """Return what `ToMilliseconds` does, in a third of its time."""
+    milliseconds: int = duration.seconds * 1000 + math.trunc(duration.nanos / 1_000_000)
+    return milliseconds
 
 
 def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
@@ -397,6 +430,6 @@ def _refusal(address: str, reply: Command) -> RequestRefused:
 
 
 def _now() -> ReceiveMessageResponse:
-    answer = ReceiveMessageResponse()
-    answer.delivery_timestamp.GetCurrentTime()
-    return answer
+    seconds, milliseconds = divmod(now_ms(), 1000)  # the library's own way takes 8 us
+    now = Timestamp(seconds=seconds, nanos=milliseconds * 1_000_000)
+    return ReceiveMessageResponse(delivery_timestamp=now)

@@ -1,5 +1,6 @@
 """What a receive asks for: tags, or a condition of SQL92."""
 
+from functools import lru_cache
 from typing import Final
 
 from dledger_mq.consuming.subscription import SQL92, subscription
@@ -14,6 +15,10 @@ _MAX_CHARACTERS: Final = 8192
 
 _TAGS: Final = TAGS.encode()
 
+# Filters of receives that come again and again. Each has a kilobyte at most.
+_MOST_REMEMBERED: Final = 1024
+_MOST_REMEMBERED_CHARACTERS: Final = 128
+
 
 def wanted_of(topic: str, expression: FilterExpression) -> SubscriptionData:
     """Read a filter. Raises Refused (40010)."""
@@ -23,18 +28,26 @@ def wanted_of(topic: str, expression: FilterExpression) -> SubscriptionData:
             Code.ILLEGAL_FILTER_EXPRESSION,
             f"a filter of {len(text)} characters: at most {_MAX_CHARACTERS}",
         )
-    if expression.type == FilterType.SQL:
+    if len(text) <= _MOST_REMEMBERED_CHARACTERS:
+        return _remembered(topic, expression.type, text)
+    return _read(topic, expression.type, text)
+
+
+def _read(topic: str, kind: int, text: str) -> SubscriptionData:
+    if kind == FilterType.SQL:
         if not text.strip():
             raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, "the condition is empty")
         return SubscriptionData(topic, text, SQL92)
-    if expression.type not in (FilterType.TAG, FilterType.FILTER_TYPE_UNSPECIFIED):
-        raise Refused(
-            Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {expression.type}: send TAG or SQL"
-        )
+    if kind not in (FilterType.TAG, FilterType.FILTER_TYPE_UNSPECIFIED):
+        raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {kind}: send TAG or SQL")
     found = subscription(topic, text)
     if text.strip() and text.strip() != "*" and not found.tags and "*" not in text:
         raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"{text!r:.80}: no tag is in it")
     return found
+
+
+# A filter that is refused is not remembered.
+_remembered: Final = lru_cache(_MOST_REMEMBERED)(_read)
 
 
 def is_wanted(wanted: SubscriptionData, record: MessageRecord) -> bool:

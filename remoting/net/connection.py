@@ -209,6 +209,14 @@ class Connection:
         else:
             self._call(then)
 
+    def set_aside(self, command: Command) -> None:
+        """Count the bytes of a request no more: it waits for long, without its content and within
+        limits of its own. Thousands of such requests must not keep others from being read.
+        """
+        if share := self._kept.get(command.opaque, 0):
+            self._kept[command.opaque] = 0
+            self._release(share)
+
     @property
     def is_turn_over(self) -> bool:
         """Whether the rest of the work for this connection must wait for its next turn."""

@@ -177,6 +177,9 @@ class Client:
     def write_gathered(self) -> None:
         """Do nothing: this connection gathers nothing."""
 
+    def set_aside(self, command: Command) -> None:
+        """Do nothing: this connection counts no bytes."""
+
     def when_taken(self, then: Callable[[], None]) -> None:
         then()
 

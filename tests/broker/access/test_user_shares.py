@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import trio
 from broker.access.shares import USER_SHARES, Counts, UserShares
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
+from broker.lite.popping import LITE_POPPING
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
@@ -91,6 +93,50 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         greedy.close()
         await until(lambda: held("greedy", 0))
         assert (await here.admin.send("orders", b"2")).code == 0
+        await until(lambda: held("other", 0))
+        nursery.cancel_scope.cancel()
+
+
+async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Path) -> None:
+    """Beside pulls and pops: until they are answered, or their client is gone."""
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, other = await two_users(here)
+        parent: dict[str, Any] = {
+            "topic": "chats",
+            "readQueueNums": 4,
+            "writeQueueNums": 4,
+            "perm": 6,
+        }
+        made = await here.admin.ask(
+            CODE.UPDATE_AND_CREATE_TOPIC, **parent, attributes="+message.type=LITE"
+        )
+        body = json.dumps({"groupName": "agents", "attributes": {"+lite.bind.topic": "chats"}})
+        group = await here.admin.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body.encode())
+        assert (made.code, group.code) == (0, 0)
+        shares = here.broker.parts[USER_SHARES]
+        pop: dict[str, Any] = {"clientId": "c", "consumerGroup": "agents", "topic": "chats"}
+        pop |= {"maxMsgNum": 1, "invisibleTime": 60000, "pollTime": 15000, "bornTime": 10**15}
+        pop |= {"attemptId": "a"}
+
+        async def held(user: str, count: int) -> bool:
+            return shares.held.of(user) == count
+
+        async def wait(client: Client) -> None:
+            with suppress(ConnectionClosed):
+                await client.ask(CODE.POP_LITE_MESSAGE, **pop)
+
+        for _ in range(4):
+            nursery.start_soon(wait, greedy)
+        await until(lambda: held("greedy", 4))
+        refused = await greedy.ask(CODE.POP_LITE_MESSAGE, **pop)
+        assert refused.code == ResponseCode.POLLING_FULL
+        waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
+        assert (await greedy.pull("orders", 1, **waits)).code == BUSY
+        nursery.start_soon(wait, other)
+        await until(lambda: held("other", 1))
+        greedy.close()
+        await until(lambda: held("greedy", 0))
+        here.broker.parts[LITE_POPPING].end_term()
         await until(lambda: held("other", 0))
         nursery.cancel_scope.cancel()
 

@@ -39,6 +39,8 @@ class Told(Untimed):
 
     def write_gathered(self) -> None: ...
 
+    def set_aside(self, command: Command) -> None: ...
+
     def when_taken(self, then: object) -> None:
         raise AssertionError("a notice is no reply")
 

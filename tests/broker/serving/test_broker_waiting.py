@@ -25,6 +25,9 @@ from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OFFSET_COMMITS, OffsetCommits
+from broker.pop.limits import MAX_WAITING, MAX_WAITING_A_CLIENT
+from broker.pop.request import PopRequest
+from broker.pop.waiting_pops import WaitingPop, WaitingPops
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import (
     MAX_EXPRESSION_CHARACTERS,
@@ -55,13 +58,14 @@ from dledger.errors import (
     NotLeader,
 )
 from dledger.waits.pending_appends import Appended
+from proxy.clients.sessions import MAX_CLIENTS
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
-from remoting.net.request_table import Settle
-from remoting.wire.codes import ResponseCode
+from remoting.net.request_table import MAX_WAITING_REQUESTS, Settle
+from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.parts_alone import parts_alone
 from tests.broker.untimed import Untimed
@@ -89,6 +93,8 @@ class Origin(Untimed):
     def gather(self) -> None: ...
 
     def write_gathered(self) -> None: ...
+
+    def set_aside(self, command: Command) -> None: ...
 
     def when_taken(self, then: Callable[[], None]) -> None:
         then()
@@ -687,3 +693,46 @@ def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> N
     commits.flush()
     log.finish()
     assert told[1] is None
+
+
+def test_every_client_of_a_proxy_may_wait_at_one_broker() -> None:
+    """A proxy has one connection to a broker. Beside it another one's pops have room."""
+    assert MAX_WAITING_A_CLIENT >= MAX_CLIENTS
+    assert MAX_WAITING_A_CLIENT < MAX_WAITING_REQUESTS
+    pops = WaitingPops(MAX_WAITING, Counts())
+    request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
+    proxy, other, command = Origin(), Origin(), Command(RequestCode.POP_MESSAGE)
+    count = 0
+    while pops.has_room(proxy):
+        pops.add(WaitingPop(proxy, command, request, 1.0))
+        count += 1
+    assert count == MAX_WAITING_A_CLIENT
+    assert pops.has_room(other)
+    pops.add(WaitingPop(other, command, request, 1.0))
+    steps = pops.drop(proxy)
+    next(steps)
+    assert len(pops) == 1  # none of the others is given anything from now on
+    assert pops.has_room(proxy)
+    assert pops.count("g", "T") >= count - 1000  # a step takes few
+    assert sum(1 for _step in steps) > 100
+    assert pops.count("g", "T") == 1
+
+
+@pytest.mark.parametrize("taken_first", [False, True])
+def test_pops_of_a_client_that_is_gone_count_for_their_user_until_they_are_dropped(
+    taken_first: bool,
+) -> None:
+    users = Counts()
+    pops = WaitingPops(MAX_WAITING, users)
+    request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
+    gone = Origin()
+    for _ in range(600):
+        pops.add(WaitingPop(gone, Command(RequestCode.POP_MESSAGE), request, 1.0, "ann"))
+    steps = pops.drop(gone)
+    next(steps)
+    assert 0 < users.of("ann") < 600
+    if taken_first:  # the term ends meanwhile
+        assert pops.take_all() == []
+        assert users.of("ann") == 0
+    assert list(steps)
+    assert users.of("ann") == 0

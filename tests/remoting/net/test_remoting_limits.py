@@ -199,6 +199,40 @@ async def test_requests_that_are_kept_pause_reading_until_they_are_answered(
     assert held.total_bytes == 0
 
 
+async def test_requests_that_are_set_aside_do_not_keep_others_from_being_read(
+    nursery: trio.Nursery,
+) -> None:
+    """A proxy's fifty thousand pops that wait have twenty megabytes, and it sends messages, too."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    held = HeldBytes(10_000_000, lambda _count: None)
+    connection = Connection(PEER, ConnectionLimits(pause_unsent_bytes=5_000), held=held)
+    arrived: list[Command] = []
+
+    def wait(connection: Connection, commands: Sequence[Command]) -> int:
+        for command in commands:
+            arrived.append(command)
+            if command.code == 1:
+                connection.set_aside(command)
+                connection.set_aside(command)  # counts once
+        return len(commands)
+
+    nursery.start_soon(connection.run, ours, wait)
+    for opaque in range(20):
+        frame = encode_command(Command(1 if opaque < 18 else 2, body=bytes(3_000), opaque=opaque))
+        await theirs.send_all(frame)
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(arrived) == 20
+    kept = held.total_bytes
+    assert 6_000 < kept < 7_000  # two that are being answered
+    connection.send(arrived[0].reply())
+    await trio.testing.wait_all_tasks_blocked()
+    connection.send(arrived[18].reply())
+    await trio.testing.wait_all_tasks_blocked()
+    assert 3_000 < held.total_bytes < 4_000
+    connection.close("over")
+    assert held.total_bytes == 0
+
+
 async def test_late_answers_are_made_as_fast_as_the_peer_reads(nursery: trio.Nursery) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     connection = Connection(PEER, ConnectionLimits(pause_unsent_bytes=5_000))
