@@ -29,6 +29,7 @@ from rocketmq import (  # type: ignore[import-not-found,attr-defined,unused-igno
 )
 from rocketmq.grpc_protocol import FilterType  # type: ignore[import-not-found,unused-ignore]
 
+SETTINGS_S = 10
 RESOLUTIONS = {
     "commit": TransactionResolution.COMMIT,
     "rollback": TransactionResolution.ROLLBACK,
@@ -176,8 +177,16 @@ def lite_simple(asked: Asked) -> Asked:
 
 
 def subscribe(asked: Asked) -> Asked:
-    clients[asked["name"]].subscribe_lite(asked["lite"])
-    return {}
+    # A simple consumer starts without its settings, and allows nothing until they are there.
+    deadline = time.monotonic() + SETTINGS_S
+    while True:
+        try:
+            clients[asked["name"]].subscribe_lite(asked["lite"])
+            return {}
+        except Exception as error:
+            if "quota: 0" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def unsubscribe(asked: Asked) -> Asked:
