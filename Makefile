@@ -108,11 +108,13 @@ test-long-servers: setup-spark setup-web ## run all other long tests: hostile re
 test-long-examples: setup-spark ## try all examples of every property, by Hypothesis
 	EXAMPLES=all $(PYTEST) -m "hypothesis and not long" $(PYTEST_ARGUMENTS)
 
-# The tests stand last, so that their closing line is the last thing printed. What comes before them
-# uses one processor each.
+# What takes minutes of a processor runs beside the tests, when these leave one idle. It says what it
+# found as soon as it ends; the tests end last, and so does their closing line.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes types docs tests-compiled format lint
-	@$(MAKE) test
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes tests-compiled format lint
+	@{ found=$$(nice $(MAKE) types docs 2>&1) && ended=0 || ended=1; echo; echo "$$found"; exit $$ended; } & \
+	$(MAKE) test && passed=0 || passed=1; \
+	if ! wait $$!; then echo "make check: types or docs failed, see above" >&2; exit 1; fi; exit $$passed
 
 # Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
 # told by `make test`.
