@@ -163,7 +163,7 @@ class AccessGuard:
         represented = represented_in(command.fields)
         if represented is not None:
             caller = self._represented(origin, command, caller, represented)
-        elif not caller.is_super and self._shares.user_of(origin, command) is None:
+        elif not caller.is_super:
             self._shares.connect(origin, caller.name)
         self._last = (command.fields, caller)
         return caller
@@ -213,9 +213,9 @@ class AccessGuard:
             if not self._grants(caller, need, host):
                 raise self._refused(origin, command, f"{caller.name} lacks {need}")
             if (
-                Action.CREATE in need.actions
-                and need.kind is Kind.TOPIC
+                need.kind is Kind.TOPIC
                 and need.name not in self._topics.configs
+                and Action.CREATE in need.actions
             ):
                 self._shares.make(self._shares.user_of(origin, command))
 

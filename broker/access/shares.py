@@ -6,6 +6,7 @@ control, are not counted.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -105,24 +106,24 @@ class UserShares:
         for _ in range(count):
             self._new.add(user)
 
-    def begin_waiting(self, origin: Origin, command: Command) -> Callable[[], None] | None:
-        """Count a request that waits for the log; return what to call once when it is answered, or
-        None. Raises RequestRefused (2): too many wait.
+    def begin_waiting(self, user: str | None) -> Callable[[], None] | None:
+        """Count a request of a user that waits for the log; return what to call once when it is
+        answered, or None. Raises RequestRefused (2): too many wait.
         """
-        user = self.user_of(origin, command)
         if user is None:
             return None
-        if self._waiting.of(user) >= self._settings.now.limits.max_waiting_of_user:
-            text = f"[OVERLOAD]user {user} has {self._waiting.of(user)} requests that wait"
+        waiting = self._waiting
+        if waiting.of(user) >= self._settings.now.limits.max_waiting_of_user:
+            text = f"[OVERLOAD]user {user} has {waiting.of(user)} requests that wait"
             raise RequestRefused.busy(f"{text}: ask more slowly, or raise {_name('MaxWaiting')}")
-        self._waiting.add(user)
-        return lambda: self._waiting.remove(user)
+        waiting.add(user)
+        return partial(waiting.remove, user)
 
     def counted(self, origin: Origin, command: Command, then: Then) -> Then:
         """Return a callback that counts as a waiting request until it is called. Raises as
         `begin_waiting`.
         """
-        end = self.begin_waiting(origin, command)
+        end = self.begin_waiting(self.user_of(origin, command))
         if end is None:
             return then
 

@@ -115,9 +115,10 @@ class SendProcessor:
                 config = needed
             else:
                 self._awaited.make(needed)  # created before, and announced together
-        send.answered = self._shares.begin_waiting(origin, command)
+        user = self._shares.user_of(origin, command)
+        send.answered = self._shares.begin_waiting(user)
         try:
-            self._awaited.send_when_created(config, send, self._shares.user_of(origin, command))
+            self._awaited.send_when_created(config, send, user)
         except BaseException:
             if send.answered is not None:
                 send.answered()
