@@ -14,9 +14,6 @@ from remoting.wire.command import Command
 # Expired pops that one step takes.
 _POPS_A_STEP: Final = 16
 
-# Pops of a client that is gone; each takes two microseconds.
-_DROPPED_A_STEP: Final = 256
-
 
 @dataclass(slots=True, eq=False)
 class WaitingPop:
@@ -95,14 +92,8 @@ class WaitingPops:
                     yield pop
 
     def drop(self, origin: Origin) -> Iterator[None]:
-        """Drop the pops of a client, in steps: there may be thousands. None waits from the first
-        step on.
-        """
-        pops = self._requests.take_of(origin)
-        for at in range(0, len(pops), _DROPPED_A_STEP):
-            for pop in pops[at : at + _DROPPED_A_STEP]:
-                self._forget(pop)
-            yield
+        """Drop the pops of a client, in steps: see `WaitingRequests.drop`."""
+        return self._requests.drop(origin, self._forget)
 
     def remove(self, pop: WaitingPop) -> None:
         self._requests.remove(pop)
