@@ -19,6 +19,7 @@ from broker.formats.state import FORMATS
 from broker.log.entry import AUDIT_VERSION, EntryKind, encode_log_command, kind_of
 from broker.log.folded import Folded
 from broker.log.state_snapshot import captured
+from broker.machine import BrokerMachine
 from broker.server import Broker
 from broker.topics.state import TOPICS
 from dledger import Appended, Body, DLedgerError, LogFull
@@ -166,15 +167,14 @@ async def test_texts_of_a_record_are_short_and_on_one_line(tmp_path: Path) -> No
 
 
 async def test_without_access_control_and_before_all_members_read_them_there_are_no_records(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path / "open") as (broker, nursery):
         client = Client(nursery, str(broker.config.listen))
         assert (await client.ask(CODE.UPDATE_AND_CREATE_TOPIC, **PUT)).code == 0
         assert not [one for one in commands_in(broker) if isinstance(one, AuditRequest)]
+    monkeypatch.setattr(BrokerMachine, "machine_version", AUDIT_VERSION - 1)
     async with guarded(tmp_path / "guarded") as here:
-        await recording(here)
-        here.broker.machine.state[FORMATS].format_version = AUDIT_VERSION - 1
         assert (await here.admin.ask(CODE.UPDATE_AND_CREATE_TOPIC, **PUT)).code == 0
         assert not [one for one in commands_in(here.broker) if isinstance(one, AuditRequest)]
 
