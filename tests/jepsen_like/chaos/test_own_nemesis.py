@@ -152,6 +152,7 @@ def test_a_nemesis_may_leave_a_fault_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.forked_programs
 def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Path) -> None:
     page = PROJECT / "docs" / "test-your-state-machine.md"
     found = FILE.search(page.read_text(encoding="utf-8"))

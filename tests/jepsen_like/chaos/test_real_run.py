@@ -65,6 +65,7 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.forked_programs
 def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     words = ("--workload", "register", "--nemesis", "kill,freeze", "--time", "4", "--seed", "3")
