@@ -16,13 +16,15 @@ from typing import Any, Final, NamedTuple
 
 from bench.process_figures import tree_processor_s
 from bench.spark.message_log import write_message_log
-from bench.spark.peak_memory import LOOK_EVERY_S, resident
+from bench.spark.peak_memory import resident
 from dledger.free_ports import free_addresses
 from dledger_spark.java import find_java, make_java_home
 
 # A message of the log takes about this many bytes in it.
 MESSAGE_BYTES: Final = 500
 STARTED_MAX_S: Final = 120
+# Looking at the processes of all workers takes 20 ms of a processor.
+LOOK_EVERY_S: Final = 1.0
 _MIB: Final = 1 << 20
 _JOB: Final = "job"
 # Of each worker and of the driver's Java.
@@ -61,9 +63,12 @@ def write_group_logs(
             write_message_log(of_group, messages, lambda _done: None, f"bench{at:03}")
 
 
-def cluster_rows(logs: Path, home: Path, workers: int) -> list[ClusterRow]:
+def cluster_rows(
+    logs: Path, home: Path, workers: int, on_progress: Callable[[str], None]
+) -> list[ClusterRow]:
     """Make tables of all logs, and bring them up to date without new facts.
 
+    `on_progress` is called with what begins, and when: in seconds since the job was started.
     Raises CalledProcessError if that fails.
     """
     out = home / f"cluster-tables-{os.getpid()}-{workers}"
@@ -78,17 +83,20 @@ def cluster_rows(logs: Path, home: Path, workers: int) -> list[ClusterRow]:
         told = []
         assert job.stdout is not None
         os.set_blocking(job.stdout.fileno(), False)
-        begun_s = sum(map(tree_processor_s, pids))
+        begun, begun_s = time.monotonic(), sum(map(tree_processor_s, pids))
         while job.poll() is None:
             most |= Counter({f"driver {name}": n for name, n in resident(job.pid).items()})
             for pid in pids:
                 most |= Counter({f"worker {name}": n for name, n in resident(pid).items()})
             used_s = tree_processor_s(job.pid) + sum(map(tree_processor_s, pids)) - begun_s
             for line in job.stdout:
-                told.append(json.loads(line))
+                if isinstance(one := json.loads(line), str):
+                    on_progress(f"{time.monotonic() - begun:.0f} s: {one}")
+                    continue
+                told.append(one)
                 marks.append(used_s)
             time.sleep(LOOK_EVERY_S)
-        told += [json.loads(line) for line in job.stdout]
+        told += [one for line in job.stdout if isinstance(one := json.loads(line), dict)]
         marks += [marks[-1]] * (len(told) + 1 - len(marks))
     shutil.rmtree(out, ignore_errors=True)
     if job.returncode:
@@ -176,7 +184,11 @@ def _job(master: str, logs: str, out: str) -> None:
     home = TableHome(out)
     rows = 0
 
+    def begins(what: str) -> None:
+        print(json.dumps(what), flush=True)
+
     def told(what: str, run: Callable[[], Any]) -> Any:
+        begins(what)
         began = time.perf_counter()
         found = run()
         clock_s = time.perf_counter() - began
@@ -193,8 +205,8 @@ def _job(master: str, logs: str, out: str) -> None:
 
     with home.held():
         told("facts", facts)
-        told("derived tables", lambda: refresh(home, opens, {}))
-        told("derived tables, nothing new", lambda: refresh(home, opens, {}))
+        told("derived tables", lambda: refresh(home, opens, {}, begins))
+        told("derived tables, nothing new", lambda: refresh(home, opens, {}, begins))
     session.stop()
 
 
