@@ -76,7 +76,7 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
     return [made.frames(path, body) for _ in range(count)]
 
 
-def _message_bytes(frames: bytes) -> int:
+def message_bytes(frames: bytes) -> int:
     """Return what frames take of a window: their headers take nothing (RFC 9113, section 5.2.1)."""
     at = size = 0
     while at < len(frames):
@@ -127,7 +127,7 @@ class BenchClient:
         while answered < len(made):
             batch = []
             while sent < len(made) and sent - answered < in_flight:
-                size = _message_bytes(made[sent])
+                size = message_bytes(made[sent])
                 if size > self._frames.window:
                     break
                 self._frames.window -= size
