@@ -92,8 +92,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(directory: Path, *names: str) -> AsyncIterator[Running]:
-    async with group_of_three(directory, clock=RealClock(), names=names or ["n0"]) as group:
+async def running(directory: Path, *members: str) -> AsyncIterator[Running]:
+    async with group_of_three(directory, clock=RealClock(), names=members or ["n0"]) as group:
         names = ScriptedNames()
         await start(group.nursery, names)
         async with Client([names.address]) as client:
