@@ -310,7 +310,7 @@ events = st.one_of(
 spans = st.sampled_from((0.5, 2.0, 15.0, 31.0, 61.0))
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(events, spans), min_size=10, max_size=40))
 def test_two_consumers_never_work_on_one_queue_whatever_happens_between_them(
     story: list[tuple[tuple[Any, ...], float]],

@@ -187,7 +187,7 @@ BREAKING = st.sampled_from(
 
 
 @given(scripts(), BREAKING)
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(200))
 def test_a_sequence_of_frames_means_the_same_to_both(sent: list[bytes], last: bytes) -> None:
     ours, oracle = Ours(Limits()), Oracle(Limits())
     for each in [PREFACE + settings_frame({}), *sent, last]:
@@ -237,7 +237,7 @@ def test_a_sequence_means_the_same_however_it_is_cut(
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(200))
 def test_any_bytes_are_taken_or_refused(sent: bytes) -> None:
     pair = Pair()
     pair.send(sent)
@@ -257,7 +257,7 @@ def test_any_bytes_are_taken_or_refused(sent: bytes) -> None:
     )
 )
 @example([(3, 0, 1, b"\0\0\0\0"), (0, 0, 1, b"\0")])  # data on a stream that the peer reset
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(300))
 def test_any_frames_are_taken_or_refused(sent: list[tuple[int, int, int, bytes]]) -> None:
     pair = Pair()
     pair.send(headers(1), *[frame(*each) for each in sent])
