@@ -45,7 +45,7 @@ endif
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons \
 	test-long test-long-campaigns test-long-examples test-long-mistakes test-long-processes test-long-servers \
-	check format lint types docs demo \
+	tests-compiled check format lint types docs demo \
 	protos clients client-matrix client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
@@ -111,10 +111,15 @@ test-long-examples: setup-spark ## try all examples of every property, by Hypoth
 # What takes minutes of a processor runs beside the tests, when these leave one idle. It says what it
 # found as soon as it ends; the tests end last, and so does their closing line.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes format lint
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=yes tests-compiled format lint
 	@{ found=$$(nice $(MAKE) types docs 2>&1) && ended=0 || ended=1; echo; echo "$$found"; exit $$ended; } & \
 	$(MAKE) test && passed=0 || passed=1; \
 	if ! wait $$!; then echo "make check: types or docs failed, see above" >&2; exit 1; fi; exit $$passed
+
+# Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
+# told by `make test`.
+tests-compiled: setup-spark
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
 
 format: setup ## say which files are not formatted
 	$(BIN)/ruff format --check .

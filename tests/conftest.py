@@ -14,7 +14,6 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.examples import ALL, SOME
 from tests.forked_starts import Starts
-from tests.forked_workers import WorkerStarts
 from tests.run_report import FailuresAtOnce, machine
 
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
@@ -134,15 +133,6 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist says nothing
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """Deal out the tests of `make test` as TOGETHER says."""
     return Together(config, log) if config.getvalue("dist") == "loadgroup" else None
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Load the tests once for all processes of `make test`."""
-    if config.getvalue("dist") == "loadgroup":
-        starts = WorkerStarts(config.args)
-        starts.install()
-        config.add_cleanup(starts.close)
 
 
 @pytest.hookimpl(wrapper=True)

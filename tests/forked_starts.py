@@ -86,20 +86,11 @@ def _limits() -> list[tuple[int, int]]:
 
 
 class Starts:
-    """Asks the waiting process to start what it can; `Popen` starts the rest.
+    """Asks the waiting process to start what it can; `Popen` starts the rest."""
 
-    Args:
-        waiting: what the waiting process is started with.
-
-    Attributes:
-        none: start nothing by a fork.
-        programs: start other programs in Python by a fork as well.
-    """
-
-    def __init__(self, waiting: Sequence[str] = _WAITING) -> None:
+    def __init__(self) -> None:
         self.none = False
         self.programs = False
-        self._command = waiting
         self._asking = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._waiting: socket.socket | None = None
@@ -119,8 +110,7 @@ class Starts:
         subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """Have `Popen` start all again, and end the waiting process, if there is one."""
-        subprocess.Popen._execute_child = self._start_really  # type: ignore[attr-defined]
+        """End the waiting process, if there is one."""
         if self._server is not None and self._waiting is not None:
             self._waiting.close()
             self._server.wait()
@@ -148,7 +138,7 @@ class Starts:
         unusual = ("executable", "preexec_fn", "pass_fds", "shell", "gid", "gids", "uid")
         if (
             arguments[0] != sys.executable
-            or not self.is_loaded(_without_warnings(arguments))
+            or not self._is_loaded(_without_warnings(arguments))
             or any(bound[name] for name in unusual)
             or bound["umask"] != -1
             or not bound["close_fds"]
@@ -167,8 +157,7 @@ class Starts:
             signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         )
 
-    def is_loaded(self, words: list[str]) -> bool:
-        """Whether the waiting process runs these words: those behind Python's own options."""
+    def _is_loaded(self, words: list[str]) -> bool:
         if words[0] == "-m" and words[1] in LOADED:
             return True
         return self.programs and (words[0] in ("-c", "-m") or words[0].endswith(".py"))
@@ -192,7 +181,7 @@ class Starts:
 
     def _begin(self) -> socket.socket:
         here, there = socket.socketpair()
-        command = [*self._command, str(there.fileno()), "-" * _ARGUMENT_BYTES]
+        command = [*_WAITING, str(there.fileno()), "-" * _ARGUMENT_BYTES]
         with there:
             self._server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, cwd=_ROOT, pass_fds=[there.fileno()]
@@ -277,7 +266,7 @@ def _show(arguments: Sequence[str]) -> None:
     ctypes.memmove(begins, line, len(line))
 
 
-def run(words: list[str]) -> None:
+def _run(words: list[str]) -> None:
     """Do what Python does with these words."""
     if words[0] == "-m":
         sys.path[0] = os.getcwd()
@@ -294,20 +283,6 @@ def run(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def begun(asked: socket.socket) -> _Start:
-    """Wait for starts; each of them returns in the process that it has begun."""
-    start = _next_start(asked)
-    asked.detach()
-    _become(start)
-    return start
-
-
-def _wait_quietly() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _show(_WAITING)
-    gc.disable()
-
-
 def main() -> None:
     """Load all commands, then start them as asked."""
     starts = Starts()
@@ -316,11 +291,16 @@ def main() -> None:
             import_module(name)
             if name.endswith(".__main__"):
                 del sys.modules[name]  # it is run once more, as the first module of a process
-    _wait_quietly()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _show(_WAITING)
+    gc.disable()
     gc.freeze()
     asked = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        words = _without_warnings(begun(asked).arguments)
+        start = _next_start(asked)
+        asked.detach()
+        _become(start)
+        words = _without_warnings(start.arguments)
         if words[0] == "-m" and words[1] in LOADED and words[:3] not in _START_OTHERS:
             break
         here, there = socket.socketpair()
@@ -333,9 +313,11 @@ def main() -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for own in range(3):
             os.dup2(nowhere, own)
-        _wait_quietly()
+        _show(_WAITING)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.disable()
         asked = there
-    run(words)
+    _run(words)
 
 
 if __name__ == "__main__":
