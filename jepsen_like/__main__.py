@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from dledger.command_line.ending import Commands
-from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
-from jepsen_like.chaos.nemeses.catalogue import NEMESES
-from jepsen_like.chaos.services import find_service
-from jepsen_like.chaos.stages.brokers import EXPLANATIONS
-from jepsen_like.chaos.suites.catalogue import SUITES
-from jepsen_like.chaos.workloads.catalogue import WORKLOADS
-from jepsen_like.check_command import check
-from jepsen_like.mutants_command import mutants
-from jepsen_like.run_command import run
-from jepsen_like.simulate_command import simulate
-from jepsen_like.suite_command import suite
+
+# Each command is loaded when it is typed: all together take more than a second.
+_MODULES = {
+    name: f"jepsen_like.{name}_command" for name in ("check", "mutants", "run", "simulate", "suite")
+}
 
 
-@click.group(cls=Commands, program="jepsen-like")
+class _LoadedWhenTyped(Commands):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_MODULES])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(_MODULES[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=_LoadedWhenTyped, program="jepsen-like")
 def main() -> None:
     """Break a dledger group on purpose, and check what it promised."""
 
@@ -26,6 +33,13 @@ def main() -> None:
 @main.command("list")
 def list_() -> None:
     """Explain what `jepsen-like run` and `jepsen-like suite` can do, a line each."""
+    from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
+    from jepsen_like.chaos.nemeses.catalogue import NEMESES
+    from jepsen_like.chaos.services import find_service
+    from jepsen_like.chaos.stages.brokers import EXPLANATIONS
+    from jepsen_like.chaos.suites.catalogue import SUITES
+    from jepsen_like.chaos.workloads.catalogue import WORKLOADS
+
     sections = {
         "Workloads (--workload)": {
             **{name: find_service(name).explanation for name in WORKLOADS},
@@ -46,9 +60,6 @@ def list_() -> None:
         for name, text in section.items():
             click.echo(f"  {name:<{width}}  {text}")
 
-
-for _command in (simulate, check, run, suite, mutants):
-    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

@@ -33,7 +33,7 @@ from jepsen_like.simulation.service.service_campaign import (
 from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.service.spoken_message import IDLE
-from jepsen_like.simulation.tiers import TIERS
+from jepsen_like.simulation.tiers import TIERS, tier_of
 from jepsen_like.users_modules import find_users_modules
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
@@ -215,7 +215,7 @@ def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
 
 
 def _expected(plan: Plan) -> Sequence[str]:
-    return TIERS[plan.tier].expected if plan.service is None else EXPECTED_OF_SERVICES
+    return tier_of(plan.tier).expected if plan.service is None else EXPECTED_OF_SERVICES
 
 
 def rerun_command(plan: Plan, seed: int) -> str:

@@ -30,6 +30,14 @@ _TRAVEL_QUEUES = 4
 _LIGHT = "Light"
 _TURNS = 8
 
+# What protects each group that takes turns: its name, access control, TLS.
+_KINDS = (
+    ("plain", False, False),
+    ("access control", True, False),
+    ("TLS", False, True),
+    ("access control and TLS", True, True),
+)
+
 
 def _ready(bench: Bench) -> list[Figure]:
     return [Figure("start until the first message is stored", "s", bench.group.ready_s)]
@@ -143,15 +151,9 @@ def _protected(bench: Bench) -> list[Figure]:
 
     The groups take turns, so that other programs on the machine slow all of them.
     """
-    kinds = (
-        ("plain", False, False),
-        ("access control", True, False),
-        ("TLS", False, True),
-        ("access control and TLS", True, True),
-    )
     with ExitStack() as stack:
         groups = []
-        for at, (name, has_access, has_tls) in enumerate(kinds):
+        for at, (name, has_access, has_tls) in enumerate(_KINDS):
             folder = bench.folder / f"protected{at}"
             brokers = protected(folder / "files", has_access=has_access, has_tls=has_tls)
             group = stack.enter_context(BrokerGroup(brokers, folder / "group"))

@@ -12,7 +12,7 @@ from jepsen_like.mutants.planting import planted
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.service_campaign import ServiceRun
-from jepsen_like.simulation.tiers import TIERS
+from jepsen_like.simulation.tiers import MakeRun, tier_of
 from jepsen_like.simulation.trace import LineSink, Trace
 from jepsen_like.workers import workers
 
@@ -74,10 +74,11 @@ class CampaignResult(NamedTuple):
 
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
-    tier = TIERS[plan.tier]
-    make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
-        make = partial(ServiceRun, plan.service)
+        make: MakeRun = partial(ServiceRun, plan.service)
+    else:
+        tier = tier_of(plan.tier)
+        make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
     try:

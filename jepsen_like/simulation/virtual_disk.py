@@ -356,11 +356,13 @@ class VirtualDisk:
 
     def list(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
-        below = (
-            path[len(prefix) :].partition("/")[0]
-            for path in (*self._names, *self._folders)
+        begin = len(prefix)
+        below = [
+            path[begin:].partition("/")[0]
+            for paths in (self._names, self._folders)
+            for path in paths
             if path.startswith(prefix)
-        )
+        ]
         found = list(dict.fromkeys(below))
         self.chance.shuffle(found)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jepsen_like.mutants.mutant import Mutant
 from jepsen_like.simulation.campaign import Plan, run_seed
-from jepsen_like.simulation.tiers import TIERS
+from jepsen_like.simulation.tiers import tier_of
 from jepsen_like.trials.trial import Fate, Found, Trial, search
 
 # Virtual seconds with faults in runs that are aimed at one mistake.
@@ -18,7 +18,7 @@ def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> T
     it is simulated under the load and the faults of any seed.
     """
     assert mutant.tier is not None
-    is_aimed = aimed and mutant.name in TIERS[mutant.tier].aimed
+    is_aimed = aimed and mutant.name in tier_of(mutant.tier).aimed
     fault_s = AIMED_S if is_aimed else None
     plan = Plan(0, 1, None, fault_s, mutant.name, mutant.tier, aimed=is_aimed)
 

@@ -17,6 +17,7 @@ import trio
 from click.testing import CliRunner
 
 from bench.__main__ import main
+from bench.brokers import rows
 from bench.brokers.asking import Asking, make_topics, route
 from bench.brokers.bench import Bench, Figure, Row, Scale
 from bench.brokers.command import (
@@ -138,11 +139,16 @@ def test_a_group_is_started_loses_its_leader_and_ends(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.forked_programs
-def test_sends_are_measured_with_access_control_and_tls(tmp_path: Path) -> None:
+def test_sends_are_measured_with_access_control_and_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A group has four processes: one without protection, and one with both kinds.
+    monkeypatch.setattr(rows, "_KINDS", (rows._KINDS[0], rows._KINDS[-1]))
+    monkeypatch.setattr(rows, "_TURNS", 2)
     (row,) = [row for row in ROWS if row.key == "protected"]
     group = cast(BrokerGroup, SimpleNamespace())
     figures = row.measure(Bench(group, None, Scale(measured_s=0.4), tmp_path, True))
-    assert len(figures) == 16
+    assert len(figures) == 8
     assert all(figure.value > 0 for figure in figures)
     assert "64 light senders of 1 KB, access control and TLS" in [one.name for one in figures]
 
@@ -168,12 +174,14 @@ def test_sends_and_waiting_receives_are_measured_at_a_proxy(
 ) -> None:
     # A wait is long enough for all receives to be begun, and no longer.
     for module in ("light_calls", "proxy_rows"):
-        monkeypatch.setattr(f"bench.brokers.{module}.POLL_S", 6.0)
+        monkeypatch.setattr(f"bench.brokers.{module}.POLL_S", 3.0)
+    monkeypatch.setattr("bench.brokers.proxy_rows._LEAST_QUIET_S", 1.0)
+    monkeypatch.setattr("bench.brokers.proxy_rows._SENDS_A_SECOND", {1: 60, 64: 200})
     with BrokerGroup(OURS, tmp_path / "group") as group:
         scale = Scale(measured_s=0.2, polls=100, polled_s=1.0)
         bench = Bench(group, None, scale, tmp_path, True)
-        rows = [row for row in ROWS if row.key in ("proxy-sends", "proxy-polls")]
-        sent, polled = [row.measure(bench) for row in rows]
+        chosen = [row for row in ROWS if row.key in ("proxy-sends", "proxy-polls")]
+        sent, polled = [row.measure(bench) for row in chosen]
     assert [figure.unit for figure in sent if figure.value > 0] == [
         *("a second", "us a message", "us a message") * 2,
         *("a second", "us a message"),
@@ -181,7 +189,7 @@ def test_sends_and_waiting_receives_are_measured_at_a_proxy(
     begins = [one for one in polled if "its begin" in one.name]
     assert [one.value > 0 for one in begins] == [True, True]
     (ended,) = [one for one in polled if one.name.endswith(": ended")]
-    assert ended.name == "100 receives of 6 s, each asked again: ended"
+    assert ended.name == "100 receives of 3 s, each asked again: ended"
 
 
 def test_a_row_that_fails_is_noted_and_the_others_are_measured(
@@ -195,13 +203,13 @@ def test_a_row_that_fails_is_noted_and_the_others_are_measured(
     def fails(_bench: Bench) -> list[Figure]:
         raise RunFailed("no luck")
 
-    rows = [
+    two = [
         Row("one", "the first", fails),
         Row("two", "the second", lambda bench: [Figure("ready", "s", bench.group.ready_s)]),
     ]
     monkeypatch.setattr("bench.brokers.command.BrokerGroup", begun)
     results, report = Results(), Report(tmp_path)
-    measure(OURS, rows, None, Scale(), tmp_path, results, report)
+    measure(OURS, two, None, Scale(), tmp_path, results, report)
     assert report.notes == ["dledger, the first: no luck"]
     assert [cells[0] for cells in results.table([OURS]).cells] == ["ready"]
     assert not (tmp_path / OURS.key).exists()

@@ -237,6 +237,7 @@ def test_a_member_that_cannot_start_ends_with_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.forked_programs
 @pytest.mark.parametrize("module", ["dledger", "broker"])
 @pytest.mark.parametrize("less", ["threads", "threads-later"])
 def test_a_member_without_threads_leads_says_so_once_and_ends_by_sigterm(

@@ -1,5 +1,6 @@
 """Groups of brokers in virtual time: no seed breaks a promise, planted bugs are found."""
 
+import io
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ LOSES_ALL = CrashStyle(keep=0.0, torn=0.0, names_in_order=False)
 
 @pytest.mark.feature("F24")
 def test_no_seed_breaks_a_promise_of_a_broker() -> None:
-    result = run_campaign(Plan(first_seed=18, seeds=6, fault_s=10.0, tier=TIER), jobs=1)
+    result = run_campaign(Plan(first_seed=21, seeds=2, fault_s=5.0, tier=TIER), jobs=1)
     assert result.broken is None
     counts = result.coverage.counts()
     for reached in (
@@ -44,28 +45,38 @@ def test_a_campaign_breaks_no_promise_of_a_broker_and_reaches_every_fault() -> N
     assert result.coverage.missing(EXPECTED_OF_BROKERS) == []
 
 
-def test_the_same_seed_makes_the_same_run_of_brokers() -> None:
-    plan = Plan(3, 1, fault_s=2.0, tier=TIER)
-    first, again = (trace_seed(plan, 3).last(100_000) for _ in range(2))
-    assert first == again
-    assert any("closes" in line or "kill" in line or "power" in line for line in first)
+# Power cuts, and what they take depends on the order in which files are synced.
+REPEATED = Plan(
+    21, 1, fault_s=2.0, tier=TIER, seeded_bug="mended-files-believed", aimed=True, is_planted=False
+)
 
 
-def test_a_run_of_brokers_does_not_depend_on_the_order_of_sets() -> None:
-    # A bug shows or not by what a power cut takes, and so by the order in which files are synced.
-    bug = ("--seeded-bug", "mended-files-believed")
-    asked = ("--tier", TIER, "--seeds", "3", "--seconds", "6", *bug, "--aimed")
-    told = {
-        subprocess.run(
-            [sys.executable, "-m", "jepsen_like", "simulate", *asked],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        ).stdout.splitlines()[-2]
-        for hash_seed in ("0", "4")
-    }
-    assert len(told) == 1
+def told_by(seed: int) -> list[str]:
+    sink = io.StringIO()
+    trace_seed(REPEATED, seed, sink)
+    return sink.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def told_before() -> list[str]:
+    return told_by(21)
+
+
+def test_the_same_seed_makes_the_same_run_of_brokers(told_before: list[str]) -> None:
+    assert told_by(21) == told_before
+    assert any("power" in line for line in told_before)
+
+
+def test_a_run_of_brokers_does_not_depend_on_the_order_of_sets(told_before: list[str]) -> None:
+    program = f"from {__name__} import told_by; print(*told_by(21), sep='\\n')"
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.splitlines() == told_before
 
 
 # --- the disk of the consume queues ---------------------------------------------------------------

@@ -33,12 +33,12 @@ def told_before() -> str:
 
 
 def test_no_seed_breaks_a_promise_of_a_host() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=2, fault_s=6.0, tier="hosts"), jobs=1)
+    result = run_campaign(Plan(first_seed=0, seeds=1, fault_s=6.0, tier="hosts"), jobs=1)
     assert result.broken is None
     counts = result.coverage.counts()
     for reached in ("acknowledged by members", "acknowledged to clients", "members replaced"):
         assert counts[reached] > 0
-    assert counts["kills"] + counts["power cuts"] > 0
+    assert counts["kills"] > 0
 
 
 @pytest.mark.long

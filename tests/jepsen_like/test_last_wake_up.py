@@ -21,6 +21,8 @@ from tests.examples import seeds
 # Of the moments at rest; each costs as much as a turn of each member.
 SHARE = 0.1
 FAULT_S = 3.0
+# Of the runs of three hosts in the default suite.
+SHORT_FAULT_S = 1.0
 
 
 class DirectWrites:
@@ -73,7 +75,7 @@ def run(plan: HostsPlan) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3, 1))
 def test_no_wake_up_is_lost_in_groups_of_three(seed: int) -> None:
-    run(plan_of(seed, hosts=3, fault_s=FAULT_S))
+    run(plan_of(seed, hosts=3, fault_s=FAULT_S if seed else SHORT_FAULT_S))
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
@@ -82,7 +84,8 @@ def test_no_wake_up_is_lost_by_direct_writes_and_short_queues(
 ) -> None:
     use_direct_writes(monkeypatch, seed)
     shorten_queues(monkeypatch, seed)
-    plan = plan_of(seed, hosts=3, fault_s=FAULT_S)._replace(clients=8, pause_s=0.02)
+    fault_s = SHORT_FAULT_S if seed == 1 else FAULT_S
+    plan = plan_of(seed, hosts=3, fault_s=fault_s)._replace(clients=8, pause_s=0.02)
     run(plan)
 
 

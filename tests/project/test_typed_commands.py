@@ -79,7 +79,10 @@ def walk(command: click.Command) -> Iterator[click.Command]:
     """A command and all below it."""
     yield command
     if isinstance(command, click.Group):
-        for below in command.commands.values():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from walk(below)
 
 
@@ -167,7 +170,7 @@ def problem_with(command: click.Command, words: list[str], is_whole: bool) -> st
         return f"which command of {command.name}?" if is_whole and not values else None
     if is_filled_in(rest[0]):
         return None
-    below = command.commands.get(rest[0])
+    below = command.get_command(context, rest[0])
     if below is None:
         return f"{command.name} has no {rest[0]}"
     return problem_with(below, rest[1:], is_whole and "--config" not in words)

@@ -119,11 +119,10 @@ def _alive(folder: Path) -> bool:
     return found.returncode == 0
 
 
-@pytest.mark.real_starts
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["status"], "say which group"),
+        pytest.param(["status"], "say which group", marks=pytest.mark.real_starts),
         (["append", "--peers", "n0=nowhere", "x"], "is not host:port"),
         (["append", "--peers", "n0=127.0.0.1:1", "--timeout", "0.1", "x"], "s: no leader: n0 at "),
         (["serve", "--node", "n9", "--peers", "n0=127.0.0.1:1", "--dir", "x"], "n9 is not one of"),

@@ -59,7 +59,7 @@ class Group:
         deadline = time.monotonic() + STARTED_WITHIN_S
         while not ready(self.status()):
             assert time.monotonic() < deadline, self.status()
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def until_logged(self, name: str, text: str) -> None:
         """Status may tell it a little earlier than the log does."""

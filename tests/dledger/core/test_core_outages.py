@@ -8,6 +8,7 @@ import pytest
 
 from dledger.core.member_state import Role
 from tests.dledger.core.timed_group import TimedGroup
+from tests.examples import examples
 
 # A busy machine: a message takes 15 to 45 ms until it is read, a sync 10 to 30 ms.
 MEAN_ONE_WAY_S = 0.03
@@ -44,6 +45,7 @@ def outage_s(seed: int, members: int, with_leader: int, drift: float | None) -> 
     return group.now - cut_at
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(
     ("members", "with_leader", "drift"),
     [(5, 1, 0.01), (5, 1, None), (3, 0, 0.01), (5, 0, None)],
@@ -53,5 +55,5 @@ def test_an_outage_is_over_after_one_election_even_if_every_vote_is_needed(
 ) -> None:
     # An election timer fires after 1.0 s at the latest. Two members that stood in one term, where
     # neither wins without the other, used to add another timeout: one outage in six.
-    outages = [outage_s(seed, members, with_leader, drift) for seed in range(60)]
+    outages = [outage_s(seed, members, with_leader, drift) for seed in range(examples(80))]
     assert max(outages) < 1.5, sorted(outages)[-6:]

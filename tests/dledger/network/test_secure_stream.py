@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.network.secure_stream import SecureStream
+from tests.examples import examples
 
 DATA = Path("tests/dledger/data/tls")
 RECORD_BYTES = 16_384
@@ -69,7 +70,7 @@ PIECES = st.lists(st.sampled_from((1000, RECORD_BYTES, RECORD_BYTES + 1, 100_000
 SENT = st.lists(
     st.builds(
         lambda size, byte: bytes([byte]) * size,
-        st.sampled_from((1, 40, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 600_000)),
+        st.sampled_from((1, 40, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 200_000)),
         st.integers(0, 255),
     ),
     max_size=6,
@@ -78,6 +79,7 @@ SENT = st.lists(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2])
 @pytest.mark.parametrize(("client", "server"), [(ours, ours), (ours, of_trio), (of_trio, ours)])
+@settings(max_examples=examples(60))
 @given(SENT, SENT, PIECES)
 def test_both_sides_receive_what_the_other_sends(
     client: Side,

@@ -21,6 +21,8 @@ FAIL_OVER_S = 5 * ELECTION_TIMEOUT_MS / 1000
 PATIENCE_S = 60.0
 PATIENCE_MS = int(PATIENCE_S * 1000)
 
+pytestmark = pytest.mark.forked_programs
+
 
 @pytest.fixture(scope="module", params=[40, pytest.param(100, marks=pytest.mark.long)])
 def processes(

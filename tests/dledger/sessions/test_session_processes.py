@@ -15,7 +15,7 @@ import trio
 import dledger
 from dledger.free_ports import free_ports
 
-KILLS = 4
+KILLS = 2
 SESSIONS = 3
 MEMBER = Path(__file__).parent / "counter_member.py"
 PROJECT = MEMBER.parent.parent.parent

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk, VirtualFile
+from tests.examples import examples
 
 PROJECT = Path(__file__).parents[3]
 PRODUCT = (str(PROJECT / "dledger"), str(PROJECT / "broker"))
@@ -88,10 +90,15 @@ class WatchedFile:
 
 def _calling_site() -> SyncSite:
     frame = sys._getframe(2)
-    while not frame.f_code.co_filename.startswith(PRODUCT) or frame.f_code.co_name in PASSES_ON:
+    while _only_passes_on(frame.f_code):
         assert frame.f_back is not None, "a test syncs by itself"
         frame = frame.f_back
     return SyncSite(_in_project(frame.f_code.co_filename), frame.f_lineno)
+
+
+@cache
+def _only_passes_on(code: CodeType) -> bool:
+    return not code.co_filename.startswith(PRODUCT) or code.co_name in PASSES_ON
 
 
 @cache
@@ -117,7 +124,7 @@ ENDINGS = (
     Ending(None),
     Ending(ALL_IS_LOST),
     Ending(ALL_IS_KEPT),
-    *(Ending(SOME_IS_LOST, seed) for seed in range(2)),
+    *(Ending(SOME_IS_LOST, seed) for seed in range(examples(2))),
 )
 
 

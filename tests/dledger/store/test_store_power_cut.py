@@ -295,7 +295,7 @@ class Life:
         self.committed = max(self.committed, state.committed)
 
 
-@pytest.mark.parametrize("block", seeds(20, 8))
+@pytest.mark.parametrize("block", seeds(20, 5))
 def test_a_store_opens_after_every_power_cut_with_all_it_promised(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         life = Life(seed)

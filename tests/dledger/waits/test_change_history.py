@@ -66,7 +66,7 @@ def decoded(rows: object) -> list[object]:
 paths = st.lists(st.sampled_from(["a", "b", 1]), max_size=3).map(tuple)
 told_changes = st.builds(Told, paths, st.booleans())
 entries = st.lists(st.lists(told_changes, max_size=4), max_size=6)
-runs = st.lists(entries, max_size=8)
+runs = st.lists(entries, max_size=5)
 
 
 @settings(max_examples=examples(300))

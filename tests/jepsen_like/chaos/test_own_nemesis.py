@@ -1,12 +1,10 @@
-"""Nemeses of users: how they are found, and the one of the page about them."""
+"""Nemeses of users: how they are found, and what goes wrong in them."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +17,7 @@ from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
 from jepsen_like.chaos.nemeses.executor import Done, Skipped, at_most
 from jepsen_like.chaos.nemeses.schedule import schedule
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
-from tests.jepsen_like.chaos.run_process import run_in
 
-PROJECT = Path(__file__).parents[3]
-FILE = re.compile(r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL)
-RUN_MAX_S = 120
 HERE = __name__
 
 
@@ -149,22 +143,6 @@ def test_what_goes_wrong_in_a_nemesis_is_told_as_a_failure_of_the_harness(
 def test_a_nemesis_may_leave_a_fault_out() -> None:
     with pytest.raises(Skipped, match="not today"):
         done_by("Choosy")
-
-
-@pytest.mark.slow
-def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Path) -> None:
-    page = PROJECT / "docs" / "test-your-state-machine.md"
-    found = FILE.search(page.read_text(encoding="utf-8"))
-    assert found is not None
-    (tmp_path / "stutter.py").write_text(found["text"])
-    words = ("--workload", "register", "--nemesis", "stutter:Stutter", "--time", "4", "--seed", "2")
-    quiet = ("--network", "none", "--out", "out")
-    ended = run_in(tmp_path, *words, *quiet, most_s=RUN_MAX_S)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    lines = (tmp_path / "out" / "faults.jsonl").read_text().splitlines()
-    begun = [event for event in map(json.loads, lines) if event["event"] == "begin"]
-    assert begun
-    assert all(event["kind"] == "stutter" and len(event["targets"]) == 1 for event in begun)
 
 
 async def test_a_fault_that_does_not_end_is_given_up(

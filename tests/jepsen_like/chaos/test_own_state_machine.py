@@ -39,6 +39,7 @@ def test_the_shop_of_the_page_sells_no_seat_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.forked_programs
 def test_a_shop_that_sells_a_seat_again_is_found(tmp_path: Path) -> None:
     write_files(tmp_path)
     right = (tmp_path / "tickets.py").read_text()

@@ -30,6 +30,10 @@ PROJECT = Path(__file__).parents[3]
 # A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
 RUN_MAX_S = 300
 
+NEMESIS_OF_THE_PAGE = re.compile(
+    r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL
+)
+
 _NAMESPACES = pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
 
 
@@ -65,9 +69,17 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
+@pytest.mark.forked_programs
+def test_a_run_with_a_nemesis_of_a_user_finds_nothing_wrong_with_a_right_service(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "out"
-    words = ("--workload", "register", "--nemesis", "kill,freeze", "--time", "4", "--seed", "3")
+    page = PROJECT / "docs" / "test-your-state-machine.md"
+    found = NEMESIS_OF_THE_PAGE.search(page.read_text(encoding="utf-8"))
+    assert found is not None
+    (tmp_path / "stutter.py").write_text(found["text"])
+    nemeses = ("--nemesis", "kill,freeze,stutter:Stutter")
+    words = ("--workload", "register", *nemeses, "--time", "4", "--seed", "3")
     ended = run(*words, "--network", "none", "--out", str(folder), cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     told = json.loads((folder / "run.json").read_text())
@@ -77,6 +89,9 @@ def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
     assert told["checked"]["operations"] > 100
     events = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
     assert {"start", "begin", "end", "healed", "quiet"} <= {event["event"] for event in events}
+    stutters = [each for each in events if each["event"] == "begin" and each["kind"] == "stutter"]
+    assert stutters
+    assert all(len(event["targets"]) == 1 for event in stutters)
     assert re.search(r"^(kill|freeze)-\w+\treads of", ended.stdout, re.MULTILINE), ended.stdout
     assert (folder / "members" / "n0.log").stat().st_size
     report = (folder / "report.html").read_text(encoding="utf-8")

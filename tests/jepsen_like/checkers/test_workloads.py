@@ -22,6 +22,7 @@ from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing
+from tests.examples import examples
 from tests.jepsen_like.checkers.recorded import alone, one, recorded, told
 
 Events = list[tuple[object, ...]]
@@ -517,6 +518,7 @@ def test_an_empty_history_proves_nothing(name: str) -> None:
     assert CATALOGUE[name].check(recorded(), Request()).verdict == "unknown"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("name", OF_ONE_MODEL)
 def test_any_small_history_gets_a_verdict_or_is_unreadable(name: str) -> None:
     """No checker fails on values that its workload would never have."""
@@ -528,7 +530,7 @@ def test_any_small_history_gets_a_verdict_or_is_unreadable(name: str) -> None:
     )
     odd = [None, 1, "x", True, 1.5, [1], [[1]], {"a": 1}, [1, 2], {"id": 1}, [["r", 1, None]]]
     verdicts = set()
-    for _ in range(3000):
+    for _ in range(examples(3000)):
         function, value = random.choice(functions), random.choice(odd)
         result = random.choice(odd)
         events = one(function, value, result, type=random.choice(["ok", "info", "fail"]))

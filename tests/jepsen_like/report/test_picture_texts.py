@@ -27,7 +27,7 @@ NAMES: dict[str, Callable[[int], str]] = {
 }
 
 
-def crowded(members: list[str], events: int = 500) -> list[Happened]:
+def crowded(members: list[str], events: int = 200) -> list[Happened]:
     """A run in which everything is said at once, by all members."""
     chance = random.Random(7)
     made, at_s = [], 0.0
