@@ -13,7 +13,14 @@ from jepsen_like.chaos.brokers.grpc.call_frames import (
     call_headers,
     last_message,
 )
-from proxy.http2.frames import END_HEADERS, END_STREAM, FrameType, frame
+from proxy.http2.frames import (
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER,
+    HEADER_BYTES,
+    FrameType,
+    frame,
+)
 from proxy.http2.message_reader import PREFIX
 
 _READ_BYTES = 1 << 18
@@ -69,6 +76,17 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
     return [made.frames(path, body) for _ in range(count)]
 
 
+def message_bytes(frames: bytes) -> int:
+    """Return what frames take of a window: their headers take nothing (RFC 9113, section 5.2.1)."""
+    at = size = 0
+    while at < len(frames):
+        high, low, kind, _flags, _stream_id = FRAME_HEADER.unpack_from(frames, at)
+        length = high << 8 | low
+        size += length if kind == FrameType.DATA else 0
+        at += HEADER_BYTES + length
+    return size
+
+
 class BenchClient:
     """One connection, used by a single thread.
 
@@ -109,7 +127,7 @@ class BenchClient:
         while answered < len(made):
             batch = []
             while sent < len(made) and sent - answered < in_flight:
-                size = len(made[sent])
+                size = message_bytes(made[sent])
                 if size > self._frames.window:
                     break
                 self._frames.window -= size

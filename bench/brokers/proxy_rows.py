@@ -189,7 +189,8 @@ class _Client(NamedTuple):
     rate: int
 
 
-_CLIENTS: Final = (_Client("Java", 10_000, 500), _Client("Python", 3_000, 100))
+# Rates that machines of two processors keep up with: at others the times are those of a queue.
+_CLIENTS: Final = (_Client("Java", 5_000, 200), _Client("Python", 2_000, 100))
 _SENDERS: Final = 64
 _RECEIVERS: Final = 16
 _WARM_UP_MS: Final = 4000

@@ -16,13 +16,22 @@ from typing import Any, Final, NamedTuple
 
 from bench.process_figures import tree_processor_s
 from bench.spark.message_log import write_message_log
-from bench.spark.peak_memory import LOOK_EVERY_S, resident
+from bench.spark.peak_memory import resident
 from dledger.free_ports import free_addresses
+from dledger.store.hard_state_file import FILE_NAME as RECORD_FILE
+from dledger.store.hard_state_file import (
+    SLOT_BYTES,
+    SLOT_DISTANCE_BYTES,
+    decode_record,
+    encode_record,
+)
 from dledger_spark.java import find_java, make_java_home
 
 # A message of the log takes about this many bytes in it.
 MESSAGE_BYTES: Final = 500
 STARTED_MAX_S: Final = 120
+# Looking at the processes of all workers takes 20 ms of a processor.
+LOOK_EVERY_S: Final = 1.0
 _MIB: Final = 1 << 20
 _JOB: Final = "job"
 # Of each worker and of the driver's Java.
@@ -52,18 +61,48 @@ class ClusterRow(NamedTuple):
 def write_group_logs(
     folder: Path, groups: int, group_mb: int, on_progress: Callable[[str], None]
 ) -> None:
-    """Write the logs of groups that are not there yet; each has about so many MB."""
-    messages = group_mb * 1_000_000 // MESSAGE_BYTES
-    for at in range(groups):
-        of_group = folder / f"group{at:03}"
-        if not of_group.exists():
-            on_progress(f"writing the log of group {at + 1} of {groups}")
-            write_message_log(of_group, messages, lambda _done: None, f"bench{at:03}")
+    """Write the logs of groups that are not there yet; each has about so many MB.
+
+    The others are copies of the first one's, under their own names: writing one takes a processor
+    20 s for 200 MB.
+    """
+    first = folder / _group(0)
+    if not first.exists():
+        on_progress(f"writing the log of group 1 of {groups}")
+        messages = group_mb * 1_000_000 // MESSAGE_BYTES
+        write_message_log(first, messages, lambda _done: None, _group(0))
+    for at in range(1, groups):
+        if not (of_group := folder / _group(at)).exists():
+            on_progress(f"copying the log for group {at + 1} of {groups}")
+            copied = folder / "copied"
+            shutil.rmtree(copied, ignore_errors=True)
+            shutil.copytree(first, copied)
+            for record in copied.glob(f"*/{RECORD_FILE}"):
+                record.write_bytes(_of_group(record.read_bytes(), _group(at)))
+            copied.rename(of_group)
 
 
-def cluster_rows(logs: Path, home: Path, workers: int) -> list[ClusterRow]:
+def _group(at: int) -> str:
+    return f"bench{at:03}"
+
+
+def _of_group(content: bytes, group: str) -> bytes:
+    """Return the content of a record file for another group."""
+    made = bytearray(content)
+    for begin in (0, SLOT_DISTANCE_BYTES):
+        slot = slice(begin, begin + SLOT_BYTES)
+        if (found := decode_record(content[slot])) is not None:
+            record, sequence = found
+            made[slot] = encode_record(record._replace(group=group), sequence)
+    return bytes(made)
+
+
+def cluster_rows(
+    logs: Path, home: Path, workers: int, on_progress: Callable[[str], None]
+) -> list[ClusterRow]:
     """Make tables of all logs, and bring them up to date without new facts.
 
+    `on_progress` is called with what begins, and when: in seconds since the job was started.
     Raises CalledProcessError if that fails.
     """
     out = home / f"cluster-tables-{os.getpid()}-{workers}"
@@ -78,17 +117,20 @@ def cluster_rows(logs: Path, home: Path, workers: int) -> list[ClusterRow]:
         told = []
         assert job.stdout is not None
         os.set_blocking(job.stdout.fileno(), False)
-        begun_s = sum(map(tree_processor_s, pids))
+        begun, begun_s = time.monotonic(), sum(map(tree_processor_s, pids))
         while job.poll() is None:
             most |= Counter({f"driver {name}": n for name, n in resident(job.pid).items()})
             for pid in pids:
                 most |= Counter({f"worker {name}": n for name, n in resident(pid).items()})
             used_s = tree_processor_s(job.pid) + sum(map(tree_processor_s, pids)) - begun_s
             for line in job.stdout:
-                told.append(json.loads(line))
+                if isinstance(one := json.loads(line), str):
+                    on_progress(f"{time.monotonic() - begun:.0f} s: {one}")
+                    continue
+                told.append(one)
                 marks.append(used_s)
             time.sleep(LOOK_EVERY_S)
-        told += [json.loads(line) for line in job.stdout]
+        told += [one for line in job.stdout if isinstance(one := json.loads(line), dict)]
         marks += [marks[-1]] * (len(told) + 1 - len(marks))
     shutil.rmtree(out, ignore_errors=True)
     if job.returncode:
@@ -176,7 +218,11 @@ def _job(master: str, logs: str, out: str) -> None:
     home = TableHome(out)
     rows = 0
 
+    def begins(what: str) -> None:
+        print(json.dumps(what), flush=True)
+
     def told(what: str, run: Callable[[], Any]) -> Any:
+        begins(what)
         began = time.perf_counter()
         found = run()
         clock_s = time.perf_counter() - began
@@ -193,8 +239,8 @@ def _job(master: str, logs: str, out: str) -> None:
 
     with home.held():
         told("facts", facts)
-        told("derived tables", lambda: refresh(home, opens, {}))
-        told("derived tables, nothing new", lambda: refresh(home, opens, {}))
+        told("derived tables", lambda: refresh(home, opens, {}, begins))
+        told("derived tables, nothing new", lambda: refresh(home, opens, {}, begins))
     session.stop()
 
 

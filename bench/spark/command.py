@@ -200,7 +200,9 @@ def _print_cluster(
     found = []
     for workers in (1, 2):
         console.print(f"{groups} groups of {group_mb} MB, {workers} workers", style="dim")
-        found += cluster_rows(logs, home, workers)
+        found += cluster_rows(
+            logs, home, workers, lambda what: console.print(f"  {what}", style="dim")
+        )
     _keep(kept, [one._asdict() for one in found])
     cells = []
     for one in found:

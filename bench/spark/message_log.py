@@ -35,7 +35,7 @@ FIRST_MS: Final = 1_700_000_000_000
 # Entries that the store gets at a time; and how often a group says how far it is.
 _APPENDED: Final = 500
 _COMMITS_EVERY: Final = 100
-_SEGMENT_BYTES: Final = 256 * 1024 * 1024
+_SEGMENT_BYTES: Final = 64 * 1024 * 1024
 
 
 def write_message_log(

@@ -15,7 +15,7 @@ from remoting.wire.command import Command
 PULLS_A_STEP: Final = 16
 
 # A client pulls each of its queues once; a topic has 1024 at most. A client with more pulls must
-# leave room for others, and its disconnection must not take long.
+# leave room for others.
 MAX_HELD_PULLS_A_CLIENT: Final = 10_000
 
 # The hashes of so many tags take as much memory as a pull; most consumers have fewer tags.
@@ -91,26 +91,32 @@ class HeldPulls:
         return self._take(self._requests.expired(now))
 
     def take_all(self) -> list[HeldPull]:
-        taken = self._requests.take_all()
-        for held in taken:
-            self._users.remove(held.user)
+        for waiting in self._by_queue.values():
+            for held in waiting:
+                self._users.remove(held.user)
         self._by_queue, self._weight = {}, 0
-        return taken
+        return self._requests.take_all()
 
-    def drop(self, origin: Origin) -> None:
-        self._take(self._requests.of(origin))
+    def drop(self, origin: Origin) -> Iterator[None]:
+        """Drop the pulls of a client, in steps: see `WaitingRequests.drop`."""
+        return self._requests.drop(origin, self._forget)
 
     def _take(self, taken: list[HeldPull]) -> list[HeldPull]:
         for held in taken:
             self._requests.remove(held)
-            self._weight -= held.weight
-            self._users.remove(held.user)
-            key = (held.request.topic, held.request.queue_id)
-            waiting = self._by_queue[key]
-            del waiting[held]
-            if not waiting:
-                del self._by_queue[key]
+            self._forget(held)
         return taken
+
+    def _forget(self, held: HeldPull) -> None:
+        key = (held.request.topic, held.request.queue_id)
+        waiting = self._by_queue.get(key, {})
+        if held not in waiting:
+            return  # all were taken meanwhile
+        del waiting[held]
+        if not waiting:
+            del self._by_queue[key]
+        self._weight -= held.weight
+        self._users.remove(held.user)
 
 
 HELD_PULLS: Final = Shared(

@@ -175,7 +175,7 @@ class PullProcessor:
         self._work.each("pulls that are asked again", self._held.take_all(), _ask_again)
 
     def drop(self, origin: Origin) -> None:
-        self._held.drop(origin)
+        self._work.begin("dropping pulls of a client that is gone", self._held.drop(origin))
 
     def _answer_all(self, pulls: Sequence[_Woken]) -> None:
         """Answer with the messages there are now. Answers to one client are sent together."""

@@ -566,7 +566,9 @@ def _see_new(
     begins: Mapping[str | None, int],
     ends: Mapping[str | None, int],
 ) -> None:
-    """Let a query see only those facts that the table lacks."""
+    """Let a query see only those facts that the table lacks: without `begins` all, in one query, as
+    engines open each file for each group's query.
+    """
     for table in FACTS:
         if table in text:
             queries = [
@@ -576,7 +578,8 @@ def _see_new(
                 if begins.get(group) != end
             ]
             none = f"select * from all_{table} where false"
-            engine.define(f"new_{table}", " union all ".join(queries) or none)
+            new = (" union all ".join(queries) or none) if begins else f"select * from all_{table}"
+            engine.define(f"new_{table}", new)
             engine.define(table, f"select * from new_{table}")
 
 

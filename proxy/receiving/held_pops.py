@@ -46,7 +46,7 @@ class _Receive:
         self.task: trio.lowlevel.Task | None = None
         self.tick = 0
         self.is_over = False
-        self.outcome: Command | RemotingError | None = None
+        self.outcome: Command | Exception | None = None
 
 
 class _Line:
@@ -138,7 +138,7 @@ class HeldPops:
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(give_up)
-        if isinstance(receive.outcome, RemotingError):
+        if isinstance(receive.outcome, Exception):
             raise receive.outcome
         return receive.outcome
 
@@ -200,7 +200,10 @@ class HeldPops:
             if receive.until <= soon:
                 break  # the others end as soon
             self._stand_behind_no_more(receive)
-            self._send(receive)
+            try:
+                self._send(receive)
+            except Exception as error:  # raised by its `ask`, as if it had not stood behind
+                self._end(receive, error)
         line.is_filling = False
         self._forget_if_empty(line)
 
@@ -217,7 +220,7 @@ class HeldPops:
         if not ends:
             del self._ends[receive.tick]
 
-    def _end(self, receive: _Receive, outcome: Command | RemotingError | None) -> None:
+    def _end(self, receive: _Receive, outcome: Command | Exception | None) -> None:
         """End the wait of a receive."""
         receive.outcome = outcome
         self._leave(receive)

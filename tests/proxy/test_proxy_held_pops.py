@@ -220,6 +220,32 @@ async def test_a_refusal_or_a_lost_connection_is_told_to_each_receive(
             assert here.broker.pops._lines == {}
 
 
+async def test_a_pop_that_cannot_be_made_ends_its_receive_alone(autojump_clock: MockClock) -> None:
+    fault = RemotingError("the pop cannot be made")
+    told: list[RemotingError] = []
+
+    def make(_hold_s: float) -> Command:
+        raise fault
+
+    async def ask(pops: HeldPops) -> None:
+        try:
+            await pops.ask(FIRST, QUEUE, "alike", make, 20, lambda _reply: None)
+        except RemotingError as error:
+            told.append(error)
+
+    async with held_pops() as here, trio.open_nursery() as nursery:
+        for _ in range(MOST_POPS_A_LINE + 4):
+            await here.receive(20)
+        nursery.start_soon(ask, here.broker.pops)
+        await wait_all_tasks_blocked()
+        for _ in here.all:
+            here.broker.send(b"message")
+            await trio.sleep(0.1)
+        assert told == [fault]
+        assert [one.outcome for one in here.all] == [b"message"] * len(here.all)
+        assert here.broker.pops._lines == {}
+
+
 @pytest.mark.parametrize("seed", seeds(60, 6))
 async def test_each_message_goes_once_to_the_oldest_receive_and_none_waits_beside_it(
     seed: int, autojump_clock: MockClock

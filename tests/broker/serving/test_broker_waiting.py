@@ -176,7 +176,7 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
                 taken += len(some)
             model = [one for one in model if one[2] > time]
         else:
-            pulls.drop(origins[which])
+            list(pulls.drop(origins[which]))
             model = [one for one in model if one[0] is not origins[which]]
             taken = before - len(model)
         assert len(pulls) == len(model)
@@ -184,6 +184,32 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
             assert taken == before - len(model)
     assert len(pulls.take_all()) == len(model)
     assert len(pulls) == 0
+
+
+@pytest.mark.parametrize("taken_first", [False, True])
+def test_pulls_of_a_client_that_is_gone_are_dropped_in_steps(taken_first: bool) -> None:
+    users = Counts()
+    pulls = HeldPulls(1000, users)
+    gone, other = Origin(), Origin()
+    request = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("*"), True, False, 0)
+    for at in range(600):
+        pulls.add(HeldPull(other if at == 0 else gone, Command(11), request, 1.0, "ann"))
+    steps = pulls.drop(gone)
+    next(steps)
+    assert len(pulls) == 1
+    assert 1 < users.of("ann") < 600
+    if taken_first:  # the term ends meanwhile
+        assert [held.origin for held in pulls.take_all()] == [other]
+        assert users.of("ann") == 0
+    else:
+        assert [held.origin for held in arrived(pulls, {0})] == [other]
+    assert list(steps)
+    assert users.of("ann") == 0
+    assert pulls.of_queue("T", 0) == []
+    for _ in range(1000):
+        held = HeldPull(other, Command(11), request, 1.0)
+        assert pulls.has_room(held)
+        pulls.add(held)
 
 
 def test_only_a_pull_that_wants_the_tag_is_taken() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,24 @@ async def test_a_second_process_with_a_copied_folder_is_refused_and_told_of_by_a
         assert group.machines["n1"].bodies == [b"one", b"two"]
 
 
+class Asking(Group):
+    """A group of which one member has long to ask what the others remember, on a busy machine too.
+
+    It asks for half an election timeout.
+    """
+
+    asking = ""
+
+    def config(self, node_id: str) -> dledger.NodeConfig:
+        timeout_ms = 4000 if node_id == self.asking else 200
+        return replace(super().config(node_id), election_timeout_ms=timeout_ms)
+
+
 @pytest.mark.parametrize("victim", ["the leader", "a follower"])
 async def test_a_folder_that_is_restored_from_a_copy_is_not_believed_before_it_is_proven(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, victim: str
 ) -> None:
-    group = Group(tmp_path, 3)
+    group = Asking(tmp_path, 3)
     async with some(group, "n0", "n1", "n2"):
         leader = await group.leader()
         await leader.append(b"one")
@@ -186,6 +200,7 @@ async def test_a_folder_that_is_restored_from_a_copy_is_not_believed_before_it_i
         group.machines.pop(name)
         shutil.rmtree(tmp_path / name)
         (tmp_path / f"{name} of yesterday").rename(tmp_path / name)
+        group.asking = name
         async with some(group, name):
             await until(lambda: group.nodes[name].status().applied >= 42)
             await until(lambda: group.nodes[name].status().proven)

@@ -31,6 +31,8 @@ public final class Load5 {
   private static final ClientServiceProvider SERVICE = ClientServiceProvider.loadService();
   private static final long SECOND = 1_000_000_000L;
   private static final int LAST_SECONDS = 30;
+  // RocketMQ's proxy refuses receives that wait for less.
+  private static final Duration AWAIT = Duration.ofSeconds(5);
 
   private final Map<String, String> given = new HashMap<>();
   private final Set<String> complaints = ConcurrentHashMap.newKeySet();
@@ -170,7 +172,7 @@ public final class Load5 {
             .setClientConfiguration(configuration())
             .setConsumerGroup(group())
             .setSubscriptionExpressions(everything())
-            .setAwaitDuration(Duration.ofSeconds(2))
+            .setAwaitDuration(AWAIT)
             .build();
     consumer.receive(1, Duration.ofSeconds(30)); // the group begins with what comes from now on
     Producer producer = producer();
