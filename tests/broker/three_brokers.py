@@ -1,8 +1,8 @@
-"""Three real brokers in this process."""
+"""Three real brokers in this process, or fewer."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from tests.broker.one_broker import Client, Clock, until
 
 
 class Group:
-    """Three brokers in one loop, each in a scope of its own."""
+    """Brokers in one loop, each in a scope of its own."""
 
     def __init__(
         self,
@@ -28,15 +28,15 @@ class Group:
         clock: Clock,
         settings: dict[str, Any],
         own: Mapping[str, dict[str, Any]],
+        names: Sequence[str],
     ) -> None:
         self.nursery = nursery
         self.clock = clock
         self.brokers: dict[str, Broker] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
         self.ended: dict[str, trio.Event] = {}
-        names = ["n0", "n1", "n2"]
-        peers = dict(zip(names, free_addresses(3), strict=True))
-        ports = dict(zip(names, free_ports(3), strict=True))
+        peers = dict(zip(names, free_addresses(len(names)), strict=True))
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.configs = {
             node_id: BrokerConfig(
                 group="broker-a",
@@ -92,11 +92,15 @@ async def group_of_three(
     nameservers: tuple[str, ...] = (),
     clock: Clock | None = None,
     own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    names: Sequence[str] = ("n0", "n1", "n2"),
     **settings: Any,
 ) -> AsyncIterator[Group]:
-    """A group; `settings` are those of all members, `own` those of one."""
+    """A group; `settings` are those of all members, `own` those of one.
+
+    A test that loses no leader may have it of fewer: a broker costs a tenth of a second.
+    """
     async with trio.open_nursery() as nursery:
-        group = Group(directory, nursery, nameservers, clock or Clock(), settings, own)
+        group = Group(directory, nursery, nameservers, clock or Clock(), settings, own, names)
         for node_id in group.configs:
             await group.start(node_id)
         yield group

@@ -328,9 +328,10 @@ async def test_a_level_does_not_count_from_a_time_that_a_clock_had_by_mistake(
 
 async def test_messages_come_in_the_order_of_their_times_from_every_level(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
-        for number in range(300):
-            properties = f"TIMER_DELAY_MS\x01{1000 - number}\x02"
-            await one.send(properties, str(number).encode())
+        async with trio.open_nursery() as nursery:
+            for number in range(300):
+                properties = f"TIMER_DELAY_MS\x01{1000 - number}\x02"
+                nursery.start_soon(one.send, properties, str(number).encode())
         await one.send("DELAY\x011\x02", b"level")
         one.at(1000)
         reply = await one.client.pull("T", 0)

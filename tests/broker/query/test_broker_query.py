@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from broker.query import searches
 from broker.query.keys import MAX_KEYS_PER_MESSAGE
@@ -99,8 +101,10 @@ async def test_messages_are_found_after_a_restart(
 ) -> None:
     monkeypatch.setattr("broker.query.tasks.SYNC_S", sync_s)
     async with served(tmp_path) as client:
-        for number in range(300):
-            await send(client, b"%d" % number, f"k{number}", e=number % 4)
+        async with trio.open_nursery() as nursery:
+            for number in range(300):
+                one = partial(send, client, b"%d" % number, f"k{number}", e=number % 4)
+                nursery.start_soon(one)
         assert await found(client, "k7") == [b"7"]
     if lost == "index":
         shutil.rmtree(tmp_path / "index")

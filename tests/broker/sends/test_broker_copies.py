@@ -51,6 +51,7 @@ from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
 from tests.broker.one_broker import START_MS, Clock, send_fields, until
 from tests.broker.three_brokers import group_of_three
+from tests.examples import examples
 from tests.syntax_trees import tree_of
 
 TOPIC: Final = "T" * MAX_TOPIC_BYTES
@@ -251,7 +252,7 @@ runs = st.one_of(st.integers(0, 2_000), around.map(lambda less: MAX_PROPERTIES_B
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(body_bytes=bodies, properties_bytes=runs)
 def test_whatever_is_accepted_is_delivered_copied_and_buried_with_its_body(
     name: str, body_bytes: int, properties_bytes: int
@@ -274,7 +275,7 @@ def test_whatever_is_accepted_is_delivered_copied_and_buried_with_its_body(
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(less=st.integers(0, 2_500), properties_bytes=st.integers(0, 3_000))
 def test_whatever_a_smaller_log_accepts_it_can_copy(
     name: str, less: int, properties_bytes: int

@@ -200,8 +200,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(
     assert error.count("\n") == 1
 
 
-@pytest.mark.real_starts
-@pytest.mark.parametrize("end", ["SIGTERM", "input"])
+@pytest.mark.parametrize("end", [pytest.param("SIGTERM", marks=pytest.mark.real_starts), "input"])
 def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -> None:
     port, log_port = free_ports(2)
     process = subprocess.Popen(
@@ -233,12 +232,8 @@ def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -
 
 
 def test_a_broker_tells_of_a_hangup_and_goes_on(tmp_path: Path) -> None:
-    process = started(tmp_path, 1000, *free_ports(2))
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdin, process.stdout, process.stderr:
-        assert "listening" in process.stdout.readline()
+    with running(tmp_path) as process:
+        assert process.stderr is not None
         for _ in range(2):
             process.send_signal(signal.SIGHUP)
             while "SIGHUP: there is no file to read again" not in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -159,24 +159,28 @@ async def test_commands_take_certificates_as_options_and_from_the_environment(
 @pytest.mark.parametrize(
     ("tls", "reason"),
     [
-        (None, "closed"),
-        (client_config(believed="other", shown=signed("orders")), "certificate is not believed"),
-        (client_config(server_name="elsewhere"), "Hostname mismatch"),
-        (client_config(), "certificate"),
-        (client_config(signed("orders", by="other")), "does not believe our certificate"),
+        (lambda: None, "closed"),
+        (
+            lambda: client_config(believed="other", shown=signed("orders")),
+            "certificate is not believed",
+        ),
+        (lambda: client_config(server_name="elsewhere"), "Hostname mismatch"),
+        (client_config, "certificate"),
+        (lambda: client_config(signed("orders", by="other")), "does not believe our certificate"),
     ],
     ids=["plain", "unknown authority", "another name", "no certificate", "not believed"],
 )
 async def test_a_client_that_is_refused_is_told_why(
-    nursery: trio.Nursery, tls: Tls | None, reason: str
+    nursery: trio.Nursery, tls: Callable[[], Tls | None], reason: str
 ) -> None:
     names = server_config(mode=TlsMode.ENFORCING, client_auth=ClientAuth.REQUIRE)
     serve = partial(serve_nameserver, "127.0.0.1", 0, tls=ServerTls(names))
     address = str(await nursery.start(serve))
-    async with Admin(nameservers=address, tls=tls) as admin:
+    shown = tls()
+    async with Admin(nameservers=address, tls=shown) as admin:
         with pytest.raises(NameServersUnreachable) as caught:
             await admin.topics()
-    assert reason in str(caught.value) or tls is None
+    assert reason in str(caught.value) or shown is None
 
 
 def test_certificates_that_cannot_be_used_are_reported_where_they_are_given(tmp_path: Path) -> None:

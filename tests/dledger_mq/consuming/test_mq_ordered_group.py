@@ -28,7 +28,7 @@ from dledger_mq.testing import Cluster, cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F40")]
 
-TOPIC, GROUP, QUEUES, KEYS = "Accounts", "bookkeepers", 6, 12
+TOPIC, GROUP, QUEUES, KEYS = "Accounts", "bookkeepers", 6, 6
 PATIENCE_S = 20
 ENOUGH_S = 240
 

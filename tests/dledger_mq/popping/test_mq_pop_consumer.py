@@ -58,7 +58,7 @@ class RealClock(Clock):
 
 
 class Running:
-    """Three brokers, and a name server that a test tells who leads."""
+    """One broker or three, and a name server that a test tells who leads."""
 
     def __init__(self, group: Group, names: ScriptedNames, client: Client) -> None:
         self.group = group
@@ -92,8 +92,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Running]:
-    async with group_of_three(directory, clock=RealClock()) as group:
+async def running(directory: Path, *members: str) -> AsyncIterator[Running]:
+    async with group_of_three(directory, clock=RealClock(), names=members or ["n0"]) as group:
         names = ScriptedNames()
         await start(group.nursery, names)
         async with Client([names.address]) as client:
@@ -316,7 +316,7 @@ async def test_consumers_go_on_at_the_next_leader_and_their_handles_are_good_the
             await moved.wait()
         await inbox(messages)
 
-    async with running(tmp_path) as cluster:
+    async with running(tmp_path, "n0", "n1", "n2") as cluster:
         await cluster.send(*numbered(10))
         options = PopOptions(invisible_s=30)
         async with cluster.consumer(wait_for_the_move, options=options) as consumer:

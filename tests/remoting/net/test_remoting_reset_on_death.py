@@ -31,6 +31,8 @@ from tests.remoting.net.recording_server import (
     wait_for,
 )
 
+pytestmark = pytest.mark.forked_programs
+
 ROOT = Path(__file__).parents[3]
 
 # Serves at a free port, which it prints, and believes PROXY headers.
