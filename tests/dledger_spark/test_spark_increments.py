@@ -145,7 +145,7 @@ WAITING = [
 cuts_of_both = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=3)
 
 
-@settings(deadline=None, max_examples=examples(8))
+@settings(deadline=None, max_examples=examples(15))
 @given(scripts, scripts, cuts_of_both)
 @example([Step("send"), Step("offsets", passes_ms=LONG_MS)], [], [(8, 0)]).via("a late commit")
 @example(WAITING, [], [(11, 0), (12, 0), (13, 0)]).via("messages that wait for long")
