@@ -89,8 +89,8 @@ def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> I
         yield f'CREATE OR REPLACE VIEW {name}."{view}" AS {text};'
 
 
-def catalog_table(name: str, path: str) -> CatalogTable:
-    """Return the table at a path, as it is now. Raises TablesInvalid."""
+def catalog_table(name: str, path: str, opened: DeltaTable | None = None) -> CatalogTable:
+    """Return the table at a path, as it is now, or as it was opened. Raises TablesInvalid."""
     with delta_failures(path, "cannot be read"):
-        table = DeltaTable(path)
+        table = opened or DeltaTable(path)
         return CatalogTable(name, path, table, files_of_delta(path, table.file_uris()))

@@ -25,6 +25,9 @@ DEFAULT_MEMORY_MIB: Final = 2048
 THREAD_MEMORY_MIB: Final = 256
 # Rows in memory on their way to a table.
 BATCH_ROWS: Final = 64 * 1024
+# The files of a table with less are read once, into memory. Else each of many views over it opens
+# them again when a query is planned. Ten times as much is still little beside the memory's limit.
+HELD_BYTES: Final = 256 * 1024
 
 # A column of many tables, and a keyword of SQL: DuckDB's error points behind it.
 _BARE_OFFSET: Final = re.compile(r"""(?<![\w."'])offset(?![\w"'])""", re.IGNORECASE)
@@ -45,19 +48,42 @@ class DuckdbEngine:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
+        self._defined: dict[str, str] = {}
+        self._held: set[str] = set()
 
     def define(self, name: str, sql: str) -> None:
+        if self._defined.get(name) == sql:
+            return  # DuckDB looks up what a view reads when the view is read
         try:
             self.connection.execute(f'create or replace temp view "{name}" as {sql}')
         except duckdb.Error as error:
             raise QueryFailed(str(error)) from None
+        self._defined[name] = sql
 
     def add(self, name: str, files: Sequence[str], schema: Any) -> None:
-        if files:
-            listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
-            self.define(name, f"select * from read_parquet([{listed}])")
-        else:
+        if name in self._held:  # a view cannot replace it
+            self._held.remove(name)
+            self.connection.execute(f'drop table "{name}"')
+        if not files:
             self.connection.register(name, schema.empty_table())
+            return
+        listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
+        sql = f"select * from read_parquet([{listed}])"
+        if not self._hold(name, files, sql):
+            self.define(name, sql)
+
+    def _hold(self, name: str, files: Sequence[str], sql: str) -> bool:
+        """Read a table into memory, if it is small and can be read; return whether it was."""
+        try:
+            if sum(map(os.path.getsize, files)) > HELD_BYTES:
+                return False
+            self.connection.execute(f'drop view if exists "{name}"')
+            self.connection.execute(f'create temp table "{name}" as {sql}')
+        except (duckdb.Error, OSError):
+            return False  # the view tells why the table cannot be read
+        self._defined.pop(name, None)
+        self._held.add(name)
+        return True
 
     def query(self, sql: str) -> pa.Table:
         try:

@@ -369,10 +369,11 @@ def _of_retries(_engine: Engine, where: Touched) -> dict[str, str]:
 def _first_times(table: str, key: Iterable[str]) -> str:
     """Return the query for the first times of keys with new steps, in the new rows and the old."""
     return f"""
-        select n.raft_group, unix_millis(n.first_time) as place from fresh n
+        with steps as (select {", ".join(f"n.{one}" for one in (*key, "first_time"))} from fresh n)
+        select n.raft_group, unix_millis(n.first_time) as place from steps n
         union
         select o.raft_group, unix_millis(o.first_time) as place
-        from old_{table} o join fresh n on {_same(key, "o", "n")}
+        from old_{table} o join steps n on {_same(key, "o", "n")}
     """
 
 

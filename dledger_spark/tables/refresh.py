@@ -71,39 +71,43 @@ def refresh(
         QueryFailed: a table cannot be computed.
         TablesInvalid: a table cannot be written.
     """
-    facts = catalog(home, derived=False)
     ends = {group: next_index(home, group) or 0 for group in home.groups()}
-    marks = {name: _marks(home, name, ends) for name in STORED}
+    # Each is opened once, and kept at its last commit: nothing else commits while the lock is held.
+    tables = {name: _opened(home, name) for name in STORED}
+    marks = {name: _marks(home, name, tables[name], ends) for name in STORED}
     lacking = [name for name in STORED if marks[name][:2] != (ends, _sum(name))]
     if lacking:
-        with opens(_sources(home, facts)) as engine:
+        with opens(_sources(home, tables)) as engine:
             for name in lacking:
                 on_table(name)
-                _Refreshed(home, engine, name, marks[name], ends, through).make()
+                refreshed = _Refreshed(home, engine, name, tables[name], marks[name], ends, through)
+                tables[name] = refreshed.make()
                 if name == QUEUE_MINUTES:
-                    made = _derived(home, name)
+                    made = catalog_table(name, home.derived_path(name), tables[name])
                     engine.add(made.name, made.files, made.schema)
     for name in VIEWS:  # earlier versions stored them
         shutil.rmtree(home.derived_path(name), ignore_errors=True)
-    counts = {name: _tended(home, name) for name in STORED}
+    counts = {name: _tended(home, name, table) for name, table in tables.items() if table}
     return {name: counts[name] for name in DERIVED}
 
 
-def _sources(home: TableHome, facts: Sequence[CatalogTable]) -> list[CatalogTable]:
+def _sources(home: TableHome, tables: Mapping[str, DeltaTable | None]) -> list[CatalogTable]:
     """Return the tables under the names that `increments` explains."""
-    found = [one._replace(name=f"all_{one.name}") for one in facts]
-    for name in STORED:
-        if _is_made(home, name):
-            found.append(_derived(home, name, name if name == QUEUE_MINUTES else f"old_{name}"))
+    found = [one._replace(name=f"all_{one.name}") for one in catalog(home, derived=False)]
+    for name, table in tables.items():
+        if table is not None:
+            called = name if name == QUEUE_MINUTES else f"old_{name}"
+            found.append(catalog_table(called, home.derived_path(name), table))
     return found
 
 
-def _is_made(home: TableHome, name: str) -> bool:
-    return os.path.isdir(f"{home.derived_path(name)}/_delta_log")
-
-
-def _derived(home: TableHome, name: str, called: str | None = None) -> CatalogTable:
-    return catalog_table(called or name, home.derived_path(name))
+def _opened(home: TableHome, name: str) -> DeltaTable | None:
+    """Open a table; None: there is none."""
+    path = home.derived_path(name)
+    if not os.path.isdir(f"{path}/_delta_log"):
+        return None
+    with delta_failures(path, "cannot be read"):
+        return DeltaTable(path)
 
 
 def _sum(name: str) -> int:
@@ -111,12 +115,12 @@ def _sum(name: str) -> int:
     return int.from_bytes(hashlib.sha256(query(name).encode()).digest()[:8]) >> 2
 
 
-def _marks(home: TableHome, name: str, ends: Mapping[str | None, int]) -> _Marks:
-    if not _is_made(home, name):
+def _marks(
+    home: TableHome, name: str, table: DeltaTable | None, ends: Mapping[str | None, int]
+) -> _Marks:
+    if table is None:
         return _Marks({}, None, {})
-    path = home.derived_path(name)
-    with delta_failures(path, "cannot be read"):
-        table = DeltaTable(path)
+    with delta_failures(home.derived_path(name), "cannot be read"):
         there, nows = (
             {
                 group: version
@@ -128,11 +132,9 @@ def _marks(home: TableHome, name: str, ends: Mapping[str | None, int]) -> _Marks
         return _Marks(there, table.transaction_version(_QUERY), nows)
 
 
-def _tended(home: TableHome, name: str) -> int:
+def _tended(home: TableHome, name: str, table: DeltaTable) -> int:
     """Keep the number of a table's files bounded; return its number of rows."""
     path = home.derived_path(name)
-    with delta_failures(path, "cannot be read"):
-        table = DeltaTable(path)
     keep_for(path, table, home.kept_hours)
     if not compact(path, table, home.kept_hours):
         delete_old_files(path, table, home.kept_hours)
@@ -149,6 +151,7 @@ class _Refreshed:
         home: TableHome,
         engine: Engine,
         name: str,
+        table: DeltaTable | None,
         marks: _Marks,
         ends: Mapping[str | None, int],
         through: Mapping[str, Any],
@@ -157,25 +160,25 @@ class _Refreshed:
         self._kept_hours = home.kept_hours
         self._engine = engine
         self._name = name
-        self._is_new = marks.query_sum is None
+        self._table = table
         goes_on = marks.query_sum == _sum(name)
         self._begins = marks.of_group if goes_on else None
         self._nows = marks.nows if goes_on else {}
         self._through = dict(through)
         self._ends = ends
 
-    def make(self) -> None:
+    def make(self) -> DeltaTable:
+        """Bring the table up to date; return it at its new commit."""
         sql, where, self._nows = change_of(
             self._engine, self._name, self._begins, self._ends, self._nows
         )
         if sql is None:
-            self._write_nothing()
-        elif where is None:
-            self._write(sql, None)
-        else:
-            increment = INCREMENTS[self._name]
-            literal = delta_time_of if increment.literal is time_of else increment.literal
-            self._write(sql, inside(increment.column, where, literal))
+            return self._with_nothing_new()
+        if where is None:
+            return self._written(sql, None)
+        increment = INCREMENTS[self._name]
+        literal = delta_time_of if increment.literal is time_of else increment.literal
+        return self._written(sql, inside(increment.column, where, literal))
 
     @property
     def _commit(self) -> CommitProperties:
@@ -188,33 +191,36 @@ class _Refreshed:
             ],
         )
 
-    def _write(self, sql: str, predicate: str | None) -> None:
+    def _written(self, sql: str, predicate: str | None) -> DeltaTable:
         """Replace the rows that fulfil the predicate, or all."""
         made = _Rows(self._engine.batches(sql))
         try:
             with delta_failures(self._path, "cannot be written"):
                 write_deltalake(
-                    self._path,
+                    self._table or self._path,
                     made.reader(),
                     mode="overwrite",
                     predicate=predicate,
                     schema_mode="overwrite" if predicate is None else None,
-                    configuration=configuration(self._kept_hours) if self._is_new else None,
+                    configuration=None if self._table else configuration(self._kept_hours),
                     writer_properties=WRITER_PROPERTIES,
                     commit_properties=self._commit,
                 )
+                return self._table or DeltaTable(self._path)
         except TablesInvalid:
             if made.failure is not None:
                 raise made.failure from None
             raise
 
-    def _write_nothing(self) -> None:
+    def _with_nothing_new(self) -> DeltaTable:
         """Only say up to which entries the table is complete."""
         with delta_failures(self._path, "cannot be written"):
-            table = DeltaTable(self._path)
+            table = self._table or DeltaTable(self._path)
             table.create_write_transaction(
                 [], "append", table.schema(), commit_properties=self._commit
             )
+            table.update_incremental()
+            return table
 
 
 class _Rows:

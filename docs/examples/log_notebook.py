@@ -75,11 +75,11 @@ with blocking_cluster(directory=Path("brokers").absolute()) as group:
     # The tables hold what the brokers have written down as committed, which they do every few
     # seconds. A command that is repeated adds what is new.
     is_there = f"select 1 from messages where unique_key = '{last.message_id}'"
-    for _ in range(60):
+    for _ in range(20):
         dledger_spark("tables", "--path", "brokers", "--out", "tables")
         if len(rows(is_there)):
             break
-        time.sleep(1)
+        time.sleep(3)
 
 # %% [markdown]
 # A page of what an operator looks at first: open it in a browser.

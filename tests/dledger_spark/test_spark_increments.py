@@ -185,7 +185,7 @@ def test_a_run_over_new_facts_replaces_rows_in_delta_and_one_without_opens_no_en
     tmp_path: Path,
 ) -> None:
     log, home = scripted(11, 150), TableHome(str(tmp_path / "tables"))
-    for first, stop in ((0, 60), (60, 100), (100, len(log.entries))):
+    for first, stop in ((0, 60), (60, len(log.entries))):
         update(home, write(log, tmp_path / "log", first, stop))
         with home.held():
             made = refresh(home, duckdb_engine, {})

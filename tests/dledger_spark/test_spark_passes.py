@@ -235,7 +235,7 @@ def test_tasks_leave_out_damaged_entries_as_one_process_does(
     told = update(at_once, log, fail_on_data_loss=False)
     with home.held():
         (found,) = update_on_spark(
-            session, home, [log], fail_on_data_loss=False, round_bytes=9000, range_bytes=3000
+            session, home, [log], fail_on_data_loss=False, round_bytes=20_000, range_bytes=4000
         )
     assert found == told
     assert rows_of(home) == rows_of(at_once)

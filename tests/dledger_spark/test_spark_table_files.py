@@ -34,7 +34,7 @@ from tests.dledger_spark.test_spark_table_updates import scripted, update, write
 PROJECT = Path(__file__).parents[2]
 SCHEMA = pa.schema([("raft_group", pa.string()), ("index", pa.int64())])
 APP = "dledger/g"
-UPDATES, ROWS = 200, 5
+UPDATES, ROWS = 150, 5
 
 
 def rows(first: int) -> list[pa.RecordBatch]:
@@ -86,8 +86,8 @@ def test_what_is_replaced_stays_as_long_as_the_user_says_also_in_tables_that_are
     tmp_path: Path,
 ) -> None:
     log = scripted(5)
-    ends = (40, 60, 80, len(log.entries))
-    for first, end, hours in zip((0, *ends), ends, (KEPT_HOURS, 48, 48, 0), strict=False):
+    ends = (40, 70, len(log.entries))
+    for first, end, hours in zip((0, *ends), ends, (KEPT_HOURS, 48, 0), strict=False):
         home = TableHome(str(tmp_path / "tables"), hours)
         update(home, write(log, tmp_path / "log", first, end))
         with home.held():
@@ -123,7 +123,7 @@ def test_a_writer_killed_while_it_puts_files_together_loses_and_doubles_nothing(
         "grow(sys.argv[1], int(sys.argv[2]))"
     )
     chance = random.Random(4)
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(
             [sys.executable, "-c", program, path, "1000000"],
             env={**os.environ, "PYTHONPATH": str(PROJECT)},
@@ -174,6 +174,8 @@ def test_spark_reads_the_same_rows(spark: Any, made: TableHome) -> None:
 
     tables = catalog(made)
     register_tables(spark, tables)
-    for one in (one for one in tables if one.files):
-        found = spark.sql(f"select count(*) as n from `{one.name}`").collect()[0]["n"]
-        assert found == pq.read_table(one.files).num_rows, one.name
+    expected = {one.name: pq.read_table(one.files).num_rows for one in tables if one.files}
+    # One job: to plan one for each table takes most of the time.
+    counts = (f"select '{name}' as name, count(*) as n from `{name}`" for name in expected)
+    found = spark.sql(" union all ".join(counts)).collect()
+    assert {row["name"]: row["n"] for row in found} == expected

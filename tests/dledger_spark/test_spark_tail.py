@@ -42,13 +42,11 @@ def rows_in(home: TableHome, *logs: FolderLog, table: str = "messages") -> list[
     return plain(rows)
 
 
-class Case:
+class Whole:
     """A random log, and the rows that tables of all of it have."""
 
-    def __init__(self, base: Path, seed: int = 7) -> None:
-        self.base = base
-        self.log: ScriptedLog = scripted(seed)
-        self.home = TableHome(str(base / "tables"))
+    def __init__(self, base: Path) -> None:
+        self.log: ScriptedLog = scripted(7)
         self.folder = write(self.log, base / "log", 0, len(self.log.entries))
         at_once = TableHome(str(base / "at-once"))
         update(at_once, self.folder)
@@ -57,16 +55,32 @@ class Case:
         assert len(self.expected["messages"]) > 50
 
 
+class Case:
+    """Tables of that log, which a test makes, and what they should have."""
+
+    def __init__(self, base: Path, whole: Whole) -> None:
+        self.base = base
+        self.home = TableHome(str(base / "tables"))
+        self.log, self.folder = whole.log, whole.folder
+        self.rows, self.expected = whole.rows, whole.expected
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return Whole(tmp_path_factory.mktemp("whole"))
+
+
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return Case(tmp_path)
+def case(tmp_path: Path, whole: Whole) -> Case:
+    return Case(tmp_path, whole)
 
 
-@pytest.mark.parametrize("table", ["messages", "entries"])
-def test_wherever_the_tables_end_each_row_is_there_once(table: str, case: Case) -> None:
+def test_wherever_the_tables_end_each_row_is_there_once(case: Case) -> None:
     for stop in (1, 20, 77, len(case.log.entries)):
         update(case.home, case.folder, stop=stop)
-        assert rows_in(case.home, case.folder, table=table) == case.expected[table], stop
+        for table in ("messages", "entries"):
+            found = rows_in(case.home, case.folder, table=table)
+            assert found == case.expected[table], (table, stop)
 
 
 def test_a_writer_that_was_killed_between_two_tables_doubles_nothing(

@@ -124,13 +124,15 @@ def whole_and_long(name: str, size_bytes: int) -> bytes | None:
             return None
 
 
-def grown(name: str, size_bytes: int) -> Iterator[bytes]:
-    """Inputs of about so many bytes: pieces of kept ones and lists of kept objects, repeated."""
+def grown(name: str, size_bytes: int, kept: int) -> Iterator[bytes]:
+    """Inputs of about so many bytes: pieces of so many kept ones, and lists of their objects,
+    repeated.
+    """
     whole = whole_and_long(name, size_bytes)
     if whole is not None:
         yield whole
     choice = random.Random(SEED)
-    for data in corpus_of(name)[:12]:
+    for data in corpus_of(name)[:kept]:
         for found in list(re.finditer(rb"\[([^\[\]]+)\]", data))[:3]:
             part = found[1] + b","
             times = size_bytes // len(part)
@@ -141,12 +143,22 @@ def grown(name: str, size_bytes: int) -> Iterator[bytes]:
             yield data[:begin] + part * (size_bytes // len(part)) + data[begin:]
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_the_steps_of_a_decoder_grow_with_its_input_and_not_faster(name: str) -> None:
-    for data in grown(name, 1 << 14):
+def check_growth(name: str, kept: int) -> None:
+    for data in grown(name, 1 << 14, kept):
         lines = lines_of(DECODERS[name], data)
         assert lines <= MAX_LINES_OF_ANY_INPUT + MAX_LINES_PER_BYTE * len(data), data[:200]
-    for data in grown(name, LONG_BYTES):
+    for data in grown(name, LONG_BYTES, kept):
         before = time.thread_time()
         DECODERS[name].check(data)
         assert time.thread_time() - before < MAX_CPU_S, data[:200]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_steps_of_a_decoder_grow_with_its_input_and_not_faster(name: str) -> None:
+    check_growth(name, kept=4)
+
+
+@pytest.mark.long
+def test_the_steps_of_each_decoder_grow_so_with_more_of_its_kept_inputs() -> None:
+    for name in DECODERS:
+        check_growth(name, kept=12)

@@ -102,24 +102,22 @@ MARK = "\u0239"
 LONG = MARK * 60_000
 
 
-def texts_of(owner: object) -> Iterator[str]:
-    """The texts that an object refers to, also by way of what the collector does not look at."""
-    for one in gc.get_referents(owner):
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict | tuple) and not gc.is_tracked(one):
-            yield from texts_of(one)
-
-
 def kept() -> int:
-    """How many characters of the long texts are reachable."""
+    """How many characters of the long texts are reachable, also by way of what the collector does
+    not look at.
+    """
     gc.collect()
-    seen = {
-        id(text): len(text)
-        for owner in gc.get_objects()
-        for text in texts_of(owner)
-        if len(text) > len(LONG) and text.startswith(MARK)
-    }
+    seen = {}
+    owners: list[object] = gc.get_objects()
+    while owners:
+        referents = gc.get_referents(*owners)
+        owners = []
+        for one in referents:
+            if isinstance(one, str):
+                if len(one) > len(LONG) and one.startswith(MARK):
+                    seen[id(one)] = len(one)
+            elif isinstance(one, dict | tuple) and not gc.is_tracked(one):
+                owners.append(one)
     return sum(seen.values())
 
 

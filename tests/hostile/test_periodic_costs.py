@@ -21,10 +21,10 @@ from bench.costs.loop_holds import Instructions
 from broker.traffic.traffic import TRAFFIC, Counted
 from tests.broker.one_broker import Clock, running_broker
 
-FEW, MANY = 150, 600
+FEW, MANY = 75, 300
 
 # What may grow: a dictionary that is copied, and what is waited for meanwhile.
-FEW_INSTRUCTIONS = 1_000
+FEW_INSTRUCTIONS = 500
 
 # Later than all that waits.
 LATER_S = 100_000.0

@@ -166,8 +166,8 @@ def nameserver_costs(routes: Routes) -> dict[str, int]:
 
 
 def test_no_request_holds_a_name_server_by_the_number_of_topics() -> None:
-    few = nameserver_costs(Routes(brokers=4, topics=3_000, topics_of_broker=1_500))
-    many = nameserver_costs(Routes(brokers=4, topics=12_000, topics_of_broker=6_000))
+    few = nameserver_costs(Routes(brokers=4, topics=750, topics_of_broker=375))
+    many = nameserver_costs(Routes(brokers=4, topics=3_000, topics_of_broker=1_500))
     grown = {
         name: (few[name], many[name])
         for name in few

@@ -1,7 +1,8 @@
 """Follows a page with nothing but the wheel: a shell in an empty folder, and a fresh environment.
 
 The network is not used. What the wheel depends on is lent to the fresh environment by links to what
-is installed here, and only what the wheel says it depends on.
+is installed here, and only what the wheel says it depends on. pip is lent as well: for Python to
+install its own into the environment takes longer than half of the tutorial.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ IN_BETWEEN = re.compile(
     r"bash: line \d+: +\d+ (Killed|Terminated) |peers at \S+: cannot be reached"
 )
 MARK = "--- what was typed has ended ---"
+PIP = "#!{python}\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n"
 
 
 class Terminal:
@@ -112,6 +114,7 @@ class Reader:
         self._folder = folder
         self._ports = ports
         self._lent = lent
+        _link(distribution("pip"), lent)
         kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
         self._environment = {
@@ -119,7 +122,7 @@ class Reader:
             "PATH": path,
             "PIP_NO_INDEX": "1",  # the wheel alone, and nothing from anywhere else
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_COMPILE": "1",  # most of the wheel is never imported here
+            "PIP_COMPILE": "0",  # most of the wheel is never imported here
             "COLUMNS": "160",
         }
         self._terminal = Terminal(folder, self._environment)
@@ -165,6 +168,7 @@ class Reader:
             assert not found[-1].startswith(MARK), f"$ {command}\n" + "\n".join(found)
 
     def _here(self, text: str) -> str:
+        text = text.replace("-m venv ", "-m venv --without-pip ")
         for shown, taken in self._ports.items():
             text = text.replace(shown, taken)
         return text
@@ -176,6 +180,9 @@ class Reader:
             # Once: a member that is starting behind the shell might read it half written.
             if not lent.exists():
                 lent.write_text(f"{self._lent}\n", encoding="utf-8")
+                pip = folder.parents[2] / "bin" / "pip"
+                pip.write_text(PIP.format(python=pip.with_name("python")), encoding="utf-8")
+                pip.chmod(0o755)
 
 
 def lend_dependencies(name: str, folder: Path) -> None:
