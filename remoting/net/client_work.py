@@ -24,8 +24,10 @@ import trio
 _log = logging.getLogger(__name__)
 
 # The time that clients' work holds the loop at once. A message from member to member waits for one
-# slice at each end; with 5 ms, a round trip stays far below the heartbeat interval (100 ms).
-SLICE_S: Final = 0.005
+# slice at each end; with 10 ms, a round trip stays far below the heartbeat interval (100 ms). It is
+# long enough for what 64 senders sent on one connection, with signatures to check: what a slice
+# leaves over needs a write, a sync and a round trip to the members of its own.
+SLICE_S: Final = 0.010
 
 # One turn in a slice: some 64 small requests. Shorter turns would break up batches that came in one
 # read; with longer ones a ping would wait that long for each other connection.

@@ -38,8 +38,8 @@ from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
 _log = logging.getLogger(__name__)
 
 # The size of a read, and of a read after a full one: requests that came together are handed over
-# together, and large ones take few reads.
-_RECEIVE_BYTES: Final = 64 * 1024
+# together, 64 of 1 KB for one, and large ones take few reads.
+_RECEIVE_BYTES: Final = 128 * 1024
 _MANY_BYTES: Final = 512 * 1024
 
 # Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
