@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import socket
 import ssl
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers.asking import make_topics
+from bench.brokers.asking import Asking, make_topics
 from bench.brokers.bench import Bench, Figure, Row, times
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected
@@ -22,6 +25,8 @@ from bench.brokers.puller import pull_all
 from bench.brokers.sender import Senders
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from remoting.wire.signature import Credentials
 
 _LEVEL_OF_TWO_HOURS = 18
@@ -137,6 +142,10 @@ def _failover(bench: Bench) -> list[Figure]:
     ]
 
 
+# A new group has users once all of its members have told which entries they read.
+_USERS_S = 20.0
+
+
 class _Protected(NamedTuple):
     """A running group, and how to send to it."""
 
@@ -153,14 +162,36 @@ def _protected(bench: Bench) -> list[Figure]:
     """
     with ExitStack() as stack:
         groups = []
-        for at, (name, has_access, has_tls) in enumerate(_KINDS):
-            folder = bench.folder / f"protected{at}"
+        for name, has_access, has_tls in _KINDS:
+            folder = Path(tempfile.mkdtemp(prefix="protected-", dir=bench.folder))
             brokers = protected(folder / "files", has_access=has_access, has_tls=has_tls)
             group = stack.enter_context(BrokerGroup(brokers, folder / "group"))
             make_topics(group.leader_address(), [_LIGHT], _TRAVEL_QUEUES, brokers.credentials)
             tls = _unchecked() if has_tls else None
-            groups.append(_Protected(name, group, tls, brokers.credentials))
+            admin = brokers.credentials
+            user = None if admin is None else _sending_user(group.leader_address(), admin)
+            groups.append(_Protected(name, group, tls, user))
         return [figure for senders in (1, 64) for figure in _in_turn(groups, senders, bench)]
+
+
+def _sending_user(address: str, admin: Credentials) -> Credentials:
+    """Make a user with rules, as applications have: a super user needs none. Raises RunFailed."""
+    user = Credentials("sender", "secret-of-the-sender")
+    subject = f"User:{user.access_key}"
+    made = {"username": user.access_key, "password": user.secret_key, "userType": "Normal"}
+    rule = {"resource": "Topic:*", "actions": ["Pub"], "decision": "Allow"}
+    rules = {"subject": subject, "policies": [{"policyType": "Custom", "entries": [rule]}]}
+    give_up_at = time.monotonic() + _USERS_S
+    with Asking(address, admin) as asking:
+        for code, fields, body in (
+            (RequestCode.AUTH_CREATE_USER, {"username": user.access_key}, made),
+            (RequestCode.AUTH_UPDATE_ACL, {"subject": subject}, rules),
+        ):
+            while (reply := asking.ask(Command(code, fields, json.dumps(body).encode()))).code:
+                if time.monotonic() > give_up_at:
+                    raise RunFailed(f"{code.name} was answered with {reply.code}: {reply.remark}")
+                time.sleep(0.1)
+    return user
 
 
 def _in_turn(groups: list[_Protected], senders: int, bench: Bench) -> list[Figure]:
