@@ -70,7 +70,7 @@ PIECES = st.lists(st.sampled_from((1000, RECORD_BYTES, RECORD_BYTES + 1, 100_000
 SENT = st.lists(
     st.builds(
         lambda size, byte: bytes([byte]) * size,
-        st.sampled_from((1, 40, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 200_000)),
+        st.sampled_from((1, 40, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 600_000)),
         st.integers(0, 255),
     ),
     max_size=6,
