@@ -77,11 +77,11 @@ class DuckdbEngine:
         try:
             if sum(map(os.path.getsize, files)) > HELD_BYTES:
                 return False
+            self._defined.pop(name, None)
             self.connection.execute(f'drop view if exists "{name}"')
             self.connection.execute(f'create temp table "{name}" as {sql}')
         except (duckdb.Error, OSError):
             return False  # the view tells why the table cannot be read
-        self._defined.pop(name, None)
         self._held.add(name)
         return True
 
