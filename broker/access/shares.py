@@ -15,7 +15,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from remoting.wire.command import Command
-from remoting.wire.on_behalf import represented_in
+from remoting.wire.on_behalf import USER
 
 _HOUR_S: Final = 3600.0
 
@@ -29,9 +29,12 @@ class Counts:
     def of(self, user: str | None) -> int:
         return 0 if user is None else self._counts.get(user, 0)
 
-    def add(self, user: str | None) -> None:
-        if user is not None:
-            self._counts[user] = self._counts.get(user, 0) + 1
+    def add(self, user: str | None) -> int:
+        """Count one more, and return how many there are."""
+        if user is None:
+            return 0
+        self._counts[user] = count = self._counts.get(user, 0) + 1
+        return count
 
     def remove(self, user: str | None) -> None:
         if user is not None:
@@ -63,8 +66,10 @@ class UserShares:
 
     def user_of(self, origin: Origin, command: Command) -> str | None:
         """Return the user that a request counts for: for whom a proxy asks, or its connection's."""
-        represented = represented_in(command.fields) if self._has_users else None
-        return self._users.get(origin) if represented is None else represented.user
+        if not self._has_users:
+            return None
+        user = command.fields.get(USER)
+        return self._users.get(origin) if user is None else user
 
     def connect(self, origin: Origin, user: str) -> None:
         """Count a connection for the user that signed a request on it. Raises RequestRefused (2):
@@ -112,12 +117,11 @@ class UserShares:
         """
         if user is None:
             return None
-        waiting = self._waiting
-        if waiting.of(user) >= self._settings.now.limits.max_waiting_of_user:
-            text = f"[OVERLOAD]user {user} has {waiting.of(user)} requests that wait"
+        if self._waiting.add(user) > self._settings.now.limits.max_waiting_of_user:
+            self._waiting.remove(user)
+            text = f"[OVERLOAD]user {user} has {self._waiting.of(user)} requests that wait"
             raise RequestRefused.busy(f"{text}: ask more slowly, or raise {_name('MaxWaiting')}")
-        waiting.add(user)
-        return partial(waiting.remove, user)
+        return partial(self._waiting.remove, user)
 
     def counted(self, origin: Origin, command: Command, then: Then) -> Then:
         """Return a callback that counts as a waiting request until it is called. Raises as

@@ -35,6 +35,8 @@ from remoting.message.record_batch import RecordBatch, Records
 from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing
+from remoting.wire.field_values import is_name
 
 # The handle of a popped message, which a consumer may send on with the message. Clients make a new
 # handle only if there is none, so the next consumer would use this one.
@@ -92,8 +94,16 @@ _REMEMBERED_TERMS: Final = 4096
 
 def send_needs(command: Command) -> Sequence[Need]:
     """Need to publish to the topic of a send."""
-    names = _LONG if command.code in _LONG_NAMES else _SHORT
-    return (topic_need(command.name(names.topic), Action.PUB),)
+    name = (_LONG if command.code in _LONG_NAMES else _SHORT).topic
+    return _publishing(name, command.fields.get(name))
+
+
+# For each send. Clients name topics as they like; one takes some 400 bytes.
+@lru_cache(maxsize=4096)
+def _publishing(field: str, topic: str | None) -> Sequence[Need]:
+    if topic is None or not is_name(topic):
+        raise FieldMissing(field, topic)
+    return (topic_need(topic, Action.PUB),)
 
 
 class SendTerms(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
@@ -35,6 +36,7 @@ MAX_TOPICS_AT_ONCE: Final = 500
 class TopicProcessor:
     def __init__(self, parts: Parts) -> None:
         cluster = parts.config.cluster
+        self._shares = parts[USER_SHARES]
         self._topics = parts.state[TOPICS]
         self._changes = parts[TOPIC_CHANGES]
         self._own_topics = parts[OWN_TOPICS]
@@ -43,7 +45,10 @@ class TopicProcessor:
         self._address = str(parts.config.address)
 
     def put_topic(self, origin: Origin, command: Command) -> None:
-        """Create or change a topic (17). Raises RequestRefused: see `TopicChanges.put_topic`."""
+        """Create or change a topic (17).
+
+        Raises RequestRefused: see `TopicChanges.put_topic`; (2) its user makes too many topics.
+        """
         config = TopicConfig(
             command.name("topic"),
             command.int32("readQueueNums", 16),
@@ -54,6 +59,8 @@ class TopicProcessor:
             command.boolean("order"),
             self._attributes(command),
         )
+        if config.topic not in self._topics.configs:
+            self._shares.make(self._shares.user_of(origin, command))
         self._changes.put_topic(config, replying(origin, command))
 
     def put_topics(self, origin: Origin, command: Command) -> None:
