@@ -45,6 +45,7 @@ class Scale(NamedTuple):
     kills: int = 5
     polls: int = 10_000
     polled_s: float = 60.0
+    lite_topics: int = 1_000_000
 
 
 class Bench(NamedTuple):

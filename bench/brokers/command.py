@@ -168,6 +168,9 @@ def measure(
 @click.option("--connections", default=Scale().connections, show_default=True)
 @click.option("--polls", default=Scale().polls, show_default=True, type=click.IntRange(1))
 @option("--polled", "polled_s", "Seconds for which receives wait.", default=Scale().polled_s)
+@click.option(
+    "--lite-topics", default=Scale().lite_topics, show_default=True, type=click.IntRange(1000)
+)
 @click.option("--kills", default=Scale().kills, show_default=True, type=click.IntRange(1))
 @folder_option
 @build_option

@@ -19,6 +19,7 @@ from bench.brokers.bench import Bench, Figure, Row, times
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
+from bench.brokers.lite_rows import LITE_ROWS
 from bench.brokers.ours import protected
 from bench.brokers.proxy_rows import PROXY_ROWS
 from bench.brokers.puller import pull_all
@@ -310,6 +311,7 @@ ROWS = (
         needs_load=False,
     ),
     *PROXY_ROWS,
+    *LITE_ROWS,
     Row("topics", "sends beside many topics", _topics, only_ours=True),
     Row("connections", "sends beside idle connections", _connections, only_ours=True),
     Row("delayed", "sends beside delayed messages", _delayed, only_ours=True),

@@ -192,6 +192,19 @@ def test_sends_and_waiting_receives_are_measured_at_a_proxy(
     assert ended.name == "100 receives of 3 s, each asked again: ended"
 
 
+@pytest.mark.slow
+@pytest.mark.forked_programs
+def test_messages_of_lite_topics_are_measured_from_end_to_end(tmp_path: Path) -> None:
+    (row,) = [row for row in ROWS if row.key == "lite"]
+    with BrokerGroup(OURS, tmp_path / "group") as group:
+        scale = Scale(measured_s=1.0, lite_topics=1000)
+        figures = row.measure(Bench(group, None, scale, tmp_path, True))
+    found = {figure.name: figure.value for figure in figures}
+    assert found["a subscription to 1,000 of them"] > 0
+    assert found["500 messages a second to 1 of them, end to end: median"] > 0
+    assert found["1,000 lite topics, leader killed, our client"] > 0
+
+
 def test_a_row_that_fails_is_noted_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,12 +142,14 @@ WAITING = [
     *(Step("send", passes_ms=LONG_MS), Step("send", passes_ms=LONG_MS)),
     Step("audit", passes_ms=90_000),
 ]
+POPPED = [Step("send"), Step("pop", pick=4), Step("hide", passes_ms=LONG_MS)]
 cuts_of_both = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=3)
 
 
 @settings(deadline=None, max_examples=examples(15))
 @given(scripts, scripts, cuts_of_both)
 @example([Step("send"), Step("offsets", passes_ms=LONG_MS)], [], [(8, 0)]).via("a late commit")
+@example(POPPED, [], [(9, 0)]).via("a pop that is hidden in another minute")
 @example(WAITING, [], [(11, 0), (12, 0), (13, 0)]).via("messages that wait for long")
 def test_runs_over_new_facts_make_what_one_run_over_all_makes(
     one: list[Step], other: list[Step], cuts: list[tuple[int, int]]
