@@ -367,6 +367,9 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
             assert types(engine.query(query(name))) == types(stored[query(name)]), name
     assert rows == {name: stored[query(name)].num_rows for name in DERIVED}
     check_tables(log, facts_of(log, []), SimpleNamespace(query=stored.__getitem__))
+    traced = stored[query("trace")]
+    of_spark = over.query("select * from trace")
+    assert as_rows(of_spark, traced.schema.names) == as_rows(traced, traced.schema.names)
     # Without files, as `sql` asks.
     direct, names = over.query(query("traffic")), stored[query("traffic")].schema.names
     assert as_rows(direct, names) == as_rows(stored[query("traffic")], names)

@@ -35,6 +35,10 @@ FEW = replace(
     max_waiting_of_user=20,
 )
 ASKED = Command(CODE.PULL_MESSAGE)
+NEW_TOPIC: dict[str, Any] = {
+    **{"defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"},
+    **{"readQueueNums": 1, "writeQueueNums": 1},
+}
 EVERYTHING = (allow("Topic:*", "Pub", "Sub", "Create"), allow("Group:*", "Sub", "Create"))
 
 
@@ -183,12 +187,10 @@ async def test_a_user_makes_so_many_topics_and_groups_within_an_hour(tmp_path: P
         assert (await greedy.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
         beat = encode_heartbeat(Heartbeat("c@1", [], [ConsumerData("g1")]))
         assert (await greedy.ask(CODE.HEART_BEAT, beat)).code == 0
-        put: dict[str, Any] = {"topic": "new9", "defaultTopic": "TBW102", "perm": 6}
-        put |= {"readQueueNums": 1, "writeQueueNums": 1, "topicFilterType": "SINGLE_TAG"}
         beat = encode_heartbeat(Heartbeat("c@1", [], [ConsumerData("g2")]))
         for reply in (
             await greedy.send("new9", b"1"),
-            await greedy.ask(CODE.UPDATE_AND_CREATE_TOPIC, **put),
+            await greedy.ask(CODE.UPDATE_AND_CREATE_TOPIC, topic="new9", **NEW_TOPIC),
             await greedy.ask(CODE.HEART_BEAT, beat),
             await greedy.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g2"}'),
         ):
@@ -196,6 +198,18 @@ async def test_a_user_makes_so_many_topics_and_groups_within_an_hour(tmp_path: P
             assert "has made 5 topics and groups within an hour" in (reply.remark or "")
         assert (await greedy.send("orders", b"1")).code == 0
         assert (await other.send("new9", b"1")).code == 0
+
+
+async def test_a_topic_that_a_user_puts_counts_once(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here:
+        greedy, _ = await two_users(here)
+        for _ in range(2):  # a topic that is there is not new
+            for number in range(5):
+                topic = f"new{number}"
+                put = await greedy.ask(CODE.UPDATE_AND_CREATE_TOPIC, topic=topic, **NEW_TOPIC)
+                assert put.code == 0, put
+        put = await greedy.ask(CODE.UPDATE_AND_CREATE_TOPIC, topic="new5", **NEW_TOPIC)
+        assert put.code == BUSY
 
 
 class Shares(UserShares):
