@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench.one_run import RunFailed
 from bench.process_figures import tree_processor_s
 from bench.spark.message_log import write_message_log
 from bench.spark.peak_memory import resident
@@ -103,13 +104,14 @@ def cluster_rows(
     """Make tables of all logs, and bring them up to date without new facts.
 
     `on_progress` is called with what begins, and when: in seconds since the job was started.
-    Raises CalledProcessError if that fails.
+    Raises RunFailed if that fails.
     """
     out = home / f"cluster-tables-{os.getpid()}-{workers}"
-    with _cluster(home, workers) as (master, processes):
+    said = home / "cluster-job.log"
+    with _cluster(home, workers) as (master, processes), said.open("wb") as errors:
         command = [sys.executable, "-m", __name__, _JOB, master, str(logs), str(out)]
         job = subprocess.Popen(
-            command, env=_environment(home), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command, env=_environment(home), stdout=subprocess.PIPE, stderr=errors
         )
         most: Counter[str] = Counter()
         pids = [process.pid for process in processes]
@@ -134,7 +136,7 @@ def cluster_rows(
         marks += [marks[-1]] * (len(told) + 1 - len(marks))
     shutil.rmtree(out, ignore_errors=True)
     if job.returncode:
-        raise subprocess.CalledProcessError(job.returncode, command)
+        raise RunFailed(f"the job has ended with {job.returncode}: {said}")
     mib = {name: size // _MIB for name, size in most.items()}
     return [
         ClusterRow(one["what"], workers, one["clock_s"], used - before, one["rows"], mib)

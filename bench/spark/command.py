@@ -200,9 +200,12 @@ def _print_cluster(
     found = []
     for workers in (1, 2):
         console.print(f"{groups} groups of {group_mb} MB, {workers} workers", style="dim")
-        found += cluster_rows(
-            logs, home, workers, lambda what: console.print(f"  {what}", style="dim")
-        )
+        try:
+            found += cluster_rows(
+                logs, home, workers, lambda what: console.print(f"  {what}", style="dim")
+            )
+        except RunFailed as error:
+            raise click.ClickException(str(error)) from None
     _keep(kept, [one._asdict() for one in found])
     cells = []
     for one in found:
