@@ -92,6 +92,7 @@ TOGETHER = {
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
+    f"{_SPARK}table_updates.py::test_spark_joins_tables_by_the_size_of_rows": _JAVA,
     f"{_SPARK}tail.py": "tables of all of a log",
     f"{_SPARK}tail.py::test_spark_counts_everything_committed": _JAVA,
     f"{_SPARK}tasks.py::test_spark_plans_with_the_cores_of_its_session": _JAVA,

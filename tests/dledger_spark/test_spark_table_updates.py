@@ -376,6 +376,26 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
 
 
 @pytest.mark.spark
+def test_spark_joins_tables_by_the_size_of_rows(
+    spark: Any, home: TableHome, tmp_path: Path
+) -> None:
+    from dledger_spark.tables.spark_engine import SparkEngine, joined_by_rows  # noqa: PLC0415
+
+    update(home, write(scripted(1), tmp_path / "log", 0, 30))
+    SparkEngine(spark, catalog(home), home.spill_path)
+
+    def joins() -> str:
+        frame = spark.sql("select * from messages m join consumer_progress p on p.topic = m.topic")
+        return str(frame._jdf.queryExecution().executedPlan().toString())
+
+    before = joins()
+    with joined_by_rows(spark):
+        assert "SortMergeJoin" in joins()
+        assert "BroadcastHashJoin" not in joins()
+    assert ("BroadcastHashJoin" in before) == ("BroadcastHashJoin" in joins()) is True
+
+
+@pytest.mark.spark
 def test_a_query_that_spark_cannot_answer_is_an_error(
     spark: Any, home: TableHome, tmp_path: Path
 ) -> None:
