@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.log.submissions import Then
+from broker.serving.counts import Counts
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
@@ -18,31 +19,6 @@ from remoting.wire.command import Command
 from remoting.wire.on_behalf import USER
 
 _HOUR_S: Final = 3600.0
-
-
-class Counts:
-    """Counts something by user. None stands for clients that are not counted."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def of(self, user: str | None) -> int:
-        return 0 if user is None else self._counts.get(user, 0)
-
-    def add(self, user: str | None) -> int:
-        """Count one more, and return how many there are."""
-        if user is None:
-            return 0
-        self._counts[user] = count = self._counts.get(user, 0) + 1
-        return count
-
-    def remove(self, user: str | None) -> None:
-        if user is not None:
-            left = self._counts[user] - 1
-            if left:
-                self._counts[user] = left
-            else:
-                del self._counts[user]
 
 
 class UserShares:

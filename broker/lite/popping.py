@@ -22,17 +22,17 @@ from broker.lite.records import given
 from broker.lite.request import LiteRequest, read_pop
 from broker.lite.state import LITE
 from broker.lite.subscriptions import ClientKey, GroupSubscriptions, Subscriber, Subscriptions
-from broker.lite.waiting import WaitingLite, WaitingLites
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, failure
 from broker.log.submissions import submit_commands
 from broker.messages.state import MESSAGES
 from broker.pop.handle import ORDERED_QUEUE
-from broker.pop.limits import MAX_WAITING
+from broker.pop.limits import MAX_WAITING, MAX_WAITING_A_CLIENT
 from broker.pop.state import PopQueue
 from broker.pulls.readable import READABLE
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
+from broker.serving.waiting_requests import Waiting, WaitingRequests
 from broker.store.message_reader import YOUNG_QUEUE_BYTES
 from broker.topics.attributes import LITE_TYPE, MESSAGE_TYPE
 from broker.topics.state import TOPICS
@@ -51,6 +51,8 @@ _STALE: Final = 1024
 
 # Lite topics that one tick makes ready because something is due.
 _DUE_A_STEP: Final = 64
+
+_Waiting: TypeAlias = Waiting[LiteRequest]
 
 # A group, a parent and a lite topic.
 LiteKey: TypeAlias = tuple[str, str, bytes]
@@ -88,7 +90,9 @@ class LitePopping:
         self._clock = parts.clock
         self._work = parts.work
         self._shares = parts[USER_SHARES]
-        self._waiting = WaitingLites(MAX_WAITING, self._shares.held)
+        self._waiting: WaitingRequests[LiteRequest, str] = WaitingRequests(
+            MAX_WAITING, MAX_WAITING_A_CLIENT, self._shares.held, lambda request: request.key
+        )
         self._busy: set[LiteKey] = set()  # a new set for each term
         self._woken: dict[ClientKey, None] = {}
         # When messages in flight are due: then the pops that wait for them are woken.
@@ -110,7 +114,7 @@ class LitePopping:
         self.check(request.group, request.parent)
         deadline = self._clock() + request.hold_s
         user = self._shares.user_of(origin, command)
-        pop = WaitingLite(origin, command.without_content(), request, deadline, user)
+        pop = Waiting(origin, command.without_content(), request, deadline, user)
         self._give_or_wait(pop)
 
     def check(self, group: str, parent: str) -> ConsumerGroup:
@@ -153,13 +157,13 @@ class LitePopping:
             self._wake_wild(wanted)
 
     def _wake_wild(self, wanted: GroupSubscriptions) -> None:
-        waiting = (one for one in wanted.wild if self._waiting.has(one.key))
+        waiting = (one for one in wanted.wild if self._waiting.count(*one.key))
         client = next(waiting, None)
         if client is not None:
             self.wake(client)
 
     def wake(self, client: Subscriber) -> None:
-        if self._waiting.has(client.key):
+        if self._waiting.count(*client.key):
             self._woken[client.key] = None
 
     def freed(self, keys: Iterable[LiteKey]) -> None:
@@ -217,7 +221,7 @@ class LitePopping:
             while self._woken:
                 key = next(iter(self._woken))
                 del self._woken[key]
-                while (pop := self._waiting.first(key)) is not None:
+                while (pop := self._waiting.first(*key)) is not None:
                     yield
                     if not self._waiting.waits(pop):
                         continue
@@ -262,12 +266,12 @@ class LitePopping:
 
     def ask_again(self, key: ClientKey) -> None:
         """Answer the waiting pops of a client that is gone."""
-        for pop in self._waiting.take_client(key):
+        for pop in self._waiting.take_each(self._waiting.of(*key)):
             self._answer_nothing(pop)
 
     # --- one pop --------------------------------------------------------------------------------
 
-    def _is_answered(self, pop: WaitingLite) -> bool:
+    def _is_answered(self, pop: _Waiting) -> bool:
         """Try to give as `_is_given`; a pop that fails is answered, too."""
         try:
             return self._is_given(pop)
@@ -275,13 +279,13 @@ class LitePopping:
             pop.origin.send(failure(_WHAT, error).reply_to(pop.command))
             return True
 
-    def _give_or_wait(self, pop: WaitingLite) -> None:
+    def _give_or_wait(self, pop: _Waiting) -> None:
         if self._is_given(pop):
             return
         is_more = bool(self._ready_of(pop.request.key))
         if pop.deadline <= self._clock() and not is_more:
             self._answer_nothing(pop)
-        elif not (self._waiting.has_room(pop.origin) and self._shares.may_hold(pop.user)):
+        elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, _times(pop, 0)))
         else:
             self._waiting.add(pop)
@@ -290,7 +294,7 @@ class LitePopping:
                 self._woken[pop.request.key] = None
                 self.flush()
 
-    def _is_given(self, pop: WaitingLite) -> bool:
+    def _is_given(self, pop: _Waiting) -> bool:
         request = pop.request
         if self._is_ending:
             return False
@@ -420,7 +424,7 @@ class LitePopping:
 
         submit_commands(self._log, [AckLite(messages)], then)
 
-    def _propose(self, pop: WaitingLite, chosen: list[_Chosen]) -> None:
+    def _propose(self, pop: _Waiting, chosen: list[_Chosen]) -> None:
         request, busy = pop.request, self._busy
         popped_ms = max(self._wall_clock_ms(), *[one.after_ms for one in chosen])
         command = PopLite(
@@ -450,7 +454,7 @@ class LitePopping:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def _answer(self, pop: WaitingLite, command: PopLite, chosen: Sequence[_Chosen]) -> None:
+    def _answer(self, pop: _Waiting, command: PopLite, chosen: Sequence[_Chosen]) -> None:
         found: list[tuple[bytes, int, int]] = []  # lite topic, offset, and times before
         for one in chosen:
             name = one.given.lite_topic.encode()
@@ -475,7 +479,7 @@ class LitePopping:
         pop.origin.when_taken(answer)
 
     def _reply(
-        self, pop: WaitingLite, command: PopLite, found: Sequence[tuple[bytes, int, int]]
+        self, pop: _Waiting, command: PopLite, found: Sequence[tuple[bytes, int, int]]
     ) -> Command:
         began = self._clock()
         records: list[bytes] = []
@@ -507,12 +511,12 @@ class LitePopping:
         except OutsideLog:
             return b""
 
-    def _answer_nothing(self, pop: WaitingLite) -> None:
+    def _answer_nothing(self, pop: _Waiting) -> None:
         self._traffic.missed()
         pop.origin.send(pop.command.reply(ResponseCode.POLLING_TIMEOUT, _times(pop, 0)))
 
 
-def _times(pop: WaitingLite, popped_ms: int) -> dict[str, str]:
+def _times(pop: _Waiting, popped_ms: int) -> dict[str, str]:
     """Return the fields that every reply to a pop must have."""
     return {
         "popTime": str(popped_ms),

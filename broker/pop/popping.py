@@ -19,17 +19,18 @@ from broker.pop.choice import Choice, Chooser
 from broker.pop.commands import Pop
 from broker.pop.crowding import Crowding
 from broker.pop.handle import check_point_queue
-from broker.pop.limits import MAX_QUEUES, MAX_TURNS, MAX_WAITING
+from broker.pop.limits import MAX_QUEUES, MAX_TURNS
 from broker.pop.request import ANY_QUEUE, PopRequest, read_notice, read_peek, read_pop
 from broker.pop.state import POPS, QueueKey
 from broker.pop.undeliverable import UndeliverableMessages
-from broker.pop.waiting_pops import WaitingPop, WaitingPops
+from broker.pop.waiting_pops import WaitingPop, waiting_pops
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.readable import READABLE
 from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.serving.waiting_requests import Waiting
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.attributes import MESSAGE_TYPE, PRIORITY_TYPE
 from broker.topics.state import TOPICS
@@ -72,7 +73,7 @@ class Popping:
         self._clock = parts.clock
         self._work = parts.work
         self._shares = parts[USER_SHARES]
-        self._waiting = WaitingPops(MAX_WAITING, self._shares.held)
+        self._waiting = waiting_pops(self._shares.held)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._ready: dict[tuple[str, str], None] = {}  # groups and topics with something new
         # The first queue for the next pop of a group; `_next_turn` bounds it.
@@ -119,21 +120,21 @@ class Popping:
 
     def polling_info(self, _origin: Origin, command: Command) -> Command:
         """Return how many requests of a group wait for a topic (200055)."""
-        count = self._waiting.count(command.name("consumerGroup"), command.name("topic"))
+        count = self._waiting.count(command.name("topic"), command.name("consumerGroup"))
         return command.reply(fields={"pollingNum": str(count)})
 
     def applied(self, folded: Folded) -> None:
         """Note the topics with new messages, and try pops of deleted topics again."""
         if len(self._waiting):
             for topic, _queue_id in folded.arrivals:
-                for group in self._waiting.groups(topic):
+                for group in self._waiting.parts(topic):
                     self._ready[group, topic] = None
             for topic in folded.deleted_topics:
-                pops = self._waiting.take_topic(topic)
+                pops = self._waiting.take_each(self._waiting.of_name(topic))
                 self._work.each("pops of a topic that was deleted", pops, self._give_or_wait)
 
     def make_ready(self, key: QueueKey) -> None:
-        if self._waiting.count(key[0], key[1]):
+        if self._waiting.count(key[1], key[0]):
             self._ready[key[0], key[1]] = None
 
     def freed(self, keys: Iterable[QueueKey]) -> None:
@@ -163,7 +164,7 @@ class Popping:
 
     def _giving_to(self, group: str, topic: str) -> Iterator[None]:
         empty: set[tuple[int, bool, bool]] = set()
-        for pop in self._waiting.of(group, topic):
+        for pop in self._waiting.of(topic, group):
             request = pop.request
             kind = request.queue_id, request.is_ordered, not request.invisible_ms
             if kind in empty:
@@ -228,7 +229,7 @@ class Popping:
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
         deadline = self._clock() + request.hold_s
         user = self._shares.user_of(origin, command)
-        pop = WaitingPop(origin, command.without_content(), request, deadline, user)
+        pop = Waiting(origin, command.without_content(), request, deadline, user)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)
 
@@ -245,7 +246,7 @@ class Popping:
             return
         if pop.deadline <= self._clock():
             self._answer_nothing(pop)
-        elif not (self._waiting.has_room(pop.origin) and self._shares.may_hold(pop.user)):
+        elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             self._answer_full(pop)
         else:
             self._waiting.add(pop)

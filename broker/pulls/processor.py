@@ -31,6 +31,7 @@ from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.serving.waiting_requests import Waiting
 from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER, Found, ReadResult
 from broker.traffic.traffic import TRAFFIC
@@ -106,7 +107,7 @@ class PullProcessor:
         user = self._shares.user_of(origin, command)
         self._shares.check_hold(user)
         deadline = self._clock() + request.hold_s
-        held = HeldPull(origin, command.without_content(), request, deadline, user)
+        held = Waiting(origin, command.without_content(), request, deadline, user)
         if not self._held.has_room(held):
             raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)
@@ -123,7 +124,7 @@ class PullProcessor:
         if not len(self._held):
             return
         for (topic, queue_id), arrivals in folded.arrivals.items():
-            if waiting := self._held.of_queue(topic, queue_id):
+            if waiting := self._held.of(topic, queue_id):
                 self._work.begin("waking pulls", self._waking(waiting, arrivals))
         if folded.deleted_topics:
             gone = frozenset(folded.deleted_topics)
@@ -212,7 +213,7 @@ class PullProcessor:
         if found.found is not Found.FILTERED or found.next_offset != found.end:
             return False
         request = replace(request, offset=found.next_offset)
-        self._held.add(HeldPull(held.origin, held.command, request, held.deadline, held.user))
+        self._held.add(Waiting(held.origin, held.command, request, held.deadline, held.user))
         return True
 
     def _answer_when_taken(

@@ -13,7 +13,6 @@ from broker.groups.state import GROUPS
 from broker.log.entry import RENEWALS_VERSION
 from broker.machine import BrokerMachine
 from broker.pop import choice
-from broker.pop import popping as popping_module
 from broker.pop.state import POPS
 from remoting.bodies.table import decode_table
 from remoting.message.record import decode_records
@@ -460,7 +459,7 @@ async def test_a_group_has_no_more_out_than_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choice, "MAX_IN_FLIGHT_PER_QUEUE", 3)
-    monkeypatch.setattr(popping_module, "MAX_WAITING", 1)
+    monkeypatch.setattr("broker.pop.waiting_pops.MAX_WAITING", 1)
     async with popping(tmp_path) as pop, trio.open_nursery() as nursery:
         await pop.send(*[b"%d" % number for number in range(5)])
         out = await pop.pop()

@@ -1,9 +1,10 @@
 """Deadlines of what waits: who is told when, and how many are kept."""
 
-from broker.access.shares import Counts
 from broker.pop.request import PopRequest
-from broker.pop.waiting_pops import WaitingPop, WaitingPops
+from broker.pop.waiting_pops import waiting_pops
+from broker.serving.counts import Counts
 from broker.serving.deadlines import Deadlines
+from broker.serving.waiting_requests import Waiting
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from tests.broker.serving.test_broker_waiting import Origin
@@ -43,10 +44,10 @@ def test_what_waits_again_until_the_same_time_is_told_once() -> None:
 
 
 def test_a_pop_that_waits_again_is_answered_once_when_its_time_is_over() -> None:
-    pops = WaitingPops(10, Counts())
+    pops = waiting_pops(Counts())
     request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
     origin, command = Origin(), Command(RequestCode.POP_MESSAGE)
-    first, second = (WaitingPop(origin, command, request, 1.0) for _ in range(2))
+    first, second = (Waiting(origin, command, request, 1.0) for _ in range(2))
     pops.add(first)
     pops.remove(first)  # it is given something, which the log refuses
     pops.add(first)

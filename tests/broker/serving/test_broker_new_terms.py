@@ -37,14 +37,12 @@ KEPT: Final = {
     "Copies.refused": "a figure",
     "Deliveries._asleep_until_ms": "set before each pause",
     "Deliveries._move_before": "what retention wants to go",
-    "HeldPulls._last_number": "tells those of one deadline apart",
     "Popping._turns": "with which queue the next pop begins",
     "PullProcessor._commits_offsets": "a member that ends does so in its next term, too",
     "RedriveProcessor._turn": "to which queue the next one goes",
     "RetryProcessor._turn": "to which queue the next one goes",
     "Sends._epoch": "tells the appends of one term from those of another",
     "Sends._turn": "to which queue the next one goes",
-    "WaitingPops._last_number": "tells those of one deadline apart",
 }
 # What waits when the term ends, in some of the runs.
 WAITS: Final = {
@@ -53,12 +51,12 @@ WAITS: Final = {
     "GatheredAcks._is_in_flight",
     "GatheredAcks._messages",
     "GatheredAcks._thens",
-    "HeldPulls._weight",
     "OffsetCommits._is_in_flight",
     "OwnTopics._making",
     "Popping._busy",
     "TopicChanges._deleting",
     "WaitingRequests._count",
+    "WaitingRequests._weight",
     "_Waiting.offsets",
     "_Waiting.thens",
 }

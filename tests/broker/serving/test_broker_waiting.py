@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.access.shares import Counts
 from broker.consumers.members import Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
@@ -25,10 +24,10 @@ from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OFFSET_COMMITS, OffsetCommits
-from broker.pop.limits import MAX_WAITING, MAX_WAITING_A_CLIENT
+from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
-from broker.pop.waiting_pops import WaitingPop, WaitingPops
-from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pop.waiting_pops import waiting_pops
+from broker.pulls.held_pulls import HeldPull, HeldPulls, held_pulls
 from broker.pulls.message_filter import (
     MAX_EXPRESSION_CHARACTERS,
     MAX_TAGS,
@@ -40,7 +39,9 @@ from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.entry_packing import PACKED_BYTES
 from broker.sends.pending_messages import MadeMessages, PendingSend
 from broker.sends.sends import SENDS, Sends
+from broker.serving.counts import Counts
 from broker.serving.memberships import MEMBER_EXPIRY_S
+from broker.serving.waiting_requests import Waiting
 from broker.topics.state import TOPICS
 from dledger.entry import (
     HEADER_BYTES,
@@ -136,12 +137,12 @@ class FakeLog:
 
 def hold(pulls: HeldPulls, origin: Origin, queue_id: int, deadline: float, tag: str = "*") -> None:
     request = PullRequest("g", "T", queue_id, 0, 32, None, 1.0, tag_filter(tag), True, False, 0)
-    pulls.add(HeldPull(origin, Command(11), request, deadline))
+    pulls.add(Waiting(origin, Command(11), request, deadline))
 
 
 def arrived(pulls: HeldPulls, codes: set[int], queue_id: int = 0) -> list[HeldPull]:
     """Take the pulls that want a message with one of these tags."""
-    waiting = pulls.of_queue("T", queue_id)
+    waiting = pulls.of("T", queue_id)
     steps = pulls.take(waiting, lambda held: held.request.wanted.wants_any(codes))
     return [held for taken in steps for held in taken]
 
@@ -158,7 +159,7 @@ def arrived(pulls: HeldPulls, codes: set[int], queue_id: int = 0) -> list[HeldPu
     )
 )
 def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, int]]) -> None:
-    pulls = HeldPulls(1000, Counts())
+    pulls = held_pulls(1000, Counts())
     origins = [Origin() for _ in range(3)]
     model: list[tuple[Origin, int, int]] = []
     for what, which, queue_id, time in script:
@@ -189,11 +190,11 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
 @pytest.mark.parametrize("taken_first", [False, True])
 def test_pulls_of_a_client_that_is_gone_are_dropped_in_steps(taken_first: bool) -> None:
     users = Counts()
-    pulls = HeldPulls(1000, users)
+    pulls = held_pulls(1000, users)
     gone, other = Origin(), Origin()
     request = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("*"), True, False, 0)
     for at in range(600):
-        pulls.add(HeldPull(other if at == 0 else gone, Command(11), request, 1.0, "ann"))
+        pulls.add(Waiting(other if at == 0 else gone, Command(11), request, 1.0, "ann"))
     steps = pulls.drop(gone)
     next(steps)
     assert len(pulls) == 1
@@ -205,15 +206,15 @@ def test_pulls_of_a_client_that_is_gone_are_dropped_in_steps(taken_first: bool) 
         assert [held.origin for held in arrived(pulls, {0})] == [other]
     assert list(steps)
     assert users.of("ann") == 0
-    assert pulls.of_queue("T", 0) == []
+    assert pulls.of("T", 0) == []
     for _ in range(1000):
-        held = HeldPull(other, Command(11), request, 1.0)
+        held = Waiting(other, Command(11), request, 1.0)
         assert pulls.has_room(held)
         pulls.add(held)
 
 
 def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
-    pulls = HeldPulls(10, Counts())
+    pulls = held_pulls(10, Counts())
     origin = Origin()
     hold(pulls, origin, 0, 1, "A||B")
     assert arrived(pulls, {tags_code("C")}) == []
@@ -221,11 +222,11 @@ def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
 
 
 def test_a_pull_with_many_tags_counts_as_several() -> None:
-    pulls = HeldPulls(20, Counts())
+    pulls = held_pulls(20, Counts())
     origin = Origin()
     hold(pulls, origin, 0, 1, "||".join(map(str, range(MAX_TAGS))))
     many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, False, 0)
-    room = [HeldPull(origin, Command(11), many, 1) for _ in range(4)]
+    room = [Waiting(origin, Command(11), many, 1) for _ in range(4)]
     for held in room[:3]:
         assert pulls.has_room(held)
         pulls.add(held)
@@ -725,23 +726,24 @@ def test_every_client_of_a_proxy_may_wait_at_one_broker() -> None:
     """A proxy has one connection to a broker. Beside it another one's pops have room."""
     assert MAX_WAITING_A_CLIENT >= MAX_CLIENTS
     assert MAX_WAITING_A_CLIENT < MAX_WAITING_REQUESTS
-    pops = WaitingPops(MAX_WAITING, Counts())
+    pops = waiting_pops(Counts())
     request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
     proxy, other, command = Origin(), Origin(), Command(RequestCode.POP_MESSAGE)
     count = 0
-    while pops.has_room(proxy):
-        pops.add(WaitingPop(proxy, command, request, 1.0))
+    while pops.has_room(pop := Waiting(proxy, command, request, 1.0)):
+        pops.add(pop)
         count += 1
     assert count == MAX_WAITING_A_CLIENT
-    assert pops.has_room(other)
-    pops.add(WaitingPop(other, command, request, 1.0))
+    others = Waiting(other, command, request, 1.0)
+    assert pops.has_room(others)
+    pops.add(others)
     steps = pops.drop(proxy)
     next(steps)
     assert len(pops) == 1  # none of the others is given anything from now on
-    assert pops.has_room(proxy)
-    assert pops.count("g", "T") >= count - 1000  # a step takes few
+    assert pops.has_room(pop)
+    assert pops.count("T", "g") >= count - 1000  # a step takes few
     assert sum(1 for _step in steps) > 100
-    assert pops.count("g", "T") == 1
+    assert pops.count("T", "g") == 1
 
 
 @pytest.mark.parametrize("taken_first", [False, True])
@@ -749,11 +751,11 @@ def test_pops_of_a_client_that_is_gone_count_for_their_user_until_they_are_dropp
     taken_first: bool,
 ) -> None:
     users = Counts()
-    pops = WaitingPops(MAX_WAITING, users)
+    pops = waiting_pops(users)
     request = PopRequest("g", "T", 0, 1, 1000, 1.0, False, None, False, "")
     gone = Origin()
     for _ in range(600):
-        pops.add(WaitingPop(gone, Command(RequestCode.POP_MESSAGE), request, 1.0, "ann"))
+        pops.add(Waiting(gone, Command(RequestCode.POP_MESSAGE), request, 1.0, "ann"))
     steps = pops.drop(gone)
     next(steps)
     assert 0 < users.of("ann") < 600

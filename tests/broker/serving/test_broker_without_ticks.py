@@ -12,9 +12,8 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
-from broker.pop.waiting_pops import WaitingPops
-from broker.pulls.held_pulls import HeldPulls
 from broker.serving.requests import Requests
+from broker.serving.waiting_requests import WaitingRequests
 from remoting.bodies.heartbeat import (
     ConsumerData,
     Heartbeat,
@@ -181,9 +180,7 @@ def test_nothing_of_a_client_is_kept_when_its_connection_has_ended() -> None:
 
 def waiting(requests: Requests) -> int:
     """How many pulls and pops wait."""
-    return sum(
-        len(one) for one in objects_below(requests) if isinstance(one, HeldPulls | WaitingPops)
-    )
+    return sum(len(one) for one in objects_below(requests) if isinstance(one, WaitingRequests))
 
 
 def references_to(client: object, requests: Requests) -> list[str]:

@@ -1,0 +1,26 @@
+"""Counts by user."""
+
+
+class Counts:
+    """Counts something by user. None stands for clients that are not counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def of(self, user: str | None) -> int:
+        return 0 if user is None else self._counts.get(user, 0)
+
+    def add(self, user: str | None) -> int:
+        """Count one more, and return how many there are."""
+        if user is None:
+            return 0
+        self._counts[user] = count = self._counts.get(user, 0) + 1
+        return count
+
+    def remove(self, user: str | None) -> None:
+        if user is not None:
+            left = self._counts[user] - 1
+            if left:
+                self._counts[user] = left
+            else:
+                del self._counts[user]
