@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup
@@ -33,6 +32,7 @@ from broker.pulls.readable import READABLE
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.waiting_requests import Waiting, WaitingRequests
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import YOUNG_QUEUE_BYTES
 from broker.topics.attributes import LITE_TYPE, MESSAGE_TYPE
 from broker.topics.state import TOPICS

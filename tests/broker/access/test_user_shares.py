@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 import trio
 
-from broker.access.shares import USER_SHARES, UserShares
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
 from broker.serving.counts import Counts
+from broker.settings.user_shares import USER_SHARES, UserShares
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
