@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from trio.testing import MockClock
 
+from dledger_mq import Message as RemotingMessage
+from dledger_mq import Producer
 from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
 from proxy.receiving import receives
@@ -427,6 +429,22 @@ async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path:
         assert late.status.code in (Code.OK, Code.INVALID_RECEIPT_HANDLE)
         request.receipt_handle = "rubbish"
         assert (await client.unary(request)).status.code == Code.INVALID_RECEIPT_HANDLE
+
+
+@pytest.mark.parametrize("name", ["a-lite-topic", "two words", "x" * 200])
+async def test_a_message_with_a_lite_topic_in_an_ordinary_topic_can_be_settled(
+    tmp_path: Path, name: str
+) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        client = await here.client()
+        async with Producer("writers", client=here.group.client) as producer:
+            await producer.send(RemotingMessage(topic, b"odd", properties={"__LITE_TOPIC": name}))
+        (odd,) = await receive_some(client, topic, 1)
+        later = await client.unary(changing(topic, odd.system_properties.receipt_handle, 60))
+        assert later.status.code == Code.OK
+        done = await client.unary(acknowledging(topic, odd))
+        assert done.status.code == Code.OK
 
 
 async def test_an_ordered_group_gets_one_part_of_a_queue_at_a_time(tmp_path: Path) -> None:
