@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.lite import popping as lite_popping
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
 from broker.lite.popping import SUBSCRIPTIONS
@@ -454,6 +455,23 @@ async def test_what_the_log_refused_once_is_done_when_it_is_asked_again(tmp_path
         refusing()
         assert (await one.subscribe("d", "a", offsetOption=start)).code == busy
         assert await one.bodies("d") == [b"1"]
+
+
+async def test_what_found_no_room_in_flight_is_given_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lite_popping, "MAX_LITE_IN_FLIGHT", 1)
+    async with lite_broker(tmp_path) as one:
+        await one.make()
+        await one.subscribe("c", "a")
+        await one.send("a", b"a0")
+        (message,) = await one.pop()
+        await one.subscribe("d", "b")
+        await one.send("b", b"b0")
+        assert await one.bodies("d") == []
+        assert await one.ack(message) == 0
+        one.at(10)
+        assert await one.bodies("d", pollTime=5_000) == [b"b0"]
 
 
 async def test_requests_that_do_not_fit_are_refused(tmp_path: Path) -> None:
