@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from broker.lite import popping as lite_popping
+from broker.lite import processor as lite_processor
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
 from broker.lite.popping import SUBSCRIPTIONS
@@ -387,6 +388,22 @@ async def test_operators_are_told_of_lite_topics(tmp_path: Path) -> None:
         info = await told(RequestCode.GET_LITE_GROUP_INFO, group=GROUP, liteTopic="a", topK=1)
         assert info["totalLagCount"] == 2
         assert info["liteTopicOffsetWrapper"]["consumerOffset"] == 1
+
+
+async def test_a_lite_topic_with_more_subscribers_than_are_told_of_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lite_processor, "MAX_TOLD", 1)
+    async with lite_broker(tmp_path) as one:
+        await one.make()
+        for number in range(3):
+            await one.make_group(f"all{number}", wildcard="true")
+            await one.subscribe("w", action="COMPLETE_ADD", group=f"all{number}")
+        await one.subscribe("c", "a")
+        asked = RequestCode.GET_LITE_TOPIC_INFO
+        reply = await one.client.ask(asked, parentTopic=PARENT, liteTopic="a")
+        assert reply.code == 0, reply
+        assert json.loads(reply.body)["subscriber"] == [{"clientId": "*", "group": "all0"}]
 
 
 async def test_a_batch_goes_to_its_lite_topics(tmp_path: Path) -> None:
