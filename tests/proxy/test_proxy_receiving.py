@@ -22,6 +22,7 @@ from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import (
     Code,
     ForwardMessageToDeadLetterQueueRequest,
+    Message,
     ReceiveMessageRequest,
 )
 from remoting.message.java_hash import java_hash
@@ -429,6 +430,39 @@ async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path:
         assert late.status.code in (Code.OK, Code.INVALID_RECEIPT_HANDLE)
         request.receipt_handle = "rubbish"
         assert (await client.unary(request)).status.code == Code.INVALID_RECEIPT_HANDLE
+
+
+async def test_a_dead_letter_is_made_once_and_only_by_the_consumer_that_has_the_message(
+    tmp_path: Path,
+) -> None:
+    """The clients in Java, Go and C# repeat it every second until the answer is OK."""
+    clock = ShiftedClock()
+    async with real_proxy(tmp_path, clock=clock) as here, here.another() as other:
+        topic = await here.topic(TOPIC)
+        late, other_client = await here.client(), await other.client()
+        await send(late, message(topic, b"poison"))
+        (first,) = await receive_some(late, topic, 1)
+        clock.ahead_ms += 60_000
+        (second,) = await receive_some(other_client, topic, 1)
+        for given_again in (first, first):
+            assert (await late.unary(_burying(topic, given_again))).status.code == Code.OK
+        assert "%DLQ%readers" not in await here.admin.topics()
+        for _attempt in range(3):
+            assert (await other_client.unary(_burying(topic, second))).status.code == Code.OK
+        assert len(await receive_some(late, "%DLQ%readers", 1, group="undertakers")) == 1
+        more = await late.receive(receiving("%DLQ%readers", "undertakers"))
+        assert more.messages == []
+        clock.ahead_ms += 120_000
+        assert (await late.receive(receiving(topic))).messages == []
+
+
+def _burying(topic: str, one: Message) -> ForwardMessageToDeadLetterQueueRequest:
+    system = one.system_properties
+    made = ForwardMessageToDeadLetterQueueRequest(
+        receipt_handle=system.receipt_handle, message_id=system.message_id
+    )
+    made.topic.name, made.group.name = topic, "readers"
+    return made
 
 
 @pytest.mark.parametrize("name", ["a-lite-topic", "two words", "x" * 200])
