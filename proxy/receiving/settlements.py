@@ -45,8 +45,14 @@ _LEAST_INVISIBLE_MS: Final = 1
 # For how long a message is the client's while it is made a dead letter.
 _BURYING_MS: Final = 60_000
 
-# What a broker answers when a handle is no longer the message's: it was given again.
-_PASSED: Final = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.INVALID_PARAMETER})
+# What a broker answers when a handle is no longer the message's: it was given again, or its topic
+# or queue is gone.
+_PASSED: Final = frozenset(
+    {
+        *(ResponseCode.NO_MESSAGE, ResponseCode.INVALID_PARAMETER),
+        *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL),
+    }
+)
 
 _ACCEPTED: Final = frozenset({ResponseCode.SUCCESS, *_PASSED})
 

@@ -409,6 +409,19 @@ async def test_a_handle_of_an_unknown_broker_is_refused_at_once(
         assert held.status.code == Code.HA_NOT_AVAILABLE
 
 
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL])
+async def test_an_acknowledgement_in_a_topic_or_queue_that_is_gone_is_not_repeated(
+    code: ResponseCode, autojump_clock: MockClock
+) -> None:
+    """Clients repeat it every second, unless the handle is refused."""
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.answers[RequestCode.ACK_MESSAGE] = lambda command: command.reply(code)
+        client = await here.client()
+        refused = await client.unary(acknowledging(TOPIC, "0 1 1 0 0 broker-a 0 0 0"))
+        assert refused.status.code == Code.INVALID_RECEIPT_HANDLE
+
+
 async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path: Path) -> None:
     async with real_proxy(tmp_path) as here:
         topic = await here.topic(TOPIC)
