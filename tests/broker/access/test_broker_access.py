@@ -22,7 +22,7 @@ from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData,
 from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, Signer
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, NO_PERMISSION, allow, guarded
 from tests.broker.one_broker import Client, running_broker, send_fields, until
 
@@ -58,6 +58,28 @@ async def test_who_does_not_prove_its_name_is_refused_everything(tmp_path: Path)
                 assert reply.code == NO_PERMISSION, RequestCode(code)
                 assert what in (reply.remark or "")
                 assert "secret" not in (reply.remark or "")
+
+
+async def test_signatures_of_unknown_users_are_checked_like_those_of_known_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time for a long body would tell which users there are."""
+    checked: list[int] = []
+    has_signed = Signer.has_signed
+
+    def counted(signer: Signer, command: Command) -> bool:
+        checked.append(len(command.body))
+        return has_signed(signer, command)
+
+    async with guarded(tmp_path) as here:
+        await here.user("known")
+        await here.user("disabled", userStatus="disable")
+        with monkeypatch.context() as patched:
+            patched.setattr(Signer, "has_signed", counted)
+            for name in ("known", "disabled", "nobody", "admin"):
+                guessing = here.client(Credentials(name, "guessed-secret"))
+                assert (await guessing.ask(CODE.HEART_BEAT, bytes(4096))).code == NO_PERMISSION
+    assert checked == [4096] * 4
 
 
 async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_something(
