@@ -142,6 +142,24 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             assert (await poor.ask(code, body)).code == NO_PERMISSION, code
 
 
+async def test_what_a_group_wants_of_a_topic_is_told_to_its_users_alone(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        looks = await here.user("looks", allow("Topic:orders", "Get"))
+        assert (await here.admin.send("orders", b"1")).code == 0
+        wanted = SubscriptionData("orders", "secret-tag")
+        heartbeat = Heartbeat("a@1", [], [ConsumerData("theirs", subscriptions=[wanted])])
+        assert (await here.admin.ask(CODE.HEART_BEAT, encode_heartbeat(heartbeat))).code == 0
+        asked: dict[str, Any] = {"topic": "orders", "queueId": 0, "index": 0, "count": 1}
+        units = await looks.ask(CODE.QUERY_CONSUME_QUEUE, **asked)
+        assert units.code == 0
+        assert json.loads(units.body)["queueData"]
+        of_group = await looks.ask(CODE.QUERY_CONSUME_QUEUE, consumerGroup="theirs", **asked)
+        assert of_group.code == NO_PERMISSION
+        await here.rules("looks", allow("Group:theirs", "Get"))
+        of_group = await looks.ask(CODE.QUERY_CONSUME_QUEUE, consumerGroup="theirs", **asked)
+        assert json.loads(of_group.body)["subscriptionData"]["subString"] == "secret-tag"
+
+
 async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
     """Positions can be guessed: by id, sent back to another group, or given to a consumer."""
     async with guarded(tmp_path) as here:
