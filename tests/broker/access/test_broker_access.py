@@ -212,6 +212,14 @@ async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path
         await until(lambda: _noticed(teller))
         assert [one.code for one in teller.notices] == [CODE.CHECK_TRANSACTION_STATE]
         assert thief.notices == []
+        # How it has ended is told to those alone that may end it.
+        for _ in range(2):  # its end, and the same once more
+            ended = await teller.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
+            assert ended.code == 0
+        for how in (8, 12):
+            end["commitOrRollback"] = how
+            refused = await thief.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
+            assert refused.code == NO_PERMISSION
 
 
 async def _noticed(client: Client) -> bool:
