@@ -186,6 +186,8 @@ class Broker:
         their next requests are judged by it.
         """
         self.parts[ACCESS_GUARD].change_administrator(file.admin)
+        if self.authority is not None:
+            self.authority.change_administrator(file.admin)
         self._client.sign_by(file.admin)
         self._registrar.announce()  # a name server may have refused the earlier one
 

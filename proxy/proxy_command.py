@@ -1,5 +1,6 @@
 """Run a proxy: ``python -m proxy --listen 127.0.0.1:8081 --nameservers 127.0.0.1:9876``."""
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,9 @@ from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 from remoting.net.tls import ServerTls, reload_or_tell, server_tls
 from remoting.net.tls_config import Tls, TlsMode, read_server_tls
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
 
 # Errors of the start, reported in one line.
 _PROBLEMS = (
@@ -46,8 +50,8 @@ _PROBLEMS = (
 
 _EPILOG: Final = """Every option may also stand in the file of --config, in the table [proxy], or in
 the environment, as DLEDGER_PROXY_LISTEN. Flags go before the environment, and that before the
-file. On SIGHUP the file and the certificates are read again. SIGTERM asks clients to go to another
-proxy first."""
+file. On SIGHUP the file, the certificates and the credentials are read again. SIGTERM asks clients
+to go to another proxy first."""
 
 
 @click.command(
@@ -139,6 +143,14 @@ def _brokers_tls(ctx: click.Context) -> Tls | None:
     return Tls(authorities=authorities, certificate=certificate, key=key, server_name=server_name)
 
 
+def sign_again(client: Client, path: Path) -> None:
+    """Ask brokers by what the file of credentials says now, or log why by the earlier ones."""
+    try:
+        client.remoting.sign_by(read_credentials(path))
+    except AccessFileUnusable as error:
+        _log.error("the earlier credentials stay in force: %s", quoted(error, 400))
+
+
 async def _run(address: Address, metrics: Address | None, ctx: click.Context) -> None:
     options = ctx.params
     tls = _tls(ctx)
@@ -165,6 +177,8 @@ async def _run(address: Address, metrics: Address | None, ctx: click.Context) ->
     def reload() -> None:
         if tls is not None and tls_value(ctx, "tls-cert") is not None:
             reload_or_tell([tls.reload])
+        if credentials is not None:
+            sign_again(client, credentials)
 
     await serve_until_signal(
         ctx, "proxy", "the proxy", start, reload, without_file=reload, client=client

@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -40,6 +41,11 @@ _TOLD: Final = frozenset(
         ),
     }
 )
+
+# What an unknown user's signature is checked by, so that it takes as long as that of a known one:
+# the time for a long body would tell which users there are.
+_SECRET_OF_UNKNOWN: Final = os.urandom(32)
+_SIGNER_OF_UNKNOWN: Final = Signer(_SECRET_OF_UNKNOWN)
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
 # decided anew.
@@ -168,7 +174,8 @@ class AccessGuard:
         caller = self._callers.get(name) or self._caller(name)
         if not name or SIGNATURE not in fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        if caller is None or not caller.signer.has_signed(command):
+        signer = _SIGNER_OF_UNKNOWN if caller is None else caller.signer
+        if not signer.has_signed(command) or caller is None:
             raise self._refused(origin, command, _unproven(name))
         host = origin.peer.host
         if USER in fields and (represented := represented_in(fields)) is not None:
@@ -194,7 +201,8 @@ class AccessGuard:
         if not represented.user:
             raise self._refused(origin, command, "the client has not signed: give it credentials")
         caller = self._caller(represented.user)
-        if caller is None or not represented.is_proven(caller.secret):
+        secret = _SECRET_OF_UNKNOWN if caller is None else caller.secret
+        if not represented.is_proven(secret) or caller is None:
             raise self._refused(origin, command, _unproven(represented.user))
         return caller
 

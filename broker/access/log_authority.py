@@ -9,6 +9,7 @@ from broker.access.guard import AccessGuard
 from broker.serving.needs import Action, Need
 from broker.topics.needs import cluster_need
 from dledger import Right
+from remoting.wire.signature import Credentials
 from remoting.wire.users import AccessFile
 
 # Readers of the log get the messages of all topics; no other request needs `Sub` on the cluster.
@@ -50,6 +51,10 @@ class LogAuthority:
         self._admin = file.admin
         secret = hmac.digest(file.seal_key, _MEMBERS, hashlib.sha256)
         self._member_secrets = () if speaks_tls else (secret,)
+
+    def change_administrator(self, admin: Credentials) -> None:
+        """Let another administrator or another secret count from the next request on."""
+        self._admin = admin
 
     @property
     def member_secrets(self) -> tuple[bytes, ...]:

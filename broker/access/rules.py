@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Kind, Need
 from broker.topics.names import SEND_FORBIDDEN
-from remoting.net.networks import Network
+from remoting.net.networks import Network, parse_network
 
 ANY: Final = "*"
 _ALL_ACTIONS: Final = "All"
@@ -114,7 +114,7 @@ def read_rule(rule: Rule) -> Fitting:
         name.removesuffix(ANY),
         name.endswith(ANY),
         actions,
-        tuple(map(ipaddress.ip_network, filter(None, rule.sources.split(",")))),
+        tuple(map(parse_network, filter(None, rule.sources.split(",")))),
         Decision(rule.decision) is Decision.ALLOW,
     )
 
@@ -162,7 +162,7 @@ def _canonical_sources(texts: Iterable[str]) -> str:
     if ANY in parts:
         return ""
     try:
-        networks = {str(ipaddress.ip_network(part, strict=False)) for part in parts}
+        networks = {str(parse_network(part, strict=False)) for part in parts}
     except ValueError as error:
         raise _bad("sourceIps", str(error), "give addresses or networks, as 10.0.0.0/8") from None
     return ",".join(sorted(networks))

@@ -2,7 +2,7 @@
 
 from broker.groups.processor import GroupProcessor
 from broker.groups.state import GROUPS
-from broker.serving.needs import Action, any_user
+from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.topics.needs import LOOK, OPERATE, on_group
@@ -15,7 +15,7 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(
-                processor.put_group, any_user, is_audited=True
+                processor.put_group, processor.put_needs, is_audited=True
             ),
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(
                 processor.put_groups, OPERATE, is_audited=True

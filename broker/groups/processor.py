@@ -3,15 +3,15 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
 from broker.groups.state import GROUPS
-from broker.serving.needs import Action
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
@@ -34,8 +34,13 @@ class GroupProcessor:
     def __init__(self, parts: Parts) -> None:
         self._groups = parts.state[GROUPS]
         self._changes = parts[GROUP_CHANGES]
-        self._access = parts[ACCESS_GUARD]
         self._shares = parts[USER_SHARES]
+
+    @staticmethod
+    def put_needs(command: Command) -> Sequence[Need]:
+        """Need to create or change the group in the body. Raises BodyMalformed."""
+        config = ConsumerGroup.from_json(JsonObject.parse("consumer group", command.body))
+        return (group_need(config.group, Action.CREATE, Action.UPDATE),)
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
@@ -43,8 +48,6 @@ class GroupProcessor:
         Raises RequestRefused (29): a name, a number or an attribute is not allowed.
         """
         config = self._asked(JsonObject.parse("consumer group", command.body))
-        needs = (group_need(config.group, Action.CREATE, Action.UPDATE),)
-        self._access.require(origin, command, needs)
         self._changes.put_groups(
             [config], replying(origin, command), self._shares.user_of(origin, command)
         )

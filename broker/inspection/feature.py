@@ -42,9 +42,7 @@ def service(parts: Parts) -> Service:
             RequestCode.QUERY_CORRECTION_OFFSET: Handler(
                 processor.correction_offsets, LOOK, confirmed=True
             ),
-            RequestCode.QUERY_CONSUME_QUEUE: Handler(
-                units.show, on_topic(Action.GET), confirmed=True
-            ),
+            RequestCode.QUERY_CONSUME_QUEUE: Handler(units.show, units.needs, confirmed=True),
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(
                 status.gather, on_group(Action.GET, field="group")
             ),

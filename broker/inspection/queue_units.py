@@ -3,15 +3,18 @@
 Source: RocketMQ's AdminBrokerProcessor.queryConsumeQueue.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.state import FILTERS
 from broker.pulls.request import filter_of
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.needs import group_need, topic_need
 from broker.topics.state import TOPICS
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
@@ -26,6 +29,13 @@ class QueueUnits:
         self._filters = parts.state[FILTERS]
         self._consumers = parts[CONSUMERS]
         self._reader = parts[MESSAGE_READER]
+
+    @staticmethod
+    def needs(command: Command) -> Sequence[Need]:
+        """Need to look at the topic, and at the group whose filter is told, if one is named."""
+        topic = topic_need(command.name("topic"), Action.GET)
+        group = command.name("consumerGroup", "")
+        return (topic, group_need(group, Action.GET, Action.SUB)) if group else (topic,)
 
     def show(self, _origin: Origin, command: Command) -> Command:
         """Return the log positions of a queue's messages, and whether a group wants them by their

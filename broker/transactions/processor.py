@@ -43,12 +43,20 @@ class TransactionProcessor:
         self._settings = parts[SETTINGS]
 
     def end_needs(self, command: Command) -> Sequence[Need]:
-        """Need to publish to the topic of the transaction's message."""
-        half = self._transactions.halves.get(command.integer("commitLogOffset"))
-        if half is None:
-            return ()
-        topic = self._ends.record(half).property_map()[REAL_TOPIC]
-        return (topic_need(topic, Action.PUB),)
+        """Need to publish to the topic of the transaction's message, also if it has ended: how is
+        told.
+        """
+        position = command.integer("commitLogOffset")
+        half = self._transactions.halves.get(position)
+        if half is not None:
+            record = self._ends.record(half)
+        else:
+            stored = self._reader.record_at(position)
+            facts = None if stored is None else read_record_facts(stored)
+            if stored is None or facts is None or facts.topic not in (HALF_TOPIC, GIVEN_UP_TOPIC):
+                return ()
+            record, _end = decode_record(stored)
+        return (topic_need(record.property_map()[REAL_TOPIC], Action.PUB),)
 
     def end(self, origin: Origin, command: Command) -> Command | None:
         """Commit a transaction or roll it back, once. If it has ended in the same way before, reply

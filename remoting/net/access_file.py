@@ -89,7 +89,7 @@ def _read(path: Path, needed: Sequence[str]) -> Mapping[str, str]:
         raise AccessFileUnusable(str(path), f"more than {_MAX_FILE_BYTES} bytes: another file?")
     try:
         values = tomllib.loads(content.decode())
-    except ValueError as error:  # TOML, or not UTF-8
+    except (ValueError, RecursionError) as error:  # TOML, or not UTF-8
         raise AccessFileUnusable(str(path), f"this is not TOML: {error!s:.100}") from None
     for key in values.keys() - set(_KEYS):
         raise AccessFileUnusable(str(path), f"no such key {key!r:.80}: give {', '.join(_KEYS)}")

@@ -83,6 +83,7 @@ def test_networks_of_brokers_and_operators_are_read_or_refused() -> None:
     }
     assert told == {"10.1.2.3": True, "127.0.0.1": True, "11.0.0.1": False, "::1": False}
     assert _may_change(networks, "fe80::1%eth0")
+    assert _may_change(parse_networks("::ffff:10.0.0.0/104"), "10.1.2.3")
     assert _may_change(None, "11.0.0.1")
     for wrong in ("", "10.0.0.0/33", "brokers.example.org", "10.0.0.1/8"):
         result = CliRunner().invoke(main, ["--changes-from", wrong])

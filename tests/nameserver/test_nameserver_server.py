@@ -37,7 +37,7 @@ from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import BodyMalformed, FieldMissing, RemotingError
 from remoting.wire.frame import encode_command
 from remoting.wire.loose_json import compact_json, parse_json
-from remoting.wire.signature import Credentials
+from remoting.wire.signature import Credentials, Signer
 from tests.remoting.net.recording_server import until
 
 BROKER = "10.0.0.1:10911"
@@ -150,6 +150,25 @@ def test_with_access_control_only_the_administrator_changes_what_is_told() -> No
         prepare(here)
         if code not in REFUSED:
             assert ask_anything(here, code).code != ResponseCode.NO_PERMISSION, code
+
+
+def test_the_signature_of_a_wrong_name_is_checked_like_that_of_the_administrator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time for a long body would tell the administrator's name."""
+    checked: list[str] = []
+
+    def none(_signer: Signer, command: Command) -> bool:
+        checked.append(command.fields["AccessKey"])
+        return False
+
+    monkeypatch.setattr(Signer, "has_signed", none)
+    here = Direct(admin=Credentials("admin", "admin-secret"))
+    for name in ("admin", "other"):
+        here.credentials = Credentials(name, "guessed")
+        reply = ask_anything(here, RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+        assert reply.code == ResponseCode.NO_PERMISSION
+    assert checked == ["admin", "other"]
 
 
 UNSEEN = (  # signs of life, and taking away once more what is taken away

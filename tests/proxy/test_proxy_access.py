@@ -16,7 +16,9 @@ import trio
 from broker.transactions.policy import CheckPolicy
 from dledger_mq import Admin, Client
 from dledger_mq.admin.users import Users
+from dledger_mq.errors import RequestRefused
 from nameserver.server import serve_nameserver
+from proxy.proxy_command import sign_again
 from proxy.server import Proxy
 from proxy.wire.messages_pb2 import (
     Code,
@@ -33,6 +35,7 @@ from proxy.wire.messages_pb2 import (
     TransactionResolution,
 )
 from remoting.bodies.access import AclEntry
+from remoting.net.access_file import new_credentials_file
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -247,6 +250,27 @@ def _calls(handles: list[str], recall: str, transaction_id: str) -> dict[str, An
         "consume": (partial(_told, consumer_settings(TOPIC)), sub),
         "change": (_asks(lambda: changing(TOPIC, handles[2], 0)), sub),
     }
+
+
+async def test_another_secret_of_the_proxy_counts_once_its_file_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "proxy.toml"
+    async with guarded(tmp_path / "broker") as here:
+        names = here.broker.config.nameservers
+        async with Client([str(one) for one in names], credentials=PROXY) as client:
+            asked = Users(client)
+            await asked.all()
+            made = new_credentials_file(path, PROXY.access_key)
+            await here.users.change(PROXY.access_key, secret=made.secret_key)
+            with pytest.raises(RequestRefused):
+                await asked.all()
+            sign_again(client, path)
+            await asked.all()
+            path.chmod(0o644)
+            sign_again(client, path)
+            assert "the earlier credentials stay in force" in caplog.text
+            await asked.all()
 
 
 async def test_each_call_needs_its_rights_and_no_others(tmp_path: Path) -> None:

@@ -101,6 +101,19 @@ def test_a_rule_in_its_canonical_form_stays_as_it_is(rule: Rule) -> None:
     assert again == rule
 
 
+@pytest.mark.parametrize("host", ["10.0.0.7", "::ffff:10.0.0.7"])
+def test_a_network_of_mapped_addresses_is_one_of_ipv4(host: str) -> None:
+    anywhere = rule_of("Topic:orders", ["All"], [], "Allow")
+    for source in ("::ffff:10.0.0.7", "::ffff:a00:0/120"):
+        denial = rule_of("Topic:orders", ["All"], [source], "Deny")
+        as_stored_before = denial._replace(sources=str(ipaddress.ip_network(source)))
+        for rule in (denial, as_stored_before):
+            both = [read_rule(anywhere), read_rule(rule)]
+            assert not is_granted(both, [], PUB_ORDERS, host)
+            assert is_granted(both, [], PUB_ORDERS, "10.1.0.7")
+    assert denial.sources == "10.0.0.0/24"
+
+
 @pytest.mark.parametrize(
     ("resource", "actions", "sources", "decision"),
     [

@@ -22,7 +22,7 @@ from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData,
 from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, Signer
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, NO_PERMISSION, allow, guarded
 from tests.broker.one_broker import Client, running_broker, send_fields, until
 
@@ -58,6 +58,28 @@ async def test_who_does_not_prove_its_name_is_refused_everything(tmp_path: Path)
                 assert reply.code == NO_PERMISSION, RequestCode(code)
                 assert what in (reply.remark or "")
                 assert "secret" not in (reply.remark or "")
+
+
+async def test_signatures_of_unknown_users_are_checked_like_those_of_known_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time for a long body would tell which users there are."""
+    checked: list[int] = []
+    has_signed = Signer.has_signed
+
+    def counted(signer: Signer, command: Command) -> bool:
+        checked.append(len(command.body))
+        return has_signed(signer, command)
+
+    async with guarded(tmp_path) as here:
+        await here.user("known")
+        await here.user("disabled", userStatus="disable")
+        with monkeypatch.context() as patched:
+            patched.setattr(Signer, "has_signed", counted)
+            for name in ("known", "disabled", "nobody", "admin"):
+                guessing = here.client(Credentials(name, "guessed-secret"))
+                assert (await guessing.ask(CODE.HEART_BEAT, bytes(4096))).code == NO_PERMISSION
+    assert checked == [4096] * 4
 
 
 async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_something(
@@ -120,6 +142,24 @@ async def test_a_user_without_rules_is_refused_whatever_tells_or_changes_somethi
             assert (await poor.ask(code, body)).code == NO_PERMISSION, code
 
 
+async def test_what_a_group_wants_of_a_topic_is_told_to_its_users_alone(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        looks = await here.user("looks", allow("Topic:orders", "Get"))
+        assert (await here.admin.send("orders", b"1")).code == 0
+        wanted = SubscriptionData("orders", "secret-tag")
+        heartbeat = Heartbeat("a@1", [], [ConsumerData("theirs", subscriptions=[wanted])])
+        assert (await here.admin.ask(CODE.HEART_BEAT, encode_heartbeat(heartbeat))).code == 0
+        asked: dict[str, Any] = {"topic": "orders", "queueId": 0, "index": 0, "count": 1}
+        units = await looks.ask(CODE.QUERY_CONSUME_QUEUE, **asked)
+        assert units.code == 0
+        assert json.loads(units.body)["queueData"]
+        of_group = await looks.ask(CODE.QUERY_CONSUME_QUEUE, consumerGroup="theirs", **asked)
+        assert of_group.code == NO_PERMISSION
+        await here.rules("looks", allow("Group:theirs", "Get"))
+        of_group = await looks.ask(CODE.QUERY_CONSUME_QUEUE, consumerGroup="theirs", **asked)
+        assert json.loads(of_group.body)["subscriptionData"]["subString"] == "secret-tag"
+
+
 async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
     """Positions can be guessed: by id, sent back to another group, or given to a consumer."""
     async with guarded(tmp_path) as here:
@@ -172,6 +212,14 @@ async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path
         await until(lambda: _noticed(teller))
         assert [one.code for one in teller.notices] == [CODE.CHECK_TRANSACTION_STATE]
         assert thief.notices == []
+        # How it has ended is told to those alone that may end it.
+        for _ in range(2):  # its end, and the same once more
+            ended = await teller.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
+            assert ended.code == 0
+        for how in (8, 12):
+            end["commitOrRollback"] = how
+            refused = await thief.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
+            assert refused.code == NO_PERMISSION
 
 
 async def _noticed(client: Client) -> bool:

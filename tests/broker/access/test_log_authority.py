@@ -11,6 +11,7 @@ import dledger
 from broker.access.log_authority import LogAuthority
 from broker.server import Broker
 from dledger import Right
+from remoting.wire.signature import Credentials
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, allow, guarded
 
 OPERATED = {Right.MEMBERS, Right.LEAD}
@@ -85,6 +86,26 @@ async def test_the_log_is_open_to_its_users_alone_and_nobody_appends(tmp_path: P
             assert await here.ask(CODE.AUTH_DELETE_USER, username="spark") == 0
             with pytest.raises(dledger.CredentialsRefused):
                 await log.status()
+
+
+async def test_another_secret_of_the_administrator_counts_at_the_port_of_the_log(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as here:
+        broker = here.broker
+        peers = dict(broker.config.peers)
+        given = dledger.Credentials("admin", ADMIN.secret_key)
+        async with dledger.connect(
+            peers, group=broker.config.group, credentials=given, timeout_s=10
+        ) as log:
+            await log.read(0)
+            broker.take_access(replace(FILE, admin=Credentials("chief", "chief-secret")))
+            with pytest.raises(dledger.CredentialsRefused):
+                await log.read(0)
+        with pytest.raises(dledger.CredentialsRefused):
+            await client(broker, "admin", ADMIN.secret_key).entries(0)
+        chief = client(broker, "chief", "chief-secret")
+        assert (await chief.entries(0))[0].index == 0
 
 
 async def test_permissive_leaves_the_port_as_it_was_and_may_change(tmp_path: Path) -> None:

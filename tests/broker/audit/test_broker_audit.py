@@ -61,6 +61,8 @@ async def test_what_users_change_is_in_the_log_before_it_is_done(tmp_path: Path)
         assert (await owner.ask(CODE.UPDATE_AND_CREATE_TOPIC, **PUT)).code == 0
         assert (await owner.send("mine", b"1")).code == 0
         assert (await owner.ask(CODE.DELETE_TOPIC_IN_BROKER, topic="yours")).code == 16
+        group = b'{"groupName":"yours"}'
+        assert (await owner.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group)).code == 16
         assert await here.ask(CODE.AUTH_DELETE_USER, username="owner") == 0
         found = commands_in(here.broker)
     secrets = b"".join(files_in(tmp_path))

@@ -105,6 +105,7 @@ def test_a_file_that_is_read_again_changes_the_administrator_alone(
     [
         (b"\xff", "not TOML"),
         (b"= 1", "not TOML"),
+        (b"a = " + 8000 * b"[", "not TOML"),
         (b'access_key = "admin"\nsecret_key = 7\n', "secret_key is missing, or no text"),
         (b'secret_key = "long-enough"\n', "access_key is missing"),
         (b'access_key = "admin"\nsecret_key = "short"\n' + SEAL, "secret_key: give 7 to 128"),
