@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ FILES_MAX: Final = 4
 _RECORD: Final = "hard-state"
 _DATA: Final = "data"
 _PIECE_BYTES: Final = 8 * 1024 * 1024
+# A URL may have a name and a secret before the host: errors do not show them.
+_CREDENTIALS: Final = re.compile(r"//[^/@]*@")
 
 
 def update_from_store(
@@ -47,14 +50,19 @@ def update_from_store(
         StoreUnreadable: the store does not answer, or has no such folder.
         DledgerSparkError: see `update_tables`.
     """
+    named = _CREDENTIALS.sub("//", url)
+    shown = named.partition("?")[0]
     try:
-        store, shipped = fs.FileSystem.from_uri(url)
-    except (pa.ArrowException, ValueError, OSError) as error:
-        raise OptionInvalid("shipped", url, f"no URL that Arrow opens: {error!s:.300}") from None
-    node = home.shipped_path(url)
+        store, path = fs.FileSystem.from_uri(url)
+    except OSError as error:
+        raise StoreUnreadable(shown, f"{error!s:.300}") from None
+    except (pa.ArrowException, ValueError) as error:
+        problem = f"no URL that Arrow opens: {error!s:.300}".replace(url, shown)
+        raise OptionInvalid("shipped", shown, problem) from None
+    shipped, node = _Shipped(store, path, shown), home.shipped_path(named)
     there_is_more = True
     while there_is_more:
-        there_is_more = _Shipped(store, shipped, url).copy_next(node)
+        there_is_more = shipped.copy_next(node)
         [log] = open_folders(node)
         yield update_tables(
             home,

@@ -101,8 +101,7 @@ class TableHome:
 
     def shipped_path(self, url: str) -> str:
         """The folder of a node whose log comes from an object store."""
-        # Without the options behind the question mark, which may have secrets.
-        name = hashlib.sha256(url.partition("?")[0].encode()).hexdigest()[:32]
+        name = hashlib.sha256(url.encode()).hexdigest()[:32]
         return f"{self.path}/{_SHIPPED}/{name}"
 
     @property

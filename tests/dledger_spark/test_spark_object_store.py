@@ -188,6 +188,7 @@ def test_a_copy_that_was_cut_is_made_again(
     [
         ("nowhere", "[DLEDGER_OPTION_INVALID] shipped='nowhere': no URL that Arrow opens"),
         ("strange://a/b", "[DLEDGER_OPTION_INVALID] shipped='strange://a/b': no URL"),
+        ("no://key:secret@a/b?c", "[DLEDGER_OPTION_INVALID] shipped='no://a/b': no URL"),
         ("{}/absent", "[DLEDGER_STORE_UNREADABLE] {}/absent: "),
         ("{}/empty", "data has no file from the first on; name the folder of a node"),
     ],
@@ -201,6 +202,7 @@ def test_a_shipped_log_that_cannot_be_read_is_one_line(
     line = refused("tables", "--shipped", url.format(at), "--out", str(tmp_path / "out"))
     assert expected.format(at) in line
     assert line.count("\n") == 1
+    assert "secret" not in line
 
 
 def test_a_shipped_log_is_named_without_a_folder(tmp_path: Path) -> None:
