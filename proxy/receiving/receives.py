@@ -227,7 +227,7 @@ class Receives:
 
     async def _messages(self, caller: Caller, asked: _Asked) -> list[_Given]:
         """Ask until messages come, or the time to wait is over. Raises Refused."""
-        if not await self._brokers.has_broker(asked.topic, asked.broker_name):
+        if not await self._brokers.may_read(asked.topic, asked.broker_name):
             raise Refused(
                 Code.BAD_REQUEST,
                 f"broker {asked.broker_name!r:.80} has no queue of topic {asked.topic} that may be "

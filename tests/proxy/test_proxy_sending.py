@@ -472,6 +472,18 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         assert await _outcome(client, topic) == Code.INTERNAL_SERVER_ERROR
 
 
+async def test_a_topic_that_takes_no_messages_refuses_a_send_at_once(tmp_path: Path) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic("Orders")
+        await here.permit(topic, 4)
+        async with here.another() as other:
+            client = await other.client()
+            began = trio.current_time()
+            refused = await client.unary(sending(message(topic)), timeout_s=10)
+            assert refused.status.code == Code.FORBIDDEN
+            assert trio.current_time() - began < 2
+
+
 async def test_a_send_ends_before_its_deadline(autojump_clock: MockClock) -> None:
     async with scripted_proxy() as here:
         topic = here.brokers.topic("Orders")

@@ -75,6 +75,19 @@ async def test_any_proxy_ends_a_transaction_also_after_a_restart(tmp_path: Path)
             assert nothing.code == Code.MESSAGE_NOT_FOUND
 
 
+@pytest.mark.parametrize("permission", [0, 2, 4])
+async def test_a_transaction_ends_whatever_its_topic_permits_by_then(
+    tmp_path: Path, permission: int
+) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic("Payments", "TRANSACTION")
+        transaction_id = await half(await here.client(), topic)
+        await here.permit(topic, permission)
+        async with here.another() as other:
+            client = await other.client()
+            assert (await client.unary(ending(topic, transaction_id))).status.code == Code.OK
+
+
 async def test_a_producer_is_asked_about_an_orphan_and_its_answer_counts(tmp_path: Path) -> None:
     """Its producer is gone; another one of the same topic comes later, at another proxy."""
     async with real_proxy(tmp_path, checks=OFTEN) as here:
