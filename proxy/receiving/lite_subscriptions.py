@@ -173,6 +173,8 @@ class LiteSubscriptions:
         if wanted is None or (wanted.group, wanted.topic) != (group, topic):
             self._forget(client_id)
             wanted = self._wanted[client_id] = _Wanted(group, topic, told=addresses)
+        elif action == _SET and version < wanted.version:
+            return  # brokers pass it over: a newer one came first
         if action in (_SET, _CLEAR):
             wanted.told = addresses
         else:

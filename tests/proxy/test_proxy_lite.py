@@ -112,6 +112,28 @@ async def test_a_new_leader_is_told_before_the_next_receive(autojump_clock: Mock
         assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
 
 
+async def test_a_set_that_a_newer_one_has_overtaken_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Brokers pass it over, too."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        brokers.topic("sessions")
+        brokers.types["sessions"] = "LITE"
+        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
+        client = await here.client("one")
+        for names, version in (("ab", 2), ("a", 1)):
+            asked = subscribing(*names, action=SET)
+            asked.version = version
+            assert (await client.unary(asked)).status.code == Code.OK
+        route = brokers.routes_of["sessions"]
+        masters = {"broker-a": "another:10911"}
+        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        await client.receive(receiving("sessions", "agents"))
+        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        assert (told["liteTopicSet"], told["version"]) == (["a", "b"], 2)
+
+
 async def test_a_new_leader_knows_a_client_that_reads_all_lite_topics(
     autojump_clock: MockClock,
 ) -> None:
