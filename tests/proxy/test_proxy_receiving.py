@@ -147,8 +147,8 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
         (receiving("a" * 128), Code.ILLEGAL_TOPIC),
         (receiving("TBW102"), Code.ILLEGAL_TOPIC),
         (receiving("RMQ_SYS_x"), Code.ILLEGAL_TOPIC),
-        (receiving(TOPIC, "g" * 255), Code.MESSAGE_NOT_FOUND),
-        (receiving(TOPIC, "g" * 256), Code.ILLEGAL_CONSUMER_GROUP),
+        (receiving(TOPIC, "g" * 120), Code.MESSAGE_NOT_FOUND),
+        (receiving(TOPIC, "g" * 121), Code.ILLEGAL_CONSUMER_GROUP),
         (receiving(TOPIC, "CID_RMQ_SYS_x"), Code.ILLEGAL_CONSUMER_GROUP),
         (receiving(TOPIC, broker=""), Code.BAD_REQUEST),
         (receiving("Nowhere"), Code.TOPIC_NOT_FOUND),
@@ -160,6 +160,20 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
             answer = await client.receive(request)
             assert answer.code == code, (request, answer.text)
             assert answer.given_at
+
+
+async def test_the_longest_group_receives_and_a_longer_one_is_refused_by_its_name(
+    tmp_path: Path,
+) -> None:
+    """Brokers have topics named like the group, with a prefix."""
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        client = await here.client()
+        await send(client, message(topic))
+        received = await client.receive(receiving(topic, "g" * 120))
+        assert (received.code, len(received.messages)) == (Code.OK, 1)
+        refused = await client.receive(receiving(topic, "g" * 121))
+        assert refused.code == Code.ILLEGAL_CONSUMER_GROUP
 
 
 async def test_a_receive_waits_within_its_deadline(autojump_clock: MockClock) -> None:
