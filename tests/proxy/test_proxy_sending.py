@@ -379,6 +379,34 @@ async def test_a_part_of_a_call_that_fails_is_told_by_its_entry(
             assert refused.status.code == Code.MESSAGE_CORRUPTED
 
 
+async def test_messages_of_one_group_in_one_call_keep_their_order(
+    autojump_clock: MockClock,
+) -> None:
+    """After one that fails, the later ones of its group are not stored."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        topic = brokers.topic("Orders")
+        brokers.types[topic] = "FIFO"
+        client = await here.client()
+        sent = [message(topic, b"%d" % n, message_group=f"g{n % 2}") for n in range(40)]
+        await send(client, *sent)
+        stored = [int(command.body) for command in brokers.of(SEND)]
+        for parity in range(2):
+            assert [n for n in stored if n % 2 == parity] == list(range(parity, 40, 2))
+
+        def refuse_second(command: Command) -> Command:
+            if command.body == b"2":
+                return command.reply(ResponseCode.SYSTEM_ERROR, remark="a full disk")
+            return brokers.stored(command)
+
+        brokers.answers[SEND] = refuse_second
+        answer = await client.unary(sending(*sent[:6]))
+        ok, failed = Code.OK, Code.INTERNAL_SERVER_ERROR
+        codes = [entry.status.code for entry in answer.entries]
+        assert codes == [ok, ok, failed, ok, failed, ok]
+        assert [command.body for command in brokers.of(SEND)].count(b"4") == 1
+
+
 async def test_a_delayed_message_can_be_recalled_until_it_is_given(tmp_path: Path) -> None:
     async with real_proxy(tmp_path) as here:
         topic = await here.topic("Later", "DELAY")
