@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import unicodedata
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,13 @@ from proxy.wire.messages_pb2 import (
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.java_hash import java_hash
 from remoting.message.properties import properties_bytes
-from remoting.message.record import MessageRecord, decode_record, encode_record
+from remoting.message.record import (
+    COMPRESSED_FLAG,
+    MessageRecord,
+    body_of,
+    decode_record,
+    encode_record,
+)
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -139,6 +147,10 @@ def _no_body(made: Message) -> None:
     made.body = b""
 
 
+def _zipped(body: bytes) -> Message:
+    return _sent(body=gzip.compress(body), body_encoding=Encoding.GZIP)
+
+
 def _group(text: str) -> Message:
     return _sent(message_group=text)
 
@@ -183,7 +195,14 @@ _LIMITS: tuple[tuple[int, Message, Message], ...] = (
         _sent(delivery_timestamp=NOW_MS + _DAY_MS),
         _sent(delivery_timestamp=NOW_MS + _DAY_MS + 1),
     ),
-    (Code.BAD_REQUEST, _sent(body_encoding=Encoding.GZIP), _sent(body_encoding=3)),
+    (Code.BAD_REQUEST, _zipped(b"body"), _sent(body_encoding=3)),
+    (Code.MESSAGE_CORRUPTED, _zipped(b"body"), _sent(body_encoding=Encoding.GZIP)),
+    (
+        Code.MESSAGE_BODY_TOO_LARGE,
+        _zipped(bytes(MAX_BODY_BYTES)),
+        _zipped(bytes(MAX_BODY_BYTES + 1)),
+    ),
+    (Code.MESSAGE_BODY_EMPTY, _zipped(b"1"), _zipped(b"")),
     (
         Code.BAD_REQUEST,
         _sent(message_type=4, orphaned_transaction_recovery_duration=3_600_000),
@@ -257,6 +276,20 @@ def test_a_message_of_a_lite_topic_is_of_no_other_type(more: dict[str, Any]) -> 
     with pytest.raises(Refused) as refused:
         read_sent("Orders", _sent(lite_topic="l", **more), HOST, NOW_MS)
     assert refused.value.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
+def test_a_body_that_its_producer_has_compressed_can_be_read(
+    compress: Callable[[bytes], bytes],
+) -> None:
+    """Clients of an earlier version compress bodies of 4 KiB and more."""
+    body = b"words " * 1000
+    sent = _sent(body=compress(body), body_encoding=Encoding.GZIP)
+    got = through(sent)
+    assert got.body == body
+    assert got.system_properties.body_encoding == Encoding.IDENTITY
+    stored = MessageRecord("Orders", compress(body), b"", 3, system_flag=COMPRESSED_FLAG)
+    assert body_of(stored) == body, "as earlier versions stored it"
 
 
 def test_millions_of_empty_keys_are_refused_by_their_number() -> None:
