@@ -17,7 +17,8 @@ from remoting.message.topic_names import (
 )
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+# RocketMQ's proxy takes 255, and its brokers too few: the group's topic of retries has 127.
+_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
 _LITE_TOPIC: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 # Topics in which brokers keep what is theirs.
@@ -36,7 +37,7 @@ def topic_name(resource: Resource) -> str:
     return _checked_topic(resource.name)
 
 
-# A name has at most 127 characters, or 255. One that is refused is not remembered.
+# A name has at most 127 characters, or 120. One that is refused is not remembered.
 @lru_cache(_NAMES_REMEMBERED)
 def _checked_topic(name: str) -> str:
     if not _TOPIC.fullmatch(name):
@@ -55,7 +56,7 @@ def group_name(resource: Resource) -> str:
 def _checked_group(name: str) -> str:
     if not _GROUP.fullmatch(name):
         raise Refused(
-            Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.280}: {_CHARACTERS}, at most 255"
+            Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.140}: {_CHARACTERS}, at most 120"
         )
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name} is the brokers': choose another")

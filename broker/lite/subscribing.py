@@ -151,6 +151,10 @@ class Subscribing:
             taken = [name for name in names if self._take_over(client, name)]
             if config.lite_resets(LITE_RESET_EXCLUSIVE):
                 self._reset(group, parent, taken, resets)
+        elif config.is_lite_exclusive:
+            # A client repeats what it has: what another one took over since is not its any more,
+            # even if the notice was lost.
+            names = [name for name in names if not self._is_lost(client, name)]
         offsets: list[tuple[str, int]] = []
         for name in names if asked.start is not None else ():
             row = self._lite.row(parent, name)
@@ -171,17 +175,23 @@ class Subscribing:
 
     def _take_over(self, client: Subscriber, name: bytes) -> bool:
         """Take a lite topic from the other clients of a group; return whether one had it."""
-        wanted = self._subscriptions.group(client.parent, client.group)
-        others = [] if wanted is None else [one for one in wanted.of(name) if one is not client]
+        others = self._others(client, name)
         for other in others:
             self._subscriptions.remove(other, [name])
-            fields = {
-                "clientId": other.client_id,
-                "consumerGroup": other.group,
-                "liteTopic": name.decode(),
-            }
-            other.origin.send_oneway(server_request(RequestCode.NOTIFY_UNSUBSCRIBE_LITE, fields))
+            _tell_lost(other, name)
         return bool(others)
+
+    def _is_lost(self, client: Subscriber, name: bytes) -> bool:
+        """Return whether another client of the group has a lite topic; then tell this one."""
+        if name in client.wanted or not self._others(client, name):
+            return False
+        _tell_lost(client, name)
+        return True
+
+    def _others(self, client: Subscriber, name: bytes) -> list[Subscriber]:
+        wanted = self._subscriptions.group(client.parent, client.group)
+        found = () if wanted is None else wanted.of(name)
+        return [one for one in found if one is not client and not one.is_gone]
 
     def _reset(
         self, group: str, parent: str, names: Sequence[bytes], resets: list[ResetLite]
@@ -238,6 +248,16 @@ class Subscribing:
                     self._popping.flush()
         self._popping.wake(client)
         self._popping.flush()
+
+
+def _tell_lost(client: Subscriber, name: bytes) -> None:
+    """Tell a client that another one has a lite topic."""
+    fields = {
+        "clientId": client.client_id,
+        "consumerGroup": client.group,
+        "liteTopic": name.decode(),
+    }
+    client.origin.send_oneway(server_request(RequestCode.NOTIFY_UNSUBSCRIBE_LITE, fields))
 
 
 def _too_many(remark: str) -> RequestRefused:

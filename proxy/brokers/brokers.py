@@ -1,6 +1,6 @@
 """Requests to the leaders of brokers' groups, for calls of clients."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import trio
@@ -59,7 +59,10 @@ class Brokers:
         return route
 
     async def refreshed(self, topic: str, deadline_s: float | None) -> ClientRoute:
-        """Return a route with a queue to write to, once there is one. Raises Refused."""
+        """Return a route with a queue to write to, once there is one.
+
+        Raises Refused; (40300) all brokers have leaders, and none takes messages.
+        """
         until = trio.current_time() + REQUEST_S
         if deadline_s is not None:
             until = min(until, deadline_s - _WAY_BACK_S)
@@ -69,6 +72,13 @@ class Brokers:
                 route = await self.client.routes.refresh(topic)
                 if route.write_queues:
                     return route
+                if route.masters and all(
+                    queue.broker_name in route.masters for queue in route.read_queues
+                ):
+                    raise Refused(
+                        Code.FORBIDDEN,
+                        f"topic {topic} takes no messages: give it the permission to write",
+                    )
                 problem: MessagingError = NoMaster(topic, "")
             except (NoMaster, NoBrokerLeads, NameServersUnreachable) as error:
                 problem = error
@@ -80,12 +90,17 @@ class Brokers:
             await trio.sleep(pause_s(failures))
 
     async def has_broker(self, topic: str, broker_name: str) -> bool:
-        """Return whether a broker has queues of a topic, with or without a leader now.
+        """Return whether a broker has a topic, with or without a leader now, and whether or not
+        its queues may be read.
 
         Raises Refused (40402, 50002).
         """
         route = await self.route(topic)
-        return any(queue.broker_name == broker_name for queue in route.read_queues)
+        return broker_name in route.masters or _has(route.read_queues, broker_name)
+
+    async def may_read(self, topic: str, broker_name: str) -> bool:
+        """Return whether a broker has queues that may be read. Raises as `has_broker`."""
+        return _has((await self.route(topic)).read_queues, broker_name)
 
     async def ask(
         self,
@@ -140,3 +155,7 @@ class Brokers:
         # One with a leader, if there is one: all have the same topics and groups.
         led = next((queue for queue in queues if queue.broker_name in route.masters), queues[0])
         return await self.ask(caller, led, command, what)
+
+
+def _has(queues: Iterable[MessageQueue], broker_name: str) -> bool:
+    return any(queue.broker_name == broker_name for queue in queues)

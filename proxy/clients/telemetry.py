@@ -71,6 +71,7 @@ class Telemetry:
         """
         session = self._sessions.heard(caller.client_id)
         stream = object()
+        known = Described(session.kind, session.group, session.topics, session.subscriptions)
         if not self._access.is_on or not session.has_stream:
             session.attach(stream, caller)
         problem: Exception | None = None
@@ -79,6 +80,9 @@ class Telemetry:
             async with trio.open_nursery() as nursery:
                 tells = (session, stream, tell, nursery.cancel_scope)
                 nursery.start_soon(_tell_all, *tells)
+                if session.is_told_by(stream):
+                    # It can be asked again; clients tell their settings some minutes later.
+                    nursery.start_soon(self._on_settings, caller, known)
                 try:
                     async for command in commands:
                         session.heard_s = trio.current_time()

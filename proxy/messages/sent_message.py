@@ -4,6 +4,7 @@ Source: RocketMQ's proxy, SendMessageActivity; its limits are those of GrpcValid
 """
 
 import unicodedata
+import zlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,11 +34,14 @@ from remoting.message.properties import (
 from remoting.message.properties import (
     TRANSACTION_PREPARED as PREPARED_PROPERTY,
 )
-from remoting.message.record import COMPRESSED_FLAG, TRANSACTION_PREPARED
+from remoting.message.record import TRANSACTION_PREPARED
 from remoting.wire.field_values import INT32_MAX
 
 # RocketMQ's maxMessageSize.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+# Window bits by which zlib takes both forms.
+_GZIP_OR_ZLIB: Final = 47
 
 # Looked up once: each look-up in an enumeration of protobuf is a call of Python.
 _NORMAL: Final = MessageType.NORMAL
@@ -127,6 +131,8 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     encoding = system.body_encoding
     if encoding not in _ENCODINGS:
         raise Refused(Code.BAD_REQUEST, f"body_encoding {encoding} is unknown")
+    if encoding == _GZIP:
+        body = _inflated(body)
     message_id: str = system.message_id
     if not message_id.strip() or len(message_id) > _MAX_ID_CHARACTERS or _has_control(message_id):
         raise Refused(Code.ILLEGAL_MESSAGE_ID, f"message id {message_id!r:.80} cannot be used")
@@ -138,9 +144,7 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
     born_ms = _milliseconds(system.born_timestamp) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
-    flag = COMPRESSED_FLAG if encoding == _GZIP else 0
-    if kind == _TRANSACTION:
-        flag |= TRANSACTION_PREPARED
+    flag = TRANSACTION_PREPARED if kind == _TRANSACTION else 0
     run = properties_field(pairs)
     if len(run) > _MAX_RUN_BYTES // 4 and (size := len(run.encode())) > _MAX_RUN_BYTES:
         raise Refused(
@@ -148,6 +152,24 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
             f"all properties and trace_context have {size} bytes: at most {_MAX_RUN_BYTES}",
         )
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
+
+
+def _inflated(body: bytes) -> bytes:
+    """Return a body as its producer had it: consumers by remoting read zlib, and no gzip."""
+    inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        found = inflating.decompress(body, MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise Refused(Code.MESSAGE_CORRUPTED, f"the body is no gzip: {error}") from error
+    if len(found) > MAX_BODY_BYTES:
+        raise Refused(
+            Code.MESSAGE_BODY_TOO_LARGE, f"the body has more than {MAX_BODY_BYTES} bytes inflated"
+        )
+    if not inflating.eof:
+        raise Refused(Code.MESSAGE_CORRUPTED, "the body's gzip is cut off")
+    if not found:
+        raise Refused(Code.MESSAGE_BODY_EMPTY, "the body inflates to nothing: send 1 byte or more")
+    return found
 
 
 def _user_properties(message: Message) -> dict[str, str]:

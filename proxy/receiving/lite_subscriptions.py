@@ -128,6 +128,12 @@ class LiteSubscriptions:
         await self._tell(caller, MessageQueue(topic, broker_name, 0), body)
         wanted.told[broker_name] = address
 
+    def doubt(self, client_id: str, broker_name: str) -> None:
+        """Have a leader told again what a client wants, before the client's next receive."""
+        wanted = self._wanted.get(client_id)
+        if wanted is not None:
+            wanted.told.pop(broker_name, None)
+
     async def _tell_all(self, caller: Caller | None, topic: str, body: bytes) -> dict[str, str]:
         """Tell all brokers of a topic; return the leaders that certainly know it.
 
@@ -173,6 +179,8 @@ class LiteSubscriptions:
         if wanted is None or (wanted.group, wanted.topic) != (group, topic):
             self._forget(client_id)
             wanted = self._wanted[client_id] = _Wanted(group, topic, told=addresses)
+        elif action == _SET and version < wanted.version:
+            return  # brokers pass it over: a newer one came first
         if action in (_SET, _CLEAR):
             wanted.told = addresses
         else:

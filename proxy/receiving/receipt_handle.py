@@ -14,7 +14,7 @@ from remoting.message.topic_names import RETRY_PREFIX
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.errors import FieldMissing
-from remoting.wire.field_values import is_name, read_natural
+from remoting.wire.field_values import INT32_MAX, is_name, read_natural
 
 _WORDS: Final = 9
 _MAX_CHARACTERS: Final = 1024
@@ -108,8 +108,14 @@ def read_handle(text: str) -> ReceiptHandle:
             first, popped, invisible, revive, queue_id, offset, position = (
                 number or 0 for number in numbers
             )
+            if queue_id > INT32_MAX:
+                raise _unread(text)
             return ReceiptHandle(
                 *(first, popped, invisible, revive, kind),
                 *(broker_name, queue_id, offset, position, lite_topic),
             )
-    raise Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")
+    raise _unread(text)
+
+
+def _unread(text: str) -> Refused:
+    return Refused(Code.INVALID_RECEIPT_HANDLE, f"{text!r:.100} is no receipt handle: receive anew")

@@ -73,6 +73,9 @@ _MAX_ATTEMPT_CHARACTERS: Final = 64
 # One that waits for a shorter time has a pop of its own: it asks what is there now.
 _LEAST_SHARED_S: Final = 1.0
 
+# A pop that finds nothing is answered so early only if the broker has given it up.
+_EARLY_S: Final = 1.0
+
 # What is left of an answer that its client did not take is visible after this time.
 _GIVEN_BACK_MS: Final = 1000
 
@@ -227,7 +230,7 @@ class Receives:
 
     async def _messages(self, caller: Caller, asked: _Asked) -> list[_Given]:
         """Ask until messages come, or the time to wait is over. Raises Refused."""
-        if not await self._brokers.has_broker(asked.topic, asked.broker_name):
+        if not await self._brokers.may_read(asked.topic, asked.broker_name):
             raise Refused(
                 Code.BAD_REQUEST,
                 f"broker {asked.broker_name!r:.80} has no queue of topic {asked.topic} that may be "
@@ -277,6 +280,10 @@ class Receives:
             else:
                 if reply.code == ResponseCode.POLLING_FULL:
                     raise Refused(Code.TOO_MANY_REQUESTS, "too many receives wait at the broker")
+                is_early = until - trio.current_time() > _EARLY_S
+                if is_lite and is_early and reply.code == ResponseCode.POLLING_TIMEOUT:
+                    # Its term has ended, or it has heard nothing of this client for long.
+                    self._lite.doubt(caller.client_id, asked.broker_name)
                 if reply.code in POP_CODES:
                     return read(reply) if reply.code == ResponseCode.SUCCESS else []
                 if reply.code not in NOT_NOW_CODES:

@@ -103,13 +103,20 @@ class ProducerGroups:
     async def _leave_unused(self) -> None:
         """Leave the groups without a client, so that others have room."""
         for topic in list(self._joined):
-            # Other calls leave groups meanwhile.
-            if topic in self._joined and self._sessions.producer_of(topic) is None:
-                self._joined.discard(topic)
-                await self._client.remove_producer(topic, self._asked)
+            await self._leave_if_unused(topic)
+
+    async def _leave_if_unused(self, topic: str) -> None:
+        # Other calls leave groups meanwhile.
+        if topic in self._joined and self._sessions.producer_of(topic) is None:
+            self._joined.discard(topic)
+            await self._client.remove_producer(topic, self._asked)
 
     def _asked(self, _connection: Connection, command: Command) -> None:
-        """Pass a broker's question (39) to a client. Without one, the broker asks again later."""
+        """Pass a broker's question (39) to a client.
+
+        Without one, this proxy leaves the group until it has one: the broker then asks another
+        proxy, or counts no questions, of which it gives a transaction up after some.
+        """
         try:
             record, _end = decode_record(command.body)
             topic = record.topic
@@ -132,6 +139,7 @@ class ProducerGroups:
         session = self._sessions.producer_of(topic)
         if session is None:
             _log.info("no client produces for topic %s: the broker will ask again", quoted(topic))
+            self._nursery.start_soon(self._leave_if_unused, topic)
         elif len(self._telling) < _MOST_AT_ONCE:
             self._telling.add(asked.transaction_id)
             self._nursery.start_soon(self._tell, session, topic, asked)

@@ -97,19 +97,30 @@ class Sends:
     async def _store_all(
         self, caller: Caller, request: SendMessageRequest, sent: list[SentMessage]
     ) -> SendMessageResponse:
-        """Store messages at once; each has its own result."""
-        entries: list[SendResultEntry | None] = [None] * len(sent)
+        """Store messages at once, those of a message group or lite topic one after another.
 
-        async def store(number: int) -> None:
-            priority = request.messages[number].system_properties.priority
-            try:
-                entries[number] = await self._store(caller, sent[number], priority)
-            except Refused as refused:
-                entries[number] = SendResultEntry(status=refused.status)
+        Each has its own result. After one that fails, the later ones of its group fail with it.
+        """
+        entries: list[SendResultEntry | None] = [None] * len(sent)
+        runs: dict[str | int, list[int]] = {}
+        for number, one in enumerate(sent):
+            runs.setdefault(one.place or number, []).append(number)
+
+        async def store(numbers: list[int]) -> None:
+            failed: Refused | None = None
+            for number in numbers:
+                priority = request.messages[number].system_properties.priority
+                if failed is None:
+                    try:
+                        entries[number] = await self._store(caller, sent[number], priority)
+                    except Refused as refused:
+                        failed = refused
+                if failed is not None:
+                    entries[number] = SendResultEntry(status=failed.status)
 
         async with trio.open_nursery() as nursery:
-            for number in range(len(sent)):
-                nursery.start_soon(store, number)
+            for numbers in runs.values():
+                nursery.start_soon(store, numbers)
         done = [entry for entry in entries if entry is not None]
         return SendMessageResponse(status=common([entry.status for entry in done]), entries=done)
 

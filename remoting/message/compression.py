@@ -14,13 +14,16 @@ from remoting.message.errors import CompressionMissing, MessageMalformed
 _PIECE_BYTES: Final = 128
 _OUTPUT_BYTES: Final = 256 * 1024
 
+# Window bits by which zlib takes its own form and that of gzip.
+_GZIP_OR_ZLIB: Final = 47
+
 # The largest window of a body of ZSTD; the levels up to 19 have 8 MiB.
 _MAX_WINDOW_BYTES: Final = 16 * 1024 * 1024
 
 
 def inflate_zlib(body: bytes, max_bytes: int) -> bytes:
-    """Inflate a body of zlib. Raises MessageMalformed."""
-    inflater = zlib.decompressobj()
+    """Inflate a body of zlib, or of gzip, as clients by gRPC compress. Raises MessageMalformed."""
+    inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
         inflated = inflater.decompress(body, max_bytes + 1)
     except zlib.error as error:

@@ -88,6 +88,17 @@ class RealProxy(Served):
         await self.admin.create_topic(name, queues=queues, message_type=kind)
         return name
 
+    async def permit(self, topic: str, permission: int) -> None:
+        """Let a topic of one queue be readable (4), writable (2), both or neither."""
+        await self.ask(
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            topic=topic,
+            readQueueNums="1",
+            writeQueueNums="1",
+            perm=str(permission),
+            attributes="",
+        )
+
     async def consumer_group(self, name: str, **more: Any) -> str:
         """A new consumer group, of these attributes in RocketMQ's words."""
         body = json.dumps({"groupName": name, **more}).encode()

@@ -112,6 +112,48 @@ async def test_a_new_leader_is_told_before_the_next_receive(autojump_clock: Mock
         assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
 
 
+async def test_a_leader_that_leads_anew_is_told_again(autojump_clock: MockClock) -> None:
+    """It forgets what clients want, and answers their pops, when its term ends."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        brokers.topic("sessions")
+        brokers.types["sessions"] = "LITE"
+        brokers.slow_s[POP] = 2.0
+        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
+        client = await here.client("one")
+        await client.unary(subscribing("a"))
+        for _ in range(2):
+            await client.receive(receiving("sessions", "agents", wait_s=2.0))
+        assert len(brokers.of(SUBSCRIBE)) == 1, "they waited for as long as they asked"
+        await client.receive(receiving("sessions", "agents", wait_s=10.0))
+        await client.receive(receiving("sessions", "agents", wait_s=2.0))
+        assert brokers.codes()[-3:] == [POP, SUBSCRIBE, POP]
+        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        assert (told["action"], told["liteTopicSet"]) == ("COMPLETE_ADD", ["a"])
+
+
+async def test_a_set_that_a_newer_one_has_overtaken_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Brokers pass it over, too."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        brokers.topic("sessions")
+        brokers.types["sessions"] = "LITE"
+        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
+        client = await here.client("one")
+        for names, version in (("ab", 2), ("a", 1)):
+            asked = subscribing(*names, action=SET)
+            asked.version = version
+            assert (await client.unary(asked)).status.code == Code.OK
+        route = brokers.routes_of["sessions"]
+        masters = {"broker-a": "another:10911"}
+        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        await client.receive(receiving("sessions", "agents"))
+        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        assert (told["liteTopicSet"], told["version"]) == (["a", "b"], 2)
+
+
 async def test_a_new_leader_knows_a_client_that_reads_all_lite_topics(
     autojump_clock: MockClock,
 ) -> None:

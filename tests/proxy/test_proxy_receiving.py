@@ -147,8 +147,8 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
         (receiving("a" * 128), Code.ILLEGAL_TOPIC),
         (receiving("TBW102"), Code.ILLEGAL_TOPIC),
         (receiving("RMQ_SYS_x"), Code.ILLEGAL_TOPIC),
-        (receiving(TOPIC, "g" * 255), Code.MESSAGE_NOT_FOUND),
-        (receiving(TOPIC, "g" * 256), Code.ILLEGAL_CONSUMER_GROUP),
+        (receiving(TOPIC, "g" * 120), Code.MESSAGE_NOT_FOUND),
+        (receiving(TOPIC, "g" * 121), Code.ILLEGAL_CONSUMER_GROUP),
         (receiving(TOPIC, "CID_RMQ_SYS_x"), Code.ILLEGAL_CONSUMER_GROUP),
         (receiving(TOPIC, broker=""), Code.BAD_REQUEST),
         (receiving("Nowhere"), Code.TOPIC_NOT_FOUND),
@@ -160,6 +160,20 @@ async def test_each_limit_of_a_receive_has_its_code(autojump_clock: MockClock) -
             answer = await client.receive(request)
             assert answer.code == code, (request, answer.text)
             assert answer.given_at
+
+
+async def test_the_longest_group_receives_and_a_longer_one_is_refused_by_its_name(
+    tmp_path: Path,
+) -> None:
+    """Brokers have topics named like the group, with a prefix."""
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        client = await here.client()
+        await send(client, message(topic))
+        received = await client.receive(receiving(topic, "g" * 120))
+        assert (received.code, len(received.messages)) == (Code.OK, 1)
+        refused = await client.receive(receiving(topic, "g" * 121))
+        assert refused.code == Code.ILLEGAL_CONSUMER_GROUP
 
 
 async def test_a_receive_waits_within_its_deadline(autojump_clock: MockClock) -> None:
@@ -422,6 +436,20 @@ async def test_an_acknowledgement_in_a_topic_or_queue_that_is_gone_is_not_repeat
         assert refused.status.code == Code.INVALID_RECEIPT_HANDLE
 
 
+async def test_a_message_is_settled_after_its_topic_was_closed_to_readers(tmp_path: Path) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        client = await here.client()
+        await send(client, message(topic))
+        (one,) = await receive_some(client, topic, 1)
+        await here.permit(topic, 2)
+        async with here.another() as other:
+            elsewhere = await other.client()
+            assert (await elsewhere.unary(acknowledging(topic, one))).status.code == Code.OK
+            refused = await elsewhere.receive(receiving(topic))
+            assert refused.code == Code.BAD_REQUEST
+
+
 async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path: Path) -> None:
     async with real_proxy(tmp_path) as here:
         topic = await here.topic(TOPIC)
@@ -539,7 +567,7 @@ _numbers = some.integers(0, 2**63 - 1)
         *(_numbers, _numbers, _numbers, _numbers, some.sampled_from(["0", "1", "2"])),
         some.text("abcXYZ09-_.%", min_size=1, max_size=60),
         *(
-            _numbers,
+            some.integers(0, 2**31 - 1),
             _numbers,
             _numbers,
             some.just("") | some.text("aZ0-_", min_size=1, max_size=64),
@@ -564,6 +592,8 @@ def test_a_handle_with_a_wrong_word_is_refused_as_one() -> None:
             with pytest.raises(Refused) as refused:
                 read_handle(" ".join(words))
             assert refused.value.code == Code.INVALID_RECEIPT_HANDLE, (place, wrong)
+    with pytest.raises(Refused):
+        read_handle(" ".join([*_WORDS[:6], str(2**31), *_WORDS[7:]]))  # no queue has such a number
     for text in ("", " ", " ".join(_WORDS[:8]), " ".join((*_WORDS, "a b")), " ".join(_WORDS) + " "):
         with pytest.raises(Refused):
             read_handle(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import unicodedata
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,13 @@ from proxy.wire.messages_pb2 import (
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.java_hash import java_hash
 from remoting.message.properties import properties_bytes
-from remoting.message.record import MessageRecord, decode_record, encode_record
+from remoting.message.record import (
+    COMPRESSED_FLAG,
+    MessageRecord,
+    body_of,
+    decode_record,
+    encode_record,
+)
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -139,6 +147,10 @@ def _no_body(made: Message) -> None:
     made.body = b""
 
 
+def _zipped(body: bytes) -> Message:
+    return _sent(body=gzip.compress(body), body_encoding=Encoding.GZIP)
+
+
 def _group(text: str) -> Message:
     return _sent(message_group=text)
 
@@ -183,7 +195,14 @@ _LIMITS: tuple[tuple[int, Message, Message], ...] = (
         _sent(delivery_timestamp=NOW_MS + _DAY_MS),
         _sent(delivery_timestamp=NOW_MS + _DAY_MS + 1),
     ),
-    (Code.BAD_REQUEST, _sent(body_encoding=Encoding.GZIP), _sent(body_encoding=3)),
+    (Code.BAD_REQUEST, _zipped(b"body"), _sent(body_encoding=3)),
+    (Code.MESSAGE_CORRUPTED, _zipped(b"body"), _sent(body_encoding=Encoding.GZIP)),
+    (
+        Code.MESSAGE_BODY_TOO_LARGE,
+        _zipped(bytes(MAX_BODY_BYTES)),
+        _zipped(bytes(MAX_BODY_BYTES + 1)),
+    ),
+    (Code.MESSAGE_BODY_EMPTY, _zipped(b"1"), _zipped(b"")),
     (
         Code.BAD_REQUEST,
         _sent(message_type=4, orphaned_transaction_recovery_duration=3_600_000),
@@ -257,6 +276,20 @@ def test_a_message_of_a_lite_topic_is_of_no_other_type(more: dict[str, Any]) -> 
     with pytest.raises(Refused) as refused:
         read_sent("Orders", _sent(lite_topic="l", **more), HOST, NOW_MS)
     assert refused.value.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
+def test_a_body_that_its_producer_has_compressed_can_be_read(
+    compress: Callable[[bytes], bytes],
+) -> None:
+    """Clients of an earlier version compress bodies of 4 KiB and more."""
+    body = b"words " * 1000
+    sent = _sent(body=compress(body), body_encoding=Encoding.GZIP)
+    got = through(sent)
+    assert got.body == body
+    assert got.system_properties.body_encoding == Encoding.IDENTITY
+    stored = MessageRecord("Orders", compress(body), b"", 3, system_flag=COMPRESSED_FLAG)
+    assert body_of(stored) == body, "as earlier versions stored it"
 
 
 def test_millions_of_empty_keys_are_refused_by_their_number() -> None:
@@ -379,6 +412,34 @@ async def test_a_part_of_a_call_that_fails_is_told_by_its_entry(
             assert refused.status.code == Code.MESSAGE_CORRUPTED
 
 
+async def test_messages_of_one_group_in_one_call_keep_their_order(
+    autojump_clock: MockClock,
+) -> None:
+    """After one that fails, the later ones of its group are not stored."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        topic = brokers.topic("Orders")
+        brokers.types[topic] = "FIFO"
+        client = await here.client()
+        sent = [message(topic, b"%d" % n, message_group=f"g{n % 2}") for n in range(40)]
+        await send(client, *sent)
+        stored = [int(command.body) for command in brokers.of(SEND)]
+        for parity in range(2):
+            assert [n for n in stored if n % 2 == parity] == list(range(parity, 40, 2))
+
+        def refuse_second(command: Command) -> Command:
+            if command.body == b"2":
+                return command.reply(ResponseCode.SYSTEM_ERROR, remark="a full disk")
+            return brokers.stored(command)
+
+        brokers.answers[SEND] = refuse_second
+        answer = await client.unary(sending(*sent[:6]))
+        ok, failed = Code.OK, Code.INTERNAL_SERVER_ERROR
+        codes = [entry.status.code for entry in answer.entries]
+        assert codes == [ok, ok, failed, ok, failed, ok]
+        assert [command.body for command in brokers.of(SEND)].count(b"4") == 1
+
+
 async def test_a_delayed_message_can_be_recalled_until_it_is_given(tmp_path: Path) -> None:
     async with real_proxy(tmp_path) as here:
         topic = await here.topic("Later", "DELAY")
@@ -470,6 +531,18 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         assert await _outcome(client, topic, 20) == Code.PROXY_TIMEOUT
         here.brokers.answers[SEND] = lambda command: command.reply(0, {"queueOffset": "rubbish"})
         assert await _outcome(client, topic) == Code.INTERNAL_SERVER_ERROR
+
+
+async def test_a_topic_that_takes_no_messages_refuses_a_send_at_once(tmp_path: Path) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic("Orders")
+        await here.permit(topic, 4)
+        async with here.another() as other:
+            client = await other.client()
+            began = trio.current_time()
+            refused = await client.unary(sending(message(topic)), timeout_s=10)
+            assert refused.status.code == Code.FORBIDDEN
+            assert trio.current_time() - began < 2
 
 
 async def test_a_send_ends_before_its_deadline(autojump_clock: MockClock) -> None:

@@ -75,6 +75,19 @@ async def test_any_proxy_ends_a_transaction_also_after_a_restart(tmp_path: Path)
             assert nothing.code == Code.MESSAGE_NOT_FOUND
 
 
+@pytest.mark.parametrize("permission", [0, 2, 4])
+async def test_a_transaction_ends_whatever_its_topic_permits_by_then(
+    tmp_path: Path, permission: int
+) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic("Payments", "TRANSACTION")
+        transaction_id = await half(await here.client(), topic)
+        await here.permit(topic, permission)
+        async with here.another() as other:
+            client = await other.client()
+            assert (await client.unary(ending(topic, transaction_id))).status.code == Code.OK
+
+
 async def test_a_producer_is_asked_about_an_orphan_and_its_answer_counts(tmp_path: Path) -> None:
     """Its producer is gone; another one of the same topic comes later, at another proxy."""
     async with real_proxy(tmp_path, checks=OFTEN) as here:
@@ -213,6 +226,38 @@ async def test_a_question_goes_to_one_producer_that_can_be_asked(
         ask(None, _question(topic))  # nobody: the broker asks again
         ask(None, Command(RequestCode.CHECK_TRANSACTION_STATE, {}, b"rubbish"))
         ask(None, Command(RequestCode.CHECK_TRANSACTION_STATE, {}, _question(topic).body))
+
+
+async def test_a_proxy_without_a_producer_to_ask_is_not_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    """A question that nobody can answer counts: after 15 the transaction is given up."""
+    async with scripted_proxy() as here:
+        topic = here.brokers.topic("Payments")
+        here.brokers.types[topic] = "TRANSACTION"
+        client = await here.client()
+        stream = await client.telemetry()
+        await stream.settle(producer_settings(topic))
+        ask = here.brokers.checks[topic]
+        await stream.call.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(2):
+            ask(None, _question(topic, f"{number}"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.brokers.checks == {}
+        again = await client.telemetry()  # without settings, as the client in Go does
+        await again.call.until_headers()
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(here.brokers.checks) == [topic]
+        here.brokers.checks[topic](None, _question(topic))
+        assert await again.receive() is not None
+        await again.call.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        here.brokers.checks[topic](None, _question(topic))
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.brokers.checks == {}
+        await half(client, topic)
+        assert list(here.brokers.checks) == [topic]
 
 
 async def test_groups_without_a_producer_make_room_for_others(

@@ -236,6 +236,29 @@ async def test_the_newest_subscriber_of_an_exclusive_group_takes_over(tmp_path: 
         nursery.cancel_scope.cancel()
 
 
+async def test_a_repeated_set_does_not_win_a_lite_topic_back(tmp_path: Path) -> None:
+    """The connection by which its client was told may have been gone by then."""
+    async with lite_broker(tmp_path) as one, trio.open_nursery() as nursery:
+        await one.make(model="Exclusive")
+        second = one.another(nursery)
+        await one.subscribe("new", "a")
+        repeated = await one.subscribe("old", "a", "b", action="COMPLETE_ADD", client=second)
+        assert repeated.code == 0
+        await until(lambda: _noticed(second))
+        (notice,) = second.notices
+        assert notice.fields == {"clientId": "old", "consumerGroup": GROUP, "liteTopic": "a"}
+        assert not one.client.notices
+        await one.send("a", b"a0")
+        await one.send("b", b"b0")
+        assert await one.bodies("old") == [b"b0"]
+        assert await one.bodies("new") == [b"a0"]
+        await one.subscribe("new", "a", action="COMPLETE_ADD")
+        await one.subscribe("old", "b", action="COMPLETE_ADD", client=second)
+        assert len(second.notices) == 1
+        assert not one.client.notices
+        nursery.cancel_scope.cancel()
+
+
 async def _noticed(client: Client) -> bool:
     return bool(client.notices)
 
