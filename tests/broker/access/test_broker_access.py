@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 from pathlib import Path
@@ -158,6 +159,29 @@ async def test_what_a_group_wants_of_a_topic_is_told_to_its_users_alone(tmp_path
         await here.rules("looks", allow("Group:theirs", "Get"))
         of_group = await looks.ask(CODE.QUERY_CONSUME_QUEUE, consumerGroup="theirs", **asked)
         assert json.loads(of_group.body)["subscriptionData"]["subString"] == "secret-tag"
+
+
+@pytest.mark.parametrize("code", [CODE.GET_CONSUMER_RUNNING_INFO, CODE.CONSUME_MESSAGE_DIRECTLY])
+async def test_a_consumer_is_not_shown_the_signature_of_who_asks_for_it(
+    tmp_path: Path, code: RequestCode
+) -> None:
+    """It signs values alone: with it the consumer could ask for other things in that name."""
+    async with guarded(tmp_path) as here:
+        sent = await here.admin.send("orders", b"1")
+        thief = await here.user("thief", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        wanted = [ConsumerData("g", subscriptions=[SubscriptionData("orders")])]
+        beat = encode_heartbeat(Heartbeat("chosen", [], wanted))
+        assert (await thief.ask(CODE.HEART_BEAT, beat)).code == 0
+        thief.answers = True
+        of: dict[str, Any] = {"consumerGroup": "g", "clientId": "chosen"}
+        of |= {"jstackEnable": "false", "msgId": sent.fields["msgId"]}
+        proof = {"onBehalfOf": "thief", "callerDate": "now", "callerHost": "127.0.0.1"}
+        proof["callerSignature"] = hmac.digest(b"thief-secret", b"now", "sha1").hex()
+        assert (await here.admin.ask(code, **of)).code == 0
+        await here.rules("thief", allow("Group:g", "All"))
+        assert (await here.admin.ask(code, **of, **proof)).code == 0
+        shown = [one.fields for one in thief.notices if one.code == code]
+        assert shown == 2 * [{**of, "brokerName": "broker-a"}]
 
 
 async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
