@@ -1,8 +1,8 @@
 """Authenticates requests, and checks that the rules of their users permit them."""
 
+import hmac
 import ipaddress
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -42,10 +42,8 @@ _TOLD: Final = frozenset(
     }
 )
 
-# What an unknown user's signature is checked by, so that it takes as long as that of a known one:
-# the time for a long body would tell which users there are.
-_SECRET_OF_UNKNOWN: Final = os.urandom(32)
-_SIGNER_OF_UNKNOWN: Final = Signer(_SECRET_OF_UNKNOWN)
+# What the secret is made of that an unknown user's signature is checked by.
+_NOBODY: Final = b"a user that nobody is"
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
 # decided anew.
@@ -81,6 +79,10 @@ class AccessGuard:
         file = parts.config.access
         self._seal = None if file is None else SecretSeal(file.seal_key)
         self._admin = None if file is None else _administrator(file.admin)
+        # Checks the signatures of unknown users, as long as those of known ones: the time for a
+        # long body would tell which users there are.
+        secret = b"" if file is None else hmac.digest(file.seal_key, _NOBODY, "sha256")
+        self._nobody = Caller("", secret, is_super=False)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -174,8 +176,7 @@ class AccessGuard:
         caller = self._callers.get(name) or self._caller(name)
         if not name or SIGNATURE not in fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        signer = _SIGNER_OF_UNKNOWN if caller is None else caller.signer
-        if not signer.has_signed(command) or caller is None:
+        if not (caller or self._nobody).signer.has_signed(command) or caller is None:
             raise self._refused(origin, command, _unproven(name))
         host = origin.peer.host
         if USER in fields and (represented := represented_in(fields)) is not None:
@@ -201,8 +202,7 @@ class AccessGuard:
         if not represented.user:
             raise self._refused(origin, command, "the client has not signed: give it credentials")
         caller = self._caller(represented.user)
-        secret = _SECRET_OF_UNKNOWN if caller is None else caller.secret
-        if not represented.is_proven(secret) or caller is None:
+        if not represented.is_proven((caller or self._nobody).secret) or caller is None:
             raise self._refused(origin, command, _unproven(represented.user))
         return caller
 
