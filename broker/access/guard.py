@@ -4,6 +4,7 @@ import hmac
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
@@ -218,6 +219,17 @@ class AccessGuard:
             return True
         caller = None if user is None else self._caller(user)
         return caller is not None and all(self._grants(caller, need, host) for need in needs)
+
+    def later(self, origin: Origin, command: Command, needs: Sequence[Need]) -> Callable[[], bool]:
+        """Return what says whether rules still grant needs to who asks, when a request has waited.
+
+        Raises RequestRefused (16): they do not grant them now.
+        """
+        if self._seal is None:
+            return lambda: True
+        self._check_all(origin, command, needs)
+        caller, host = self._asker(origin, command)
+        return partial(self.allows, caller.name, host, needs)
 
     def secret_of(self, user: str) -> bytes | None:
         """Return the secret of a user that may do something; None for all others."""

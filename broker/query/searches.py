@@ -42,6 +42,7 @@ class Search(NamedTuple):
         max_messages: how many are wanted; the newest ones.
         position: it waits until everything before this log position is indexed.
         deadline: until when it waits for that, on the monotonic clock.
+        is_permitted: asked before messages are sent, as rules may have changed meanwhile.
     """
 
     origin: Origin
@@ -53,6 +54,7 @@ class Search(NamedTuple):
     max_messages: int
     position: int
     deadline: float
+    is_permitted: Callable[[], bool] = lambda: True
 
 
 class Searches:
@@ -127,6 +129,10 @@ class Searches:
         search.origin.send(search.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
     def _send(self, search: Search, positions: list[int]) -> None:
+        if not search.is_permitted():
+            refusal = RequestRefused.forbidden("not permitted any more: rules have changed")
+            search.origin.send(refusal.reply_to(search.command))
+            return
         records: list[bytes] = []
         size = 0
         for position in positions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
 from broker.access.state import ACCESS
 from broker.features import REGISTRY
 from broker.log.state_snapshot import captured, restored
+from broker.query.searches import Search, Searches
 from broker.server import Broker
 from broker.transactions.checks import CHECKS
 from broker.transactions.state import TRANSACTIONS
@@ -276,6 +278,42 @@ async def test_a_change_of_rules_counts_at_once_also_for_pulls_that_wait(tmp_pat
 
 async def _holds(broker: Broker) -> bool:
     return broker.parts.figures()["pullHeld"] == "1"
+
+
+async def test_a_search_that_waits_while_its_right_is_taken_away_finds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answering, replies = trio.Event(), Searches.answering, []
+    is_held = True
+
+    def late(self: Searches, search: Search) -> Iterator[None]:
+        begun.set()
+        while is_held:
+            yield
+        yield from answering(self, search)
+
+    monkeypatch.setattr(Searches, "answering", late)
+    async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
+        fields = send_fields("orders")
+        fields["i"] += "\x02KEYS\x01k"
+        assert (await here.admin.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code == 0
+        reader = await here.user("reader", allow("Topic:orders", "Sub"))
+        asked: dict[str, Any] = {"topic": "orders", "key": "k", "maxNum": 32}
+        asked |= {"beginTimestamp": 0, "endTimestamp": 1 << 62}
+
+        async def search() -> None:
+            replies.append(await reader.ask(CODE.QUERY_MESSAGE, **asked))
+
+        nursery.start_soon(search)
+        await begun.wait()
+        assert await here.ask(CODE.AUTH_DELETE_ACL, subject="User:reader") == 0
+        is_held = False
+        await until(lambda: _has(replies))
+    assert [(one.code, one.body) for one in replies] == [(NO_PERMISSION, b"")]
+
+
+async def _has(replies: list[Command]) -> bool:
+    return bool(replies)
 
 
 async def test_only_super_users_change_super_users_and_nobody_the_administrator(
