@@ -6,6 +6,7 @@ Source: RocketMQ's QueryMessageProcessor.
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.query.searches import WAIT_S, Search, Searches
 from broker.serving.origin import Origin
@@ -23,6 +24,7 @@ class QueryProcessor:
 
     def __init__(self, parts: Parts, searches: Searches) -> None:
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._state = parts.state
         self._searches = searches
         self._clock = parts.clock
@@ -50,5 +52,6 @@ class QueryProcessor:
                 self._state.log_end,
                 self._clock() + WAIT_S,
                 self._access.later(origin, command, READS(command)),
+                self._shares.user_of(origin, command),
             )
         )

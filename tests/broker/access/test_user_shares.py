@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +19,7 @@ from broker.access.shares import USER_SHARES, UserShares
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
+from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.net.errors import ConnectionClosed
@@ -99,6 +102,40 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         await until(lambda: held("greedy", 0))
         assert (await here.admin.send("orders", b"2")).code == 0
         await until(lambda: held("other", 0))
+        nursery.cancel_scope.cancel()
+
+
+async def test_searches_of_a_user_leave_room_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Searches] = []
+
+    def never(self: Searches, _search: Search) -> Iterator[None]:
+        found.append(self)
+        while True:
+            yield
+
+    monkeypatch.setattr(Searches, "answering", never)
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, other = await two_users(here)
+        asked: dict[str, Any] = {"topic": "orders", "key": "k", "maxNum": 32}
+        asked |= {"beginTimestamp": 0, "endTimestamp": 1}
+
+        async def search(client: Client) -> None:
+            with suppress(ConnectionClosed):
+                await client.ask(CODE.QUERY_MESSAGE, **asked)
+
+        async def wait(count: int) -> bool:
+            return bool(found) and len(found[0].waiting) == count
+
+        for number in range(MAX_WAITING_OF_USER + 1):  # the first one is looked for
+            nursery.start_soon(search, greedy)
+            await until(partial(wait, number))
+        refused = await greedy.ask(CODE.QUERY_MESSAGE, **asked)
+        assert refused.code == BUSY
+        assert "user greedy has 16 searches that wait" in (refused.remark or "")
+        nursery.start_soon(search, other)
+        await until(partial(wait, MAX_WAITING_OF_USER + 1))
         nursery.cancel_scope.cancel()
 
 
