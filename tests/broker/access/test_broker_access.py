@@ -186,6 +186,22 @@ async def test_a_consumer_is_not_shown_the_signature_of_who_asks_for_it(
         assert shown == 2 * [{**of, "brokerName": "broker-a"}]
 
 
+async def test_queues_are_locked_in_topics_that_a_user_may_consume_alone(tmp_path: Path) -> None:
+    """Locks are counted for the whole broker: names without end would use them up."""
+    async with guarded(tmp_path) as here:
+        reader = await here.user("reader", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        for topics, code in (
+            (["orders", "%RETRY%g"], 0),
+            (["orders", "made-up"], NO_PERMISSION),
+            (["%RETRY%theirs"], NO_PERMISSION),
+        ):
+            queues = [{"topic": one, "brokerName": "broker-a", "queueId": 0} for one in topics]
+            lock = {"consumerGroup": "g", "clientId": "reader@1", "mqSet": queues}
+            body = json.dumps(lock).encode()
+            assert (await reader.ask(CODE.LOCK_BATCH_MQ, body)).code == code, topics
+            assert (await reader.ask(CODE.UNLOCK_BATCH_MQ, body)).code == 0
+
+
 async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
     """Positions can be guessed: by id, sent back to another group, or given to a consumer."""
     async with guarded(tmp_path) as here:
