@@ -19,6 +19,7 @@ from broker.access.shares import USER_SHARES, UserShares
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
+from broker.producers.members import PRODUCERS
 from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
@@ -103,6 +104,33 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         assert (await here.admin.send("orders", b"2")).code == 0
         await until(lambda: held("other", 0))
         nursery.cancel_scope.cancel()
+
+
+async def test_clients_of_a_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """Every user may join groups of producers, without any rule."""
+    async with guarded(tmp_path, limits=replace(FEW, max_clients=20)) as here:
+        poor, other = await here.user("poor"), (await two_users(here))[1]
+        more = here.client(Credentials("poor", "poor-secret"))
+
+        async def beat(client: Client, producers: list[str], consumers: list[str]) -> int:
+            kept = [ConsumerData(name) for name in consumers]
+            body = encode_heartbeat(Heartbeat("c@1", producers, kept))
+            return (await client.ask(CODE.HEART_BEAT, body)).code
+
+        assert await beat(poor, ["a", "b", "c"], []) == 0
+        assert await beat(more, ["a", "b"], []) == 0
+        assert await beat(more, ["a", "b"], []) == 0  # the same ones
+        assert await beat(more, ["c"], []) == BUSY
+        assert await beat(other, ["a"], ["g1", "g2", "g3", "g4"]) == 0
+        assert await beat(other, ["a"], ["g1", "g5", "g6"]) == BUSY
+        assert await beat(here.admin, list("abcdefgh"), [f"h{one}" for one in range(8)]) == 0
+        poor.close()
+        await until(lambda: _producers(here, 11))
+        assert await beat(more, ["c"], []) == 0
+
+
+async def _producers(here: Guarded, count: int) -> bool:
+    return len(here.broker.parts[PRODUCERS]) == count
 
 
 async def test_searches_of_a_user_leave_room_for_those_of_others(
