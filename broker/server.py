@@ -13,7 +13,6 @@ import trio
 
 from broker.access.guard import ACCESS_GUARD
 from broker.access.log_authority import LogAuthority
-from broker.access.shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
 from broker.audit.audit_log import AUDIT_LOG
 from broker.config import BrokerConfig
@@ -36,6 +35,7 @@ from broker.serving.requests import Requests
 from broker.serving.routes import ROUTES, Routes
 from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuild_steps import RebuildSteps

@@ -40,6 +40,17 @@ class LogFolderInvalid(DledgerSparkError):
     _template = "{path}: {problem}"
 
 
+class StoreUnreadable(DledgerSparkError):
+    """A folder that was shipped to an object store cannot be read there."""
+
+    url: str
+    problem: str
+    _template = (
+        "{url}: {problem}; name the folder of a node, with hard-state and data, and give the "
+        "store's credentials in the environment"
+    )
+
+
 class FolderNotShared(DledgerSparkError):
     """A task does not see the folder that its driver has found."""
 

@@ -1,15 +1,18 @@
 """What a proxy counts."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
-# Clients may call any path.
-_MAX_METHODS: Final = 32
+# Clients may call any path: those that are no method of the service count together.
 OTHER: Final = "other"
 
 
 class Figures:
     """Counts of one proxy since its start.
+
+    Args:
+        paths: of the methods that are counted by name.
 
     Attributes:
         connections: that are open.
@@ -17,16 +20,15 @@ class Figures:
         ended: calls that have ended, by method.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._methods: Final = {path: path.rpartition("/")[2] for path in paths}
         self.connections = 0
         self.calls: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
 
     def begun(self, path: str) -> str:
         """Count a call; return its method, for `over`."""
-        method = path.rpartition("/")[2]
-        if method not in self.calls and len(self.calls) >= _MAX_METHODS:
-            method = OTHER
+        method = self._methods.get(path, OTHER)
         self.calls[method] += 1
         return method
 

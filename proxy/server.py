@@ -69,7 +69,6 @@ class Proxy:
     """
 
     def __init__(self, client: Client, nursery: trio.Nursery, *, is_user: bool) -> None:
-        self.figures = Figures()
         self.draining = Draining()
         self.sessions = Sessions()
         client.remoting.gather()
@@ -91,6 +90,7 @@ class Proxy:
             lite,
             Telemetry(self.sessions, groups, access, producers.expect, questions.answered),
         )
+        self.figures = Figures(self._service.paths)
         nursery.start_soon(self.sessions.expire)
         nursery.start_soon(self.renewals.run)
         nursery.start_soon(receives.run)

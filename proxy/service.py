@@ -1,7 +1,7 @@
 """The service `apache.rocketmq.v2.MessagingService`: from a call to what answers it."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
@@ -98,6 +98,11 @@ class Service:
         }
         self._answers[_SERVICE + "ReceiveMessage"] = self._receive
         self._answers[_SERVICE + "Telemetry"] = self._converse
+
+    @property
+    def paths(self) -> Collection[str]:
+        """Of all methods that are served."""
+        return self._answers.keys()
 
     async def answer(self, call: Call) -> None:
         """Answer one call. Raises GrpcStatus: there is no such method, or no such message."""

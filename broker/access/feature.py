@@ -3,11 +3,11 @@
 from broker.access.guard import ACCESS_GUARD
 from broker.access.plain_accounts import PlainAccounts
 from broker.access.processor import AccessProcessor
-from broker.access.shares import USER_SHARES
 from broker.access.state import ACCESS
 from broker.serving.needs import any_user
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.needs import LOOK, OPERATE
 from remoting.wire.codes import RequestCode
 

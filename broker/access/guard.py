@@ -9,13 +9,13 @@ from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
 from broker.access.secret_seal import SealBroken, SecretSeal
-from broker.access.shares import USER_SHARES
 from broker.access.state import ACCESS, User
 from broker.errors import RequestRefused
 from broker.serving.needs import Action, Kind, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler
+from broker.settings.user_shares import USER_SHARES
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import request_name
 from remoting.wire.command import Command

@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.shares import USER_SHARES
 from broker.consumers.differences import Differences
 from broker.consumers.members import CONSUMERS, GroupMembers, Member
 from broker.consumers.namesakes import Namesakes
@@ -26,6 +25,7 @@ from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.names import check_group_name, is_legal_name
 from broker.topics.needs import group_need, topic_need
 from remoting.bodies.consumer_group import encode_consumer_list

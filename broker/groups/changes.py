@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.formats.state import FORMATS
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
@@ -15,6 +14,7 @@ from broker.log.one_by_one import call_each
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS

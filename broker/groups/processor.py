@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
@@ -16,6 +15,7 @@ from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.attributes import changed_attributes
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.needs import group_need

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup
@@ -33,6 +32,7 @@ from broker.pulls.readable import READABLE
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.serving.waiting_requests import Waiting, WaitingRequests
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import YOUNG_QUEUE_BYTES
 from broker.topics.attributes import LITE_TYPE, MESSAGE_TYPE
 from broker.topics.state import TOPICS
@@ -51,6 +51,9 @@ _STALE: Final = 1024
 
 # Lite topics that one tick makes ready because something is due.
 _DUE_A_STEP: Final = 64
+
+# A lite topic is looked at again after this time if too many messages were in flight.
+_NO_ROOM_MS: Final = 1000
 
 _Waiting: TypeAlias = Waiting[LiteRequest]
 
@@ -368,8 +371,9 @@ class LitePopping:
             done = self._lite.done(group, parent, name)
             first = self._start(row, begin, end) if done is None else max(done, begin)
             begins = first != done
-        if self._lite.in_flight_count >= MAX_LITE_IN_FLIGHT:
+        if self._lite.in_flight_count >= MAX_LITE_IN_FLIGHT and end > first:
             end = first
+            self.wake_at(key, now_ms + _NO_ROOM_MS)
         again = len(offsets)
         offsets += range(first, min(end, first + max(0, room - again)))
         sizes = self._sizes(row, offsets[:room], room_bytes)

@@ -104,13 +104,16 @@ class LiteProcessor:
         for groups in pieces(self._subscriptions.groups(parent)):
             for group in groups:
                 wanted = self._subscriptions.group(parent, group)
-                if wanted is not None and wanted.wild:
+                room = MAX_TOLD - len(subscribers)
+                if wanted is None or not room:
+                    continue
+                if wanted.wild:
                     subscribers.append({"clientId": "*", "group": group})
-                elif wanted is not None:
-                    subscribers += [
-                        {"clientId": one.client_id, "group": group}
-                        for one in islice(wanted.of(name), MAX_TOLD - len(subscribers))
-                    ]
+                    continue
+                subscribers += [
+                    {"clientId": one.client_id, "group": group}
+                    for one in islice(wanted.of(name), room)
+                ]
             yield
         offsets: dict[str, JsonValue] = {"minOffset": 0, "maxOffset": 0, "lastUpdateTimestamp": 0}
         if row is not None:

@@ -5,7 +5,6 @@ Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
 from broker.offsets.commands import CommittedOffset
@@ -16,6 +15,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS

@@ -6,7 +6,6 @@ Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
@@ -31,6 +30,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.serving.waiting_requests import Waiting
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.attributes import MESSAGE_TYPE, PRIORITY_TYPE
 from broker.topics.state import TOPICS

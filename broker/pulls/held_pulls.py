@@ -2,11 +2,11 @@
 
 from typing import Final, TypeAlias
 
-from broker.access.shares import USER_SHARES
 from broker.pulls.request import PullRequest
 from broker.serving.counts import Counts
 from broker.serving.parts import Shared
 from broker.serving.waiting_requests import Waiting, WaitingRequests
+from broker.settings.user_shares import USER_SHARES
 
 # A client pulls each of its queues once; a topic has 1024 at most.
 MAX_HELD_PULLS_A_CLIENT: Final = 10_000

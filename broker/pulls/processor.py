@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from broker.access.shares import USER_SHARES
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
@@ -33,6 +32,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.waiting_requests import Waiting
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import MESSAGE_READER, Found, ReadResult
 from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.heartbeat import SubscriptionData

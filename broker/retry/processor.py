@@ -6,7 +6,6 @@ Source: RocketMQ's AbstractSendMessageProcessor.
 from collections.abc import Sequence
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
@@ -24,6 +23,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic

@@ -7,13 +7,13 @@ a client that was told "stored" can find the route.
 from itertools import chain
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.log.one_by_one import call
 from broker.sends.pending_messages import PendingMessages
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import created_by_send
 from broker.topics.state import TOPICS

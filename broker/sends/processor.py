@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.groups.config import max_times
 from broker.groups.state import GROUPS
@@ -17,6 +16,7 @@ from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.attributes import changed_attributes
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS

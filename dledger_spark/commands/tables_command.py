@@ -59,6 +59,13 @@ keep_option = option(
 
 @click.command()
 @log_options(ranges=False, many=True)
+@click.option(
+    "--shipped",
+    multiple=True,
+    metavar="URL",
+    help="Instead of --path: a node's folder in an object store, such as s3://logs/dledger-n0. May "
+    "be given again.",
+)
 @option("--out", "Folder for the tables.", required=True, metavar="OUT")
 @engine_option("What makes the tables: this process with DuckDB, or tasks of Spark.")
 @memory_option
@@ -67,6 +74,7 @@ keep_option = option(
 @json_option("Print one JSON object.")
 @session_options
 def tables(
+    shipped: tuple[str, ...],
     out: str,
     keep_hours: int,
     facts_only: bool,
@@ -82,10 +90,12 @@ def tables(
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.update import next_index  # noqa: PLC0415
 
-    named = given_logs()
+    if shipped and (given("--path") or given("--bootstrap")):
+        raise click.UsageError("--shipped goes without --path and --bootstrap")
     home = TableHome(out, keep_hours)
-    logs = named.open()
+    logs = [] if shipped else given_logs().open()
     hint_unrecorded(logs)
+    fails = given("--fail-on-data-loss") is not False
 
     def kept() -> str:
         return f"{home.path} keeps what was committed to it: the same command goes on behind that"
@@ -100,7 +110,9 @@ def tables(
         # A run without new entries starts no Spark.
         by_tasks = given("--engine") == "spark" and any(totals)
         add = partial(_add_by_tasks, session) if by_tasks else _add_here
-        found, damaged = add(home, logs, totals, named.fail_on_data_loss)
+        found, damaged = (
+            _add_shipped(home, shipped, fails) if shipped else add(home, logs, totals, fails)
+        )
         added = sum(one.read for one in found)
         through = {one.group or "": one.entries.stop - 1 for one in found}
         rows: dict[str, int] = {}
@@ -143,6 +155,28 @@ def _add_here(
                 continue  # entries before the damage are in the tables; go on with other logs
         print_left_out(updated.left_out)
         found.append(updated)
+    return found, damaged
+
+
+def _add_shipped(
+    home: TableHome, urls: Sequence[str], fails: bool
+) -> tuple[list[Updated], LogDamaged | None]:
+    """Do as `_add_here` with folders in object stores."""
+    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+    from dledger_spark.tables.shipped import update_from_store  # noqa: PLC0415
+
+    found: list[Updated] = []
+    damaged: LogDamaged | None = None
+    for url in urls:
+        with progress(None, "reading the shipped log") as on_progress:
+            try:
+                for updated in update_from_store(
+                    home, url, fail_on_data_loss=fails, on_progress=on_progress
+                ):
+                    print_left_out(updated.left_out)
+                    found.append(updated)
+            except LogDamaged as error:
+                damaged = error
     return found, damaged
 
 

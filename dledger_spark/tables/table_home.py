@@ -4,12 +4,14 @@ OUT/facts/messages/            Delta tables of facts: rows that never change
 OUT/derived/traffic/           Delta tables that are a query over the facts
 OUT/_state/GROUP/NUMBER.json   the state of the fold behind an entry, for a later run
 OUT/_passes/GROUP/RANGE/       what tasks of Spark have made of a range that is not committed yet
+OUT/_shipped/URL/              files of a log that was shipped to an object store, for a while
 OUT/_checkpoint/               the checkpoint of a stream that adds to the tables
 OUT/_spill/                    rows on their way from Spark to a derived table
 OUT/_lock                      held by the one writer
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -31,12 +33,13 @@ _STATE: Final = "_state"
 _PASSES: Final = "_passes"
 _CHECKPOINT: Final = "_checkpoint"
 _SPILL: Final = "_spill"
+_SHIPPED: Final = "_shipped"
 FACTS_FOLDER: Final = "facts"
 DERIVED_FOLDER: Final = "derived"
 _NAME: Final = re.compile(r"(\d{20})\.json")
 _RANGE: Final = re.compile(r"(\d{20})-(\d{20})")
 _KNOWN: Final = frozenset(
-    {_LOCK, _STATE, _PASSES, _CHECKPOINT, _SPILL, FACTS_FOLDER, DERIVED_FOLDER}
+    {_LOCK, _STATE, _PASSES, _CHECKPOINT, _SPILL, _SHIPPED, FACTS_FOLDER, DERIVED_FOLDER}
 )
 _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
 
@@ -95,6 +98,11 @@ class TableHome:
     def spill_path(self) -> str:
         """The folder of rows that Spark has computed, until they are in a derived table."""
         return f"{self.path}/{_SPILL}"
+
+    def shipped_path(self, url: str) -> str:
+        """The folder of a node whose log comes from an object store."""
+        name = hashlib.sha256(url.encode()).hexdigest()[:32]
+        return f"{self.path}/{_SHIPPED}/{name}"
 
     @property
     def exists(self) -> bool:

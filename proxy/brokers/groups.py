@@ -1,6 +1,6 @@
 """How a consumer group is to be served: in order or not, how often, and with which pauses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger_mq.connection import requests
@@ -11,6 +11,7 @@ from proxy.wire.messages_pb2 import Code, RetryPolicy
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.codes import RequestCode
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import read_int64
 
 # RocketMQ's retryMaxTimes.
 _DEFAULT_RETRIES: Final = 16
@@ -23,6 +24,12 @@ _PAUSES_S: Final = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 _INITIAL_MS: Final = 5_000
 _MAX_MS: Final = 7_200_000
 _MULTIPLIER: Final = 2
+
+# The attribute of a group that says how many lite topics a client of it may have, RocketMQ's value
+# without it, and what brokers take at most: see `broker.lite.limits`.
+_LITE_QUOTA: Final = "lite.sub.client.quota"
+_DEFAULT_LITE_QUOTA: Final = 2000
+_MOST_LITE_QUOTA: Final = 10_000
 
 # A policy in a group's configuration may have any numbers. Clients keep what they are told.
 _MOST_PAUSES: Final = 64
@@ -37,11 +44,13 @@ class GroupRules:
         in_order: each queue's messages one after another.
         max_attempts: deliveries of a message before it is a dead letter.
         policy: the pauses between deliveries, and `max_attempts`, as clients read them.
+        lite_quota: lite topics that one client may subscribe to.
     """
 
     in_order: bool
     max_attempts: int
     policy: RetryPolicy
+    lite_quota: int = _DEFAULT_LITE_QUOTA
 
 
 class Groups:
@@ -70,13 +79,18 @@ class Groups:
             raise
         try:
             found = JsonObject.parse("group", reply.body)
-            return _rules(
+            rules = _rules(
                 found.boolean("consumeMessageOrderly"),
                 found.int32("retryMaxTimes", _DEFAULT_RETRIES),
                 found.object("groupRetryPolicy"),
             )
+            quota = read_int64(found.object("attributes").text(_LITE_QUOTA, ""))
         except BodyMalformed as error:
             raise Refused(Code.INTERNAL_SERVER_ERROR, str(error)) from error
+        if quota is None:
+            return rules
+        is_bounded = 0 <= quota <= _MOST_LITE_QUOTA
+        return replace(rules, lite_quota=quota if is_bounded else _MOST_LITE_QUOTA)
 
 
 def _rules(in_order: bool, retries: int, given: JsonObject | None) -> GroupRules:

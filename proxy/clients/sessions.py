@@ -27,9 +27,6 @@ _SWEEP_S: Final = 5.0
 # Each has a kilobyte, and its connection much more.
 MAX_CLIENTS: Final = 50_000
 
-# Topics of one client's settings. A client asks for the route of each every 30 s.
-MAX_TOPICS: Final = 1024
-
 # Questions that a client has not taken from its stream: a broker repeats those about transactions.
 _MAX_UNTOLD: Final = 256
 _MAX_UNTOLD_BYTES: Final = 8 * 1024 * 1024
@@ -144,17 +141,9 @@ class Sessions:
         return session
 
     def describe(self, session: Session, described: Described) -> None:
-        """Note what a client's settings say, unless it was forgotten meanwhile.
-
-        Raises Refused (42900): too many topics.
-        """
+        """Note what a client's settings say, unless it was forgotten meanwhile."""
         if session.is_over:
             return
-        count = max(len(described.topics), len(described.subscriptions))
-        if count > MAX_TOPICS:
-            raise Refused(
-                Code.TOO_MANY_REQUESTS, f"settings with {count} topics: at most {MAX_TOPICS}"
-            )
         self._forget_names(session)
         session.kind, session.group, session.topics, session.subscriptions = described
         if session.kind == ClientType.PRODUCER:

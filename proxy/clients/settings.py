@@ -31,8 +31,7 @@ _PRODUCER_MULTIPLIER: Final = 2
 RECEIVE_BATCH: Final = 32
 LONG_POLLING_S: Final = 20
 
-# RIP-83's limits.
-LITE_SUBSCRIPTIONS: Final = 2000
+# RIP-83's limit.
 LITE_TOPIC_CHARACTERS: Final = 64
 
 # For the client in JavaScript, which knows no list of pauses.
@@ -43,6 +42,9 @@ _EXPONENTIAL_MOST_MS: Final = 7_200_000
 # would come at once. So it gets a thousand times as much, until this version, the newest one.
 _SECONDS_FOR_MS: Final = (1, 0, 8)
 
+
+# Topics of one client's settings. A client asks for the route of each every 30 s.
+MAX_TOPICS: Final = 1024
 
 # The expressions of one client that are kept, for operators: those of most have a few characters.
 _MAX_EXPRESSIONS: Final = 4096
@@ -72,8 +74,14 @@ class Described(NamedTuple):
 
 
 def describe(settings: Settings) -> Described:
-    """Read and check a client's settings. Raises Refused: they name what may not be used."""
+    """Read and check a client's settings.
+
+    Raises Refused: they name what may not be used, or (42900) too many topics.
+    """
     kind = settings.client_type
+    count = max(len(settings.publishing.topics), len(settings.subscription.subscriptions))
+    if count > MAX_TOPICS:
+        raise Refused(Code.TOO_MANY_REQUESTS, f"settings with {count} topics: at most {MAX_TOPICS}")
     match settings.WhichOneof("pub_sub"):
         case "publishing":
             names = frozenset(topic_name(topic) for topic in settings.publishing.topics)
@@ -120,7 +128,7 @@ async def answer(settings: Settings, described: Described, groups: Groups) -> Te
         subscription.receive_batch_size = RECEIVE_BATCH
         subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
         if described.kind in (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER):
-            subscription.lite_subscription_quota = LITE_SUBSCRIPTIONS
+            subscription.lite_subscription_quota = rules.lite_quota
             subscription.max_lite_topic_size = LITE_TOPIC_CHARACTERS
     return TelemetryCommand(status=OK, settings=given)
 

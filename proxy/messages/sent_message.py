@@ -49,6 +49,8 @@ _ENCODINGS: Final = frozenset({Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY,
 _MAX_USER_PROPERTIES: Final = 128
 _MAX_PROPERTIES_BYTES: Final = 16_384
 _MAX_GROUP_BYTES: Final = 63
+# All properties together: a broker's records hold 32767 bytes, and it adds some hundred of its own.
+_MAX_RUN_BYTES: Final = 32_256
 # A tag alone that is no longer needs no count of its bytes.
 _MAX_TAG_CHARACTERS: Final = _MAX_PROPERTIES_BYTES // 4
 _MAX_ID_CHARACTERS: Final = 255
@@ -140,6 +142,11 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     if kind == _TRANSACTION:
         flag |= TRANSACTION_PREPARED
     run = properties_field(pairs)
+    if len(run) > _MAX_RUN_BYTES // 4 and (size := len(run.encode())) > _MAX_RUN_BYTES:
+        raise Refused(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"all properties and trace_context have {size} bytes: at most {_MAX_RUN_BYTES}",
+        )
     return SentMessage(topic, message_id, kind, body, run, flag, born_ms, place)
 
 
@@ -152,6 +159,11 @@ def _user_properties(message: Message) -> dict[str, str]:
         raise Refused(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{len(given)} user properties: at most {_MAX_USER_PROPERTIES}",
+        )
+    if len(system.keys) > _MAX_PROPERTIES_BYTES:  # before each is looked at: it has a byte or more
+        raise Refused(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"{len(system.keys)} keys: at most {_MAX_PROPERTIES_BYTES} bytes of keys",
         )
     for name, value in given.items():
         if not name.strip() or name in RESERVED or _has_control(name):
@@ -188,8 +200,13 @@ def _add_system_properties(message: Message, pairs: dict[str, str]) -> None:
                 raise Refused(Code.ILLEGAL_MESSAGE_KEY, f"key {key!r:.80} cannot be used")
         pairs[KEYS] = " ".join(system.keys)
     if system.HasField("trace_context"):
-        if _has_control(system.trace_context) or len(system.trace_context) > _MAX_PROPERTIES_BYTES:
-            raise Refused(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace_context cannot be used")
+        size = len(system.trace_context.encode())
+        if size > _MAX_PROPERTIES_BYTES or _has_control(system.trace_context):
+            raise Refused(
+                Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
+                f"trace_context of {size} bytes: at most {_MAX_PROPERTIES_BYTES}, without control "
+                "characters",
+            )
         pairs[TRACE_CONTEXT] = system.trace_context
     if system.HasField("delivery_attempt") and system.delivery_attempt > 0:
         pairs[RECONSUME_TIME] = str(system.delivery_attempt)
@@ -198,8 +215,9 @@ def _add_system_properties(message: Message, pairs: dict[str, str]) -> None:
 def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[MessageType, str]:
     """Add what makes the message one of its type; return the type, and what chooses its queue.
 
-    The type is that of the first that it has: transaction, delay, group, priority, lite topic. What
-    the client calls it is not looked at, except for a transaction, which nothing else shows.
+    The type is that of the first that it has: transaction, delay, group, priority. A lite topic
+    goes with none of them. What the client calls it is not looked at, except for a transaction,
+    which nothing else shows.
     """
     system = message.system_properties
     kinds: list[MessageType] = []
@@ -239,6 +257,12 @@ def _kind(message: Message, pairs: dict[str, str], now_ms: int) -> tuple[Message
         kinds.append(MessageType.LITE)
         place = lite_topic_name(system.lite_topic)
         pairs[LITE_TOPIC] = place
+        if len(kinds) > 1:
+            raise Refused(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"a message of a lite topic is {MessageType.Name(kinds[0])} as well: send it "
+                "without a delay, a message group, a priority or a transaction",
+            )
     return (kinds[0] if kinds else _NORMAL), place
 
 

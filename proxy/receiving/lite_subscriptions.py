@@ -189,7 +189,9 @@ class LiteSubscriptions:
             wanted.names.update(dict.fromkeys(names))
         wanted.version = max(wanted.version, version)
         self._kept += len(wanted.names) - before
-        if not wanted.names or self._kept > MAX_KEPT:
+        # One without names may be of a group that reads all lite topics.
+        is_nothing = action == _CLEAR or not (wanted.names or action == _SET)
+        if is_nothing or self._kept > MAX_KEPT:
             self._forget(client_id)
 
     def _forget(self, client_id: str) -> _Wanted | None:

@@ -115,6 +115,9 @@ class _Given(NamedTuple):
     handle: ReceiptHandle
 
 
+_Reads = Callable[[Command], list[_Given]]
+
+
 class Receives:
     """Answers consumers.
 
@@ -245,7 +248,8 @@ class Receives:
             self._brokers.speak_for(caller, command)
             return command
 
-        give_back = partial(self._give_back_reply, asked)
+        read = partial(_read_reply, asked, is_lite=is_lite)
+        give_back = partial(self._give_back_reply, asked, read)
         failures = 0
         while True:
             left_s = max(until - trio.current_time(), 0.0)
@@ -274,7 +278,7 @@ class Receives:
                 if reply.code == ResponseCode.POLLING_FULL:
                     raise Refused(Code.TOO_MANY_REQUESTS, "too many receives wait at the broker")
                 if reply.code in POP_CODES:
-                    return _read_reply(asked, reply) if reply.code == ResponseCode.SUCCESS else []
+                    return read(reply) if reply.code == ResponseCode.SUCCESS else []
                 if reply.code not in NOT_NOW_CODES:
                     raise refused_by(_refusal(address, reply))
                 problem = _refusal(address, reply)
@@ -287,9 +291,9 @@ class Receives:
                 return []
             await trio.sleep(pause)
 
-    def _give_back_reply(self, asked: _Asked, reply: Command) -> None:
+    def _give_back_reply(self, asked: _Asked, read: _Reads, reply: Command) -> None:
         try:
-            given = _read_reply(asked, reply)
+            given = read(reply)
         except Refused as refused:
             _log.warning("messages that no client takes: %s", quoted(refused))
             return
@@ -390,8 +394,11 @@ def _milliseconds(duration: Duration) -> int:
     return milliseconds
 
 
-def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
-    """Read the messages that a broker gives. Raises Refused."""
+def _read_reply(asked: _Asked, reply: Command, *, is_lite: bool) -> list[_Given]:
+    """Read the messages that a broker gives. Raises Refused.
+
+    Messages of ordinary topics may have the property of a lite topic, too: it means nothing there.
+    """
     try:
         popped_ms, invisible_ms = reply.integer("popTime"), reply.integer("invisibleTime")
         revive = reply.integer("reviveQid", 0)
@@ -415,7 +422,7 @@ def _read_reply(asked: _Asked, reply: Command) -> list[_Given]:
             record.queue_id,
             record.queue_offset,
             record.physical_offset,
-            found_value(record.properties, _LITE_TOPIC) or "",
+            (found_value(record.properties, _LITE_TOPIC) or "") if is_lite else "",
         )
         given.append(_Given(record, handle))
     return given

@@ -42,8 +42,17 @@ _MAX_ENTRIES: Final = 1024
 # A broker takes no zero, and the client in JavaScript sends one for "now".
 _LEAST_INVISIBLE_MS: Final = 1
 
-# What a broker answers when a handle is no longer the message's: it was given again.
-_PASSED: Final = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.INVALID_PARAMETER})
+# For how long a message is the client's while it is made a dead letter.
+_BURYING_MS: Final = 60_000
+
+# What a broker answers when a handle is no longer the message's: it was given again, or its topic
+# or queue is gone.
+_PASSED: Final = frozenset(
+    {
+        *(ResponseCode.NO_MESSAGE, ResponseCode.INVALID_PARAMETER),
+        *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL),
+    }
+)
 
 _ACCEPTED: Final = frozenset({ResponseCode.SUCCESS, *_PASSED})
 
@@ -108,21 +117,32 @@ class Settlements:
     async def forward(
         self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
     ) -> ForwardMessageToDeadLetterQueueResponse:
-        """Make a message a dead letter of its group. Raises Refused (40013)."""
+        """Make a message a dead letter of its group. Raises Refused (40013).
+
+        Clients repeat it until they are answered OK. So that is the answer, without a dead letter,
+        if the message is no longer the client's: it became one before, or another consumer has it.
+        """
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
         await self._check_broker(topic, handle)
-        queue = _queue(topic, handle)
-        command = requests.send_back(
-            group,
-            handle.position,
-            origin_message_id=request.message_id[:255],
-            origin_topic=topic,
-            most_times=0,
-            delay_level=-1,
-        )
-        await self._brokers.ask(caller, queue, command, "keep a dead letter")
-        await self._acknowledge(caller, group, topic, handle)
+        try:
+            with self._renewals.settling(group, topic, handle) as newest:
+                held = await self._hide(caller, group, topic, newest, _BURYING_MS)
+                command = requests.send_back(
+                    group,
+                    handle.position,
+                    origin_message_id=request.message_id[:255],
+                    origin_topic=topic,
+                    most_times=0,
+                    delay_level=-1,
+                )
+                queue = _queue(topic, handle)
+                await self._brokers.ask(caller, queue, command, "keep a dead letter")
+                await self._acknowledge(caller, group, topic, held)
+        except Refused as refused:
+            if refused.code != Code.INVALID_RECEIPT_HANDLE:
+                raise
+            _log.info("no dead letter of topic %s is made: %s", quoted(topic), quoted(refused))
         return ForwardMessageToDeadLetterQueueResponse(status=OK)
 
     async def drop(self, group: str, topic: str, handle: ReceiptHandle) -> None:

@@ -36,6 +36,9 @@ from proxy.wire.messages_pb2 import (
 _MAX_ADDRESSES: Final = 32
 _MAX_HOST_CHARACTERS: Final = 255
 
+# The namespace of a topic means nothing here, and each queue of an answer repeats it.
+_MAX_NAMESPACE_CHARACTERS: Final = 255
+
 _ANY_QUEUE: Final = -1
 
 
@@ -57,7 +60,7 @@ class RouteAnswers:
 
     async def route(self, caller: Caller, request: QueryRouteRequest) -> QueryRouteResponse:
         """Tell the queues of a topic. Raises Refused (40001, 40002, 40402)."""
-        topic = topic_name(request.topic)
+        topic = _topic(request.topic)
         endpoints = _endpoints(request.endpoints)
         route = await self._brokers.route(topic)
         await self._access.require(caller, topic, [topic_need(topic, EITHER)])
@@ -74,7 +77,7 @@ class RouteAnswers:
 
         Raises Refused (40001, 40002, 40003, 40300, 40402).
         """
-        topic, group = topic_name(request.topic), group_name(request.group)
+        topic, group = _topic(request.topic), group_name(request.group)
         endpoints = _endpoints(request.endpoints)
         route = await self._brokers.route(topic)
         await self._access.require(caller, topic, [topic_need(topic, SUB), group_need(group)])
@@ -130,6 +133,18 @@ def _queues(
             broker=Broker(name=queue.broker_name, id=0, endpoints=endpoints),
             accept_message_types=types,
         )
+
+
+def _topic(given: Resource) -> str:
+    """Return the name of a topic that an answer repeats. Raises Refused (40002)."""
+    name = topic_name(given)
+    count = len(given.resource_namespace)
+    if count > _MAX_NAMESPACE_CHARACTERS:
+        raise Refused(
+            Code.ILLEGAL_TOPIC,
+            f"a namespace of {count} characters: at most {_MAX_NAMESPACE_CHARACTERS}",
+        )
+    return name
 
 
 def _endpoints(given: Endpoints) -> Endpoints:

@@ -9,7 +9,8 @@ from proxy.wire.messages_pb2 import Code
 from remoting.wire.field_values import read_natural
 
 _VERSION: Final = "1"
-_MAX_CHARACTERS: Final = 1024
+# The client's id of a message has 255 characters of up to four bytes, which base64 makes longer.
+_MAX_CHARACTERS: Final = 2048
 
 
 class TransactionId(NamedTuple):

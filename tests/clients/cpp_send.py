@@ -21,7 +21,9 @@ PAUSE_AFTER_FAILURE_S = 0.1
 
 def main() -> int:
     options = read_options()
-    producer = Producer(f"{options.run}-senders", timeout=3000)
+    # By default it refuses messages of more than 128 KiB.
+    largest = max(options.size, 131_072)
+    producer = Producer(f"{options.run}-senders", timeout=3000, max_message_size=largest)
     producer.set_namesrv_addr(options.names)
     if options.credentials:
         producer.set_session_credentials(*options.credentials.split(":"), "ALIYUN")

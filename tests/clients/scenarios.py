@@ -274,6 +274,7 @@ MIXED = ("--count", "21", "--tags", "red,green,blue")
 TWO_OF_THREE = ("--expect", "14", "--tags", "red || blue")
 THIRD = ("--expect", "7", "--sql", "n BETWEEN 7 AND 13 AND TAGS IS NOT NULL")
 LONG = ("--size", "5000")
+MEGABYTE = ("--size", "1000000")
 
 
 def with_every_mode(client: Client, *, pulls: bool = True) -> Iterator[Scenario]:
@@ -425,7 +426,10 @@ def signed(client: Client) -> Scenario:
 def of_a_user(client: Client) -> dict[str, Callable[[Place], None]]:
     """What a client that is not Java's does besides, as a user."""
     again = sent_and_pushed(client, client, sending=LONG, reading=("--fail-first", "1"))
-    features: dict[str, Callable[[Place], None]] = {"fails, and gets 5 KB again": again}
+    features: dict[str, Callable[[Place], None]] = {
+        "fails, and gets 5 KB again": again,
+        "sends and gets 1 MB": sent_and_pushed(client, client, sending=MEGABYTE),
+    }
     if client != "ali":
         ordered = sent_and_pushed(client, client, sending=("orderly",), reading=("--orderly",))
         features["sends and consumes in order"] = ordered

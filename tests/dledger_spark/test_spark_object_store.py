@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,10 +23,11 @@ from pyarrow import fs
 from dledger.free_ports import free_addresses
 from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.tables import shipped
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.table_home import TableHome
 from tests.dledger_spark.test_spark_left_out import bodies
-from tests.dledger_spark.test_spark_table_updates import PROJECT, rows_of
+from tests.dledger_spark.test_spark_table_updates import rows_of
 
 LogWriter = Callable[..., Path]
 STARTED_MAX_S = 120
@@ -111,44 +109,116 @@ def test_tables_are_published_to_an_object_store_each_row_once(
     assert pc.count_distinct(indexes).as_py() == len(indexes) == 229
 
 
-@pytest.mark.long
-def test_the_documented_program_makes_tables_of_a_log_that_was_shipped_to_an_object_store(
-    store: str, write_log: LogWriter, tmp_path: Path
+def ship(folder: Path, to: fs.FileSystem, path: str) -> int:
+    """Copy a node's record and then its files; return the number of files."""
+    files = sorted(one for one in folder.glob("data/*") if one.is_file())
+    for one in (folder / "hard-state", *files):
+        name = f"{path}/{one.relative_to(folder)}"
+        to.create_dir(name.rpartition("/")[0])
+        with to.open_output_stream(name) as copy:
+            copy.write(one.read_bytes())
+    return len(files)
+
+
+def check_shipped(
+    write_log: LogWriter, tmp_path: Path, to: fs.FileSystem, path: str, url: str
 ) -> None:
-    [text] = re.findall(r"```python\n(# shipped\.py.*?)```", tables_page(), re.DOTALL)
-    program = tmp_path / "shipped.py"
-    program.write_text(text.replace("FILES_MAX = 4", "FILES_MAX = 2"))
-    node, out = tmp_path / "dledger-n0", tmp_path / "tables"
-    url = f"s3://orders/logs/dledger-n0?scheme=http&endpoint_override={store}&region={REGION}"
-    bucket = writing_to(store)
-    folder = write_log(bodies(200))
+    """Make tables of a log that is shipped twice, and compare with those of the log itself."""
+    out, folder = tmp_path / "tables", write_log(bodies(200))
     for _ in range(2):
-        files = sorted(path for path in folder.glob("data/*") if path.is_file())
-        for path in (folder / "hard-state", *files):
-            with bucket.open_output_stream(
-                f"orders/logs/dledger-n0/{path.relative_to(folder)}"
-            ) as copy:
-                copy.write(path.read_bytes())
-        done = subprocess.run(
-            [sys.executable, str(program), url, str(node), str(out)],
-            env={**os.environ, "PYTHONPATH": str(PROJECT)},
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        assert len(files) > 4
-        assert len(list((node / "data").iterdir())) == 1
+        assert ship(folder, to, path) > 4
+        run("tables", "--shipped", url, "--out", str(out))
+        assert len(list(out.glob("_shipped/*/data/*"))) == 1
         at_once = TableHome(str(tmp_path / "at-once"))
         run("tables", "--path", str(folder), "--out", at_once.path)
         assert rows_of(TableHome(str(out))) == rows_of(at_once)
         write_log(bodies(30)[1:])
 
 
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "FILES_MAX", 2)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("few_files")
+def test_tables_are_made_of_a_log_in_an_object_store(
+    store: str, write_log: LogWriter, tmp_path: Path
+) -> None:
+    url = f"s3://orders/logs/n0?scheme=http&endpoint_override={store}&region={REGION}"
+    check_shipped(write_log, tmp_path, writing_to(store), "orders/logs/n0", url)
+    wrong = url.replace("logs/n0", "logs/n1")
+    line = refused("tables", "--shipped", wrong, "--out", str(tmp_path / "other"))
+    assert "[DLEDGER_STORE_UNREADABLE]" in line
+
+
+@pytest.mark.usefixtures("few_files")
+def test_tables_are_made_of_a_log_that_was_shipped(write_log: LogWriter, tmp_path: Path) -> None:
+    path = tmp_path / "far" / "n0"
+    check_shipped(write_log, tmp_path, fs.LocalFileSystem(), str(path), path.as_uri())
+
+
+@pytest.mark.usefixtures("few_files")
+def test_a_copy_that_was_cut_is_made_again(
+    write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = tmp_path / "far" / "n0", tmp_path / "tables"
+    ship(write_log(bodies(200)), fs.LocalFileSystem(), str(path))
+    words = ("tables", "--shipped", path.as_uri(), "--out", str(out))
+    pieces, copied = shipped._Shipped._pieces, 0
+
+    def cut(one: shipped._Shipped, name: str) -> Iterator[bytes]:
+        nonlocal copied
+        copied += 1
+        for piece in pieces(one, name):
+            yield piece[: len(piece) // 2] if copied == 6 else piece
+            if copied == 6:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(shipped._Shipped, "_pieces", cut)
+    CliRunner().invoke(dledger_spark, list(words))
+    assert copied == 6
+    run(*words)
+    run("tables", "--path", str(path), "--out", str(tmp_path / "at-once"))
+    assert rows_of(TableHome(str(out))) == rows_of(TableHome(str(tmp_path / "at-once")))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("nowhere", "[DLEDGER_OPTION_INVALID] shipped='nowhere': no URL that Arrow opens"),
+        ("strange://a/b", "[DLEDGER_OPTION_INVALID] shipped='strange://a/b': no URL"),
+        ("no://key:secret@a/b?c", "[DLEDGER_OPTION_INVALID] shipped='no://a/b': no URL"),
+        ("{}/absent", "[DLEDGER_STORE_UNREADABLE] {}/absent: "),
+        ("{}/empty", "data has no file from the first on; name the folder of a node"),
+    ],
+)
+def test_a_shipped_log_that_cannot_be_read_is_one_line(
+    url: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty" / "data").mkdir(parents=True)
+    (tmp_path / "empty" / "hard-state").touch()
+    at = tmp_path.as_uri()
+    line = refused("tables", "--shipped", url.format(at), "--out", str(tmp_path / "out"))
+    assert expected.format(at) in line
+    assert line.count("\n") == 1
+    assert "secret" not in line
+
+
+def test_a_shipped_log_is_named_without_a_folder(tmp_path: Path) -> None:
+    words = ("--shipped", tmp_path.as_uri(), "--path", str(tmp_path), "--out", str(tmp_path / "o"))
+    done = CliRunner().invoke(dledger_spark, ["tables", *words])
+    assert done.exit_code == 2
+    assert "--shipped goes without --path and --bootstrap" in done.output
+
+
+def refused(*words: str) -> str:
+    done = CliRunner().invoke(dledger_spark, list(words))
+    assert done.exit_code == 1, done.output
+    return done.output
+
+
 def run(*words: str) -> str:
     done = CliRunner().invoke(dledger_spark, list(words))
     assert done.exit_code == 0, done.output
     return done.stdout
-
-
-def tables_page() -> str:
-    return (PROJECT / "docs" / "tables.md").read_text(encoding="utf-8")

@@ -13,7 +13,9 @@ from google.protobuf.json_format import ParseDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from proxy.clients import sessions
-from proxy.clients.sessions import EXPIRE_S, MAX_TOPICS, Session
+from proxy.clients import settings as settings_module
+from proxy.clients.sessions import EXPIRE_S, Session
+from proxy.clients.settings import MAX_TOPICS
 from proxy.http2.limits import Limits
 from proxy.wire.messages_pb2 import (
     ClientType,
@@ -101,6 +103,20 @@ async def test_settings_follow_the_group(autojump_clock: MockClock) -> None:
         lite = consumer_settings("Orders", kind=ClientType.LITE_PUSH_CONSUMER)
         found = (await settle(lite)).subscription
         assert (found.lite_subscription_quota, found.max_lite_topic_size) == (2000, 64)
+
+
+@pytest.mark.parametrize(
+    ("told", "quota"), [("5000", 5000), ("1", 1), ("-1", 10_000), ("999999", 10_000), ("x", 2000)]
+)
+async def test_the_quota_of_lite_topics_is_the_groups(
+    told: str, quota: int, autojump_clock: MockClock
+) -> None:
+    """Clients refuse by themselves what goes beyond the quota in their settings."""
+    async with scripted_proxy() as here:
+        here.brokers.topic("Chats")
+        here.brokers.groups["agents"] = {"attributes": {"lite.sub.client.quota": told}}
+        wanted = consumer_settings("Chats", group="agents", kind=ClientType.LITE_PUSH_CONSUMER)
+        assert (await _settled(here, wanted)).subscription.lite_subscription_quota == quota
 
 
 async def test_pauses_of_the_client_in_javascript_are_seconds_that_it_takes_for_milliseconds(
@@ -207,6 +223,24 @@ async def test_wrong_settings_end_the_stream_with_a_status(autojump_clock: MockC
         with pytest.raises(GrpcFailed) as failed:
             await _settled(here, consumer_settings("Orders"))
         assert failed.value.code == UNAVAILABLE
+
+
+async def test_topics_of_settings_are_counted_before_each_is_looked_at(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_at(_topic: object) -> str:
+        raise AssertionError("a topic was looked at")
+
+    monkeypatch.setattr(settings_module, "topic_name", looked_at)
+    count = MAX_TOPICS + 1
+    for many in (
+        producer_settings(*["Orders"] * count),
+        consumer_settings(*["Orders"] * count),
+    ):
+        async with scripted_proxy() as here:
+            with pytest.raises(GrpcFailed) as failed:
+                await _settled(here, many)
+            assert failed.value.code == UNAVAILABLE
 
 
 async def test_a_stream_says_its_headers_before_any_command(autojump_clock: MockClock) -> None:

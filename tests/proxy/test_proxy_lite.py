@@ -112,6 +112,30 @@ async def test_a_new_leader_is_told_before_the_next_receive(autojump_clock: Mock
         assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
 
 
+async def test_a_new_leader_knows_a_client_that_reads_all_lite_topics(
+    autojump_clock: MockClock,
+) -> None:
+    """A client of a wildcard group names none."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        brokers.topic("sessions")
+        brokers.types["sessions"] = "LITE"
+        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
+        client = await here.client("one")
+        await client.unary(subscribing(action=SET))
+        route = brokers.routes_of["sessions"]
+        masters = {"broker-a": "another:10911"}
+        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        await client.receive(receiving("sessions", "agents"))
+        assert brokers.codes()[-2:] == [SUBSCRIBE, POP]
+        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        assert (told["action"], told["liteTopicSet"]) == ("COMPLETE_ADD", [])
+        await client.unary(messages.NotifyClientTerminationRequest())
+        await trio.sleep(1)
+        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from trio.testing import MockClock
 
+from dledger_mq import Message as RemotingMessage
+from dledger_mq import Producer
 from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
 from proxy.receiving import receives
@@ -20,6 +22,7 @@ from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import (
     Code,
     ForwardMessageToDeadLetterQueueRequest,
+    Message,
     ReceiveMessageRequest,
 )
 from remoting.message.java_hash import java_hash
@@ -406,6 +409,19 @@ async def test_a_handle_of_an_unknown_broker_is_refused_at_once(
         assert held.status.code == Code.HA_NOT_AVAILABLE
 
 
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL])
+async def test_an_acknowledgement_in_a_topic_or_queue_that_is_gone_is_not_repeated(
+    code: ResponseCode, autojump_clock: MockClock
+) -> None:
+    """Clients repeat it every second, unless the handle is refused."""
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.answers[RequestCode.ACK_MESSAGE] = lambda command: command.reply(code)
+        client = await here.client()
+        refused = await client.unary(acknowledging(TOPIC, "0 1 1 0 0 broker-a 0 0 0"))
+        assert refused.status.code == Code.INVALID_RECEIPT_HANDLE
+
+
 async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path: Path) -> None:
     async with real_proxy(tmp_path) as here:
         topic = await here.topic(TOPIC)
@@ -427,6 +443,55 @@ async def test_a_message_becomes_a_dead_letter_when_its_client_says_so(tmp_path:
         assert late.status.code in (Code.OK, Code.INVALID_RECEIPT_HANDLE)
         request.receipt_handle = "rubbish"
         assert (await client.unary(request)).status.code == Code.INVALID_RECEIPT_HANDLE
+
+
+async def test_a_dead_letter_is_made_once_and_only_by_the_consumer_that_has_the_message(
+    tmp_path: Path,
+) -> None:
+    """The clients in Java, Go and C# repeat it every second until the answer is OK."""
+    clock = ShiftedClock()
+    async with real_proxy(tmp_path, clock=clock) as here, here.another() as other:
+        topic = await here.topic(TOPIC)
+        late, other_client = await here.client(), await other.client()
+        await send(late, message(topic, b"poison"))
+        (first,) = await receive_some(late, topic, 1)
+        clock.ahead_ms += 60_000
+        (second,) = await receive_some(other_client, topic, 1)
+        for given_again in (first, first):
+            assert (await late.unary(_burying(topic, given_again))).status.code == Code.OK
+        assert "%DLQ%readers" not in await here.admin.topics()
+        for _attempt in range(3):
+            assert (await other_client.unary(_burying(topic, second))).status.code == Code.OK
+        assert len(await receive_some(late, "%DLQ%readers", 1, group="undertakers")) == 1
+        more = await late.receive(receiving("%DLQ%readers", "undertakers"))
+        assert more.messages == []
+        clock.ahead_ms += 120_000
+        assert (await late.receive(receiving(topic))).messages == []
+
+
+def _burying(topic: str, one: Message) -> ForwardMessageToDeadLetterQueueRequest:
+    system = one.system_properties
+    made = ForwardMessageToDeadLetterQueueRequest(
+        receipt_handle=system.receipt_handle, message_id=system.message_id
+    )
+    made.topic.name, made.group.name = topic, "readers"
+    return made
+
+
+@pytest.mark.parametrize("name", ["a-lite-topic", "two words", "x" * 200])
+async def test_a_message_with_a_lite_topic_in_an_ordinary_topic_can_be_settled(
+    tmp_path: Path, name: str
+) -> None:
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        client = await here.client()
+        async with Producer("writers", client=here.group.client) as producer:
+            await producer.send(RemotingMessage(topic, b"odd", properties={"__LITE_TOPIC": name}))
+        (odd,) = await receive_some(client, topic, 1)
+        later = await client.unary(changing(topic, odd.system_properties.receipt_handle, 60))
+        assert later.status.code == Code.OK
+        done = await client.unary(acknowledging(topic, odd))
+        assert done.status.code == Code.OK
 
 
 async def test_an_ordered_group_gets_one_part_of_a_queue_at_a_time(tmp_path: Path) -> None:

@@ -190,6 +190,21 @@ _LIMITS: tuple[tuple[int, Message, Message], ...] = (
         _sent(message_type=4, orphaned_transaction_recovery_duration=3_601_000),
     ),
     (Code.BAD_REQUEST, _sent(priority=0), _sent(priority=-1)),
+    (
+        Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
+        _sent(trace_context="é" * 8192),
+        _sent(trace_context="é" * 8193),
+    ),
+    (
+        Code.MESSAGE_PROPERTIES_TOO_LARGE,
+        _sent(trace_context="x" * 16384, user={"name": "x" * 15000}),
+        _sent(trace_context="x" * 16384, user={"name": "x" * 16380}),
+    ),
+    (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        _sent(priority=1, message_group="g"),
+        _sent(priority=1, lite_topic="a"),
+    ),
     (Code.ILLEGAL_LITE_TOPIC, _sent(lite_topic="a" * 64), _sent(lite_topic="a" * 65)),
     (Code.ILLEGAL_LITE_TOPIC, _sent(lite_topic="a-_Z9"), _sent(lite_topic="a b")),
 )
@@ -218,7 +233,6 @@ def test_the_type_is_that_of_the_first_property_and_not_of_the_name() -> None:
         MessageType.DELAY: {"delivery_timestamp": NOW_MS},
         MessageType.FIFO: {"message_group": "g"},
         MessageType.PRIORITY: {"priority": 1},
-        MessageType.LITE: {"lite_topic": "l"},
         MessageType.NORMAL: {},
     }
     more: dict[str, Any] = {}
@@ -227,6 +241,28 @@ def test_the_type_is_that_of_the_first_property_and_not_of_the_name() -> None:
         read = read_sent("Orders", _sent(**more), HOST, NOW_MS)
         assert read.kind == kind
     assert read_sent("Orders", _sent(message_type=MessageType.FIFO), HOST, NOW_MS).kind == 1
+    assert read_sent("Orders", _sent(lite_topic="l"), HOST, NOW_MS).kind == MessageType.LITE
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"message_type": MessageType.TRANSACTION},
+        {"delivery_timestamp": NOW_MS},
+        {"message_group": "g"},
+        {"priority": 1},
+    ],
+)
+def test_a_message_of_a_lite_topic_is_of_no_other_type(more: dict[str, Any]) -> None:
+    with pytest.raises(Refused) as refused:
+        read_sent("Orders", _sent(lite_topic="l", **more), HOST, NOW_MS)
+    assert refused.value.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+
+
+def test_millions_of_empty_keys_are_refused_by_their_number() -> None:
+    with pytest.raises(Refused) as refused:
+        read_sent("Orders", _sent(keys=[""] * 16_385), HOST, NOW_MS)
+    assert refused.value.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
 
 
 def test_message_groups_have_the_queues_that_the_proxy_in_java_gives_them() -> None:

@@ -13,7 +13,10 @@ import proxy.server
 from dledger_mq import Client
 from proxy.http2.call import Call
 from proxy.http2.frames import END_HEADERS, END_STREAM
+from proxy.http2.status import Status
 from proxy.server import serve_proxy
+from proxy.wire.messages_pb2 import HeartbeatRequest
+from tests.proxy.grpc_client import GrpcFailed
 from tests.proxy.http2.peer import headers, request
 from tests.proxy.http2.served import connected, hold
 from tests.proxy.scripted_brokers import scripted_proxy
@@ -78,3 +81,18 @@ async def test_calls_that_outlast_a_drain_end_as_unavailable(
         assert opened.has_ended
         assert waiting.has_ended
         nursery.cancel_scope.cancel()
+
+
+async def test_paths_that_are_no_methods_count_together(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted_proxy() as here:
+        client = await here.client()
+        for number in range(100):
+            with pytest.raises(GrpcFailed) as failed:
+                await (await client.call(f"/junk/Method{number}")).receive()
+            assert failed.value.code == Status.UNIMPLEMENTED
+        await client.unary(HeartbeatRequest())
+        figures = here.proxy.figures
+        assert figures.ended == {"other": 100, "Heartbeat": 1}
+        assert figures.calls == {"other": 0, "Heartbeat": 0}

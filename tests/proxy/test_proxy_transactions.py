@@ -137,6 +137,12 @@ def test_an_id_is_read_as_it_was_written(
     assert read_transaction_id(str(made)) == made
 
 
+def test_the_id_of_a_message_with_the_longest_id_and_broker_can_be_read() -> None:
+    last = 2**63 - 1
+    made = TransactionId("b" * 255, last, last, "\U0001f600" * 255)
+    assert read_transaction_id(str(made)) == made
+
+
 @given(text=some.text(max_size=100))
 def test_any_text_is_an_id_or_is_refused(text: str) -> None:
     try:

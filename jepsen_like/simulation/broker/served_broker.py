@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.shares import USER_SHARES
+from broker.settings.user_shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
 from broker.audit.audit_log import AUDIT_LOG

@@ -15,13 +15,13 @@ from typing import Any, cast
 import pytest
 import trio
 
-from broker.access.shares import USER_SHARES, UserShares
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
 from broker.producers.members import PRODUCERS
 from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
+from broker.settings.user_shares import USER_SHARES, UserShares
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode

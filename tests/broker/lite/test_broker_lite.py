@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import trio
 
+from broker.lite import popping as lite_popping
+from broker.lite import processor as lite_processor
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
 from broker.lite.popping import SUBSCRIPTIONS
@@ -388,6 +390,22 @@ async def test_operators_are_told_of_lite_topics(tmp_path: Path) -> None:
         assert info["liteTopicOffsetWrapper"]["consumerOffset"] == 1
 
 
+async def test_a_lite_topic_with_more_subscribers_than_are_told_of_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lite_processor, "MAX_TOLD", 1)
+    async with lite_broker(tmp_path) as one:
+        await one.make()
+        for number in range(3):
+            await one.make_group(f"all{number}", wildcard="true")
+            await one.subscribe("w", action="COMPLETE_ADD", group=f"all{number}")
+        await one.subscribe("c", "a")
+        asked = RequestCode.GET_LITE_TOPIC_INFO
+        reply = await one.client.ask(asked, parentTopic=PARENT, liteTopic="a")
+        assert reply.code == 0, reply
+        assert json.loads(reply.body)["subscriber"] == [{"clientId": "*", "group": "all0"}]
+
+
 async def test_a_batch_goes_to_its_lite_topics(tmp_path: Path) -> None:
     async with lite_broker(tmp_path) as one:
         await one.make()
@@ -454,6 +472,23 @@ async def test_what_the_log_refused_once_is_done_when_it_is_asked_again(tmp_path
         refusing()
         assert (await one.subscribe("d", "a", offsetOption=start)).code == busy
         assert await one.bodies("d") == [b"1"]
+
+
+async def test_what_found_no_room_in_flight_is_given_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lite_popping, "MAX_LITE_IN_FLIGHT", 1)
+    async with lite_broker(tmp_path) as one:
+        await one.make()
+        await one.subscribe("c", "a")
+        await one.send("a", b"a0")
+        (message,) = await one.pop()
+        await one.subscribe("d", "b")
+        await one.send("b", b"b0")
+        assert await one.bodies("d") == []
+        assert await one.ack(message) == 0
+        one.at(10)
+        assert await one.bodies("d", pollTime=5_000) == [b"b0"]
 
 
 async def test_requests_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Tables of a node's folder that was shipped to an object store, or elsewhere where Arrow reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from dledger_spark.errors import OptionInvalid, StoreUnreadable
+from dledger_spark.log.folder_log import open_folders
+from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.update import Updated, update_tables
+
+# A file of the log has 1 GiB by default, so a machine needs room for 4 GiB.
+FILES_MAX: Final = 4
+_RECORD: Final = "hard-state"
+_DATA: Final = "data"
+_PIECE_BYTES: Final = 8 * 1024 * 1024
+# A URL may have a name and a secret before the host: errors do not show them.
+_CREDENTIALS: Final = re.compile(r"//[^/@]*@")
+
+
+def update_from_store(
+    home: TableHome,
+    url: str,
+    *,
+    fail_on_data_loss: bool = True,
+    on_progress: Callable[[int], None] = lambda _done: None,
+) -> Iterator[Updated]:
+    """Add the new entries of a shipped folder, and yield after each few files of it.
+
+    Only files that the tables do not have come to this machine, into the tables' folder, and leave
+    it when the tables have their entries. The last one stays, as it may grow. The index files of
+    the log are not needed.
+
+    Args:
+        home: the tables' folder, `held` by the caller.
+        url: of the node's folder, as `pyarrow.fs.FileSystem.from_uri` takes it. The folder's
+            hard-state must be shipped before the files in `data`.
+        fail_on_data_loss: see `update_tables`.
+        on_progress: see `update_tables`.
+
+    Raises:
+        OptionInvalid: no such URL.
+        StoreUnreadable: the store does not answer, or has no such folder.
+        DledgerSparkError: see `update_tables`.
+    """
+    named = _CREDENTIALS.sub("//", url)
+    shown = named.partition("?")[0]
+    try:
+        store, path = fs.FileSystem.from_uri(url)
+    except OSError as error:
+        raise StoreUnreadable(shown, f"{error!s:.300}") from None
+    except (pa.ArrowException, ValueError) as error:
+        problem = f"no URL that Arrow opens: {error!s:.300}".replace(url, shown)
+        raise OptionInvalid("shipped", shown, problem) from None
+    shipped, node = _Shipped(store, path, shown), home.shipped_path(named)
+    there_is_more = True
+    while there_is_more:
+        there_is_more = shipped.copy_next(node)
+        [log] = open_folders(node)
+        yield update_tables(
+            home,
+            log,
+            log.resolve(None, "end").stop,
+            fail_on_data_loss=fail_on_data_loss,
+            on_progress=on_progress,
+        )
+        for name in _files(node)[:-1]:
+            os.unlink(f"{node}/{_DATA}/{name}")
+
+
+class _Shipped(NamedTuple):
+    """A folder in a store: its path there, and its URL for errors."""
+
+    store: fs.FileSystem
+    path: str
+    url: str
+
+    def copy_next(self, node: str) -> bool:
+        """Copy the last file here once more, as it may have grown, and the next ones; return
+        whether there are more behind them.
+        """
+        os.makedirs(f"{node}/{_DATA}", exist_ok=True)
+        # It says how far the log is committed, so it must not be newer than the files.
+        self._copy(_RECORD, node)
+        last = max(_files(node), default="")
+        with self._told():
+            found = self.store.get_file_info(fs.FileSelector(f"{self.path}/{_DATA}"))
+        names = sorted(one.base_name for one in found if one.is_file and one.base_name >= last)
+        if not names:
+            raise StoreUnreadable(self.url, f"{_DATA} has no file from {last or 'the first'} on")
+        for name in names[:FILES_MAX]:
+            self._copy(f"{_DATA}/{name}", node)
+        return len(names) > FILES_MAX
+
+    def _copy(self, name: str, node: str) -> None:
+        with open(f"{node}/{name}", "wb") as file:
+            for piece in self._pieces(name):
+                file.write(piece)
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        with self._told(), self.store.open_input_stream(f"{self.path}/{name}") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                yield piece
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise StoreUnreadable(self.url, f"{error!s:.300}") from None
+
+
+def _files(node: str) -> list[str]:
+    return sorted(os.listdir(f"{node}/{_DATA}"))
