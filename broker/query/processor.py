@@ -6,11 +6,11 @@ Source: RocketMQ's QueryMessageProcessor.
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
-from broker.access.shares import USER_SHARES
 from broker.errors import RequestRefused
 from broker.query.searches import WAIT_S, Search, Searches
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.needs import READS
 from remoting.wire.command import Command
 
