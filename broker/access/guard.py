@@ -1,9 +1,10 @@
 """Authenticates requests, and checks that the rules of their users permit them."""
 
+import hmac
 import ipaddress
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from broker.access.rules import Fitting, Policy, is_granted, read_rule
@@ -42,10 +43,8 @@ _TOLD: Final = frozenset(
     }
 )
 
-# What an unknown user's signature is checked by, so that it takes as long as that of a known one:
-# the time for a long body would tell which users there are.
-_SECRET_OF_UNKNOWN: Final = os.urandom(32)
-_SIGNER_OF_UNKNOWN: Final = Signer(_SECRET_OF_UNKNOWN)
+# What the secret is made of that an unknown user's signature is checked by.
+_NOBODY: Final = b"a user that nobody is"
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
 # decided anew.
@@ -81,6 +80,10 @@ class AccessGuard:
         file = parts.config.access
         self._seal = None if file is None else SecretSeal(file.seal_key)
         self._admin = None if file is None else _administrator(file.admin)
+        # Checks the signatures of unknown users, as long as those of known ones: the time for a
+        # long body would tell which users there are.
+        secret = b"" if file is None else hmac.digest(file.seal_key, _NOBODY, "sha256")
+        self._nobody = Caller("", secret, is_super=False)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -174,8 +177,7 @@ class AccessGuard:
         caller = self._callers.get(name) or self._caller(name)
         if not name or SIGNATURE not in fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        signer = _SIGNER_OF_UNKNOWN if caller is None else caller.signer
-        if not signer.has_signed(command) or caller is None:
+        if not (caller or self._nobody).signer.has_signed(command) or caller is None:
             raise self._refused(origin, command, _unproven(name))
         host = origin.peer.host
         if USER in fields and (represented := represented_in(fields)) is not None:
@@ -201,8 +203,7 @@ class AccessGuard:
         if not represented.user:
             raise self._refused(origin, command, "the client has not signed: give it credentials")
         caller = self._caller(represented.user)
-        secret = _SECRET_OF_UNKNOWN if caller is None else caller.secret
-        if not represented.is_proven(secret) or caller is None:
+        if not represented.is_proven((caller or self._nobody).secret) or caller is None:
             raise self._refused(origin, command, _unproven(represented.user))
         return caller
 
@@ -218,6 +219,17 @@ class AccessGuard:
             return True
         caller = None if user is None else self._caller(user)
         return caller is not None and all(self._grants(caller, need, host) for need in needs)
+
+    def later(self, origin: Origin, command: Command, needs: Sequence[Need]) -> Callable[[], bool]:
+        """Return what says whether rules still grant needs to who asks, when a request has waited.
+
+        Raises RequestRefused (16): they do not grant them now.
+        """
+        if self._seal is None:
+            return lambda: True
+        self._check_all(origin, command, needs)
+        caller, host = self._asker(origin, command)
+        return partial(self.allows, caller.name, host, needs)
 
     def secret_of(self, user: str) -> bytes | None:
         """Return the secret of a user that may do something; None for all others."""

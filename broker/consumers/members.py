@@ -130,6 +130,10 @@ class Consumers:
         """Return the bytes that a connection's memberships take, roughly."""
         return self._sizes.get(origin, 0)
 
+    def count_of(self, origin: Origin) -> int:
+        """Return how many memberships the clients of a connection have."""
+        return self._memberships.count(origin)
+
     def size_in(self, client: Client, groups: Collection[str]) -> int:
         """Return the part of `size_of` for a client in some groups."""
         found = [self._groups[one].members[client] for one in groups if self.is_member(client, one)]

@@ -54,6 +54,9 @@ MAX_CONNECTION_PRODUCERS: Final = 10_000
 MAX_KINDS: Final = 16
 MAX_CLIENTS: Final = 100
 
+# One user has no more than this part of the places of all consumers, and of all producers.
+_SHARE_OF_USER: Final = 4
+
 # Groups of a heartbeat: a new group is two commands for the log.
 _GROUPS_A_STEP: Final = 16
 
@@ -91,6 +94,7 @@ class ClientProcessor:
         """
         heartbeat = decode_heartbeat(command.body)
         self._access.require(origin, command, _heartbeat_needs(heartbeat))
+        self._check_share(origin, command, heartbeat)
         yield from self._register_producers(origin, command, heartbeat)
         self._check_room(origin, heartbeat)
         for data in heartbeat.consumers:
@@ -269,6 +273,28 @@ class ClientProcessor:
                 heartbeat.client_id, self._clock(), command.language, command.version, user
             )
             self._producers.register(origin, group, member)
+
+    def _check_share(self, origin: Origin, command: Command, heartbeat: Heartbeat) -> None:
+        """Raise RequestRefused (2) if a user would have too many of all places of clients."""
+        user = self._shares.user_of(origin, command)
+        if user is None:
+            return
+        most = self._settings.now.limits.max_clients // _SHARE_OF_USER
+        connections = self._shares.connections_of(user)
+        client = Client(origin, heartbeat.client_id)
+        groups = [one.group for one in heartbeat.consumers]
+        for what, is_member, count_of, names in (
+            ("consumers", self._consumers.is_member, self._consumers.count_of, groups),
+            (
+                "producers",
+                self._producers.is_member,
+                self._producers.count_of,
+                heartbeat.producer_groups,
+            ),
+        ):
+            new = sum([not is_member(client, name) for name in names])
+            if new and sum(map(count_of, connections)) + new > most:
+                raise RequestRefused.busy(f"user {user} has too many {what}, of {most}: stop some")
 
     def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
         """Raise RequestRefused (2) if the heartbeats of a client, or of all, would take too much

@@ -19,6 +19,7 @@ from broker.topics.needs import group_need
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
+from remoting.wire.on_behalf import without_proofs
 
 # RocketMQ's value. The consumer may run its listener.
 FORWARD_S: Final = 10.0
@@ -59,7 +60,7 @@ class Forwarding:
 
     def _forward(self, origin: Origin, command: Command, body: bytes) -> None:
         group, client_id = command.name("consumerGroup"), command.name("clientId")
-        fields = {**command.fields, "brokerName": self._broker_name}
+        fields = {**without_proofs(command.fields), "brokerName": self._broker_name}
         member = self._consumers.member(group, client_id)
         if member is None or member.is_closed:
             self._ask_proxies(origin, command, fields, body)

@@ -15,7 +15,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
-from broker.topics.needs import group_need
+from broker.topics.needs import group_need, topic_need
 from dledger import SessionClock
 from remoting.bodies.consumer_group import (
     QueueLock,
@@ -53,6 +53,9 @@ class LockProcessor:
         free = locks.room(self._limits.max_locks)
         wanted: list[tuple[str, int]] = []
         for piece in pieces(asked.queues, _AT_ONCE):
+            topics = sorted({queue.topic for queue in piece})
+            needs = [topic_need(topic, Action.SUB) for topic in topics]
+            self._access.require(origin, command, needs)
             for queue in piece:
                 if locks.owner(asked.group, queue.topic, queue.queue_id) is None:
                     free -= 1

@@ -5,10 +5,13 @@ Source: RocketMQ's QueryMessageProcessor.
 
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.query.searches import WAIT_S, Search, Searches
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.settings.user_shares import USER_SHARES
+from broker.topics.needs import READS
 from remoting.wire.command import Command
 
 # RocketMQ's values: the most messages in an answer, and the number for a unique key.
@@ -20,6 +23,8 @@ class QueryProcessor:
     """Reads the requests, which `searches` answers."""
 
     def __init__(self, parts: Parts, searches: Searches) -> None:
+        self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._state = parts.state
         self._searches = searches
         self._clock = parts.clock
@@ -46,5 +51,7 @@ class QueryProcessor:
                 min(wanted, MAX_MESSAGES),
                 self._state.log_end,
                 self._clock() + WAIT_S,
+                self._access.later(origin, command, READS(command)),
+                self._shares.user_of(origin, command),
             )
         )

@@ -18,6 +18,9 @@ from remoting.wire.command import Command
 # Waiting searches. Each takes about a millisecond once the index has caught up.
 MAX_WAITING: Final = 64
 
+# Those of one user, so that the others' have room.
+MAX_WAITING_OF_USER: Final = 16
+
 # How long a search waits for the index; Java's wait for 15 s.
 WAIT_S: Final = 5.0
 
@@ -42,6 +45,8 @@ class Search(NamedTuple):
         max_messages: how many are wanted; the newest ones.
         position: it waits until everything before this log position is indexed.
         deadline: until when it waits for that, on the monotonic clock.
+        is_permitted: asked before messages are sent, as rules may have changed meanwhile.
+        user: for whom it counts; None for super users, and without access control.
     """
 
     origin: Origin
@@ -53,6 +58,8 @@ class Search(NamedTuple):
     max_messages: int
     position: int
     deadline: float
+    is_permitted: Callable[[], bool] = lambda: True
+    user: str | None = None
 
 
 class Searches:
@@ -71,9 +78,15 @@ class Searches:
         self.on_added: Callable[[], None] = lambda: None
 
     def add(self, search: Search) -> None:
-        """Add a search. Raises RequestRefused (2): too many wait."""
+        """Add a search. Raises RequestRefused (2): too many wait, or too many of its user."""
         if len(self.waiting) >= MAX_WAITING:
             raise RequestRefused.busy(f"{MAX_WAITING} searches wait: search again later")
+        user = search.user
+        if user is not None and (
+            sum(one.user == user for one in self.waiting) >= MAX_WAITING_OF_USER
+        ):
+            words = f"user {user} has {MAX_WAITING_OF_USER} searches that wait: search again later"
+            raise RequestRefused.busy(words)
         self.waiting.append(search)
         self.on_added()
 
@@ -127,6 +140,10 @@ class Searches:
         search.origin.send(search.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
     def _send(self, search: Search, positions: list[int]) -> None:
+        if not search.is_permitted():
+            refusal = RequestRefused.forbidden("not permitted any more: rules have changed")
+            search.origin.send(refusal.reply_to(search.command))
+            return
         records: list[bytes] = []
         size = 0
         for position in positions:

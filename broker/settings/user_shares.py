@@ -5,7 +5,7 @@ super user, counts for the user that it represents. Super users, and all clients
 control, are not counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -34,6 +34,7 @@ class UserShares:
         # Without access control the user that a request names is not checked, so it does not count.
         self._has_users = parts.config.access is not None
         self._users: dict[Origin, str] = {}
+        self._origins: dict[str, set[Origin]] = {}  # the same, by user
         self._connections = Counts()
         self.held = Counts()
         self._waiting = Counts()
@@ -57,11 +58,20 @@ class UserShares:
         if self._connections.of(user) >= most:
             raise _busy(user, f"has {most} connections: close some", "MaxConnections")
         self._users[origin] = user
+        self._origins.setdefault(user, set()).add(origin)
         self._connections.add(user)
 
     def drop(self, origin: Origin) -> None:
         """Count a connection no longer. It has ended."""
-        self._connections.remove(self._users.pop(origin, None))
+        user = self._users.pop(origin, None)
+        self._connections.remove(user)
+        if user is not None:
+            self._origins[user].discard(origin)
+            if not self._origins[user]:
+                del self._origins[user]
+
+    def connections_of(self, user: str) -> Collection[Origin]:
+        return self._origins.get(user, ())
 
     def may_hold(self, user: str | None) -> bool:
         """Return whether one more request of a user may wait for messages."""

@@ -49,6 +49,8 @@ class MetricsServer:
         self._text = text
         self._waits = waits
         self._connections = 0
+        # Connections without a whole request, the one that has waited longest first.
+        self._silent: dict[trio.CancelScope, None] = {}
         self._making = trio.Lock()
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
@@ -56,8 +58,13 @@ class MetricsServer:
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
         if self._connections >= MAX_CONNECTIONS:
-            await stream.aclose()
-            return
+            # A probe must get in: silent connections would have a healthy process restarted.
+            silent = next(iter(self._silent), None)
+            if silent is None:
+                await stream.aclose()
+                return
+            del self._silent[silent]
+            silent.cancel()
         self._connections += 1
         try:
             async with stream:
@@ -73,7 +80,13 @@ class MetricsServer:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         while True:
             with trio.fail_after(REQUEST_TIMEOUT_S):
-                request = await _request(connection, stream)
+                request = None
+                with trio.CancelScope() as silent:
+                    self._silent[silent] = None
+                    try:
+                        request = await _request(connection, stream)
+                    finally:
+                        self._silent.pop(silent, None)
                 if request is None:
                     return
                 for event in await self._answer(request):

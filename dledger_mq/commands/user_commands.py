@@ -1,6 +1,7 @@
 """`dledger-mq user ...`: the users and rules of brokers with access control."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -15,7 +16,7 @@ from dledger_mq.commands.command_line import (
     print_rows,
     with_client,
 )
-from dledger_mq.errors import RequestRefused
+from dledger_mq.errors import NameServersUnreachable, RequestRefused
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -47,6 +48,21 @@ def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
     return with_client(lambda client: question(Users(client)))
 
 
+@contextmanager
+def _removed_if_refused(path: Path) -> Iterator[None]:
+    """Remove a file with a new secret if it opens nothing, and keep it if it may: the secret that a
+    broker took before the answer was lost is nowhere else.
+    """
+    try:
+        yield
+    except (RequestRefused, NameServersUnreachable):
+        path.unlink()
+        raise
+    except BaseException:
+        click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
+        raise
+
+
 @user_commands.command("create")
 @click.argument("name")
 @click.argument("path", metavar="FILE", type=FILE)
@@ -55,11 +71,8 @@ def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
 def create(name: str, path: Path, is_super: bool) -> None:
     """Make user NAME with a new secret, and write both to FILE for its programs."""
     credentials = new_credentials_file(path, name)
-    try:
+    with _removed_if_refused(path):
         ask(lambda users: users.create(name, credentials.secret_key, is_super=is_super))
-    except BaseException:
-        path.unlink()  # it would open nothing
-        raise
     click.echo(f"{path} has the access_key and the secret_key of {name}")
 
 
@@ -73,11 +86,8 @@ def renew(name: str, path: Path) -> None:
     The earlier secret no longer counts; connections stay.
     """
     credentials = new_credentials_file(path, name)
-    try:
+    with _removed_if_refused(path):
         ask(lambda users: users.change(name, secret=credentials.secret_key))
-    except RequestRefused:
-        path.unlink()  # it would open nothing
-        raise
     click.echo(f"{path} has the access_key and the new secret_key of {name}")
 
 

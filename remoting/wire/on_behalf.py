@@ -10,10 +10,16 @@ import hmac
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from remoting.wire.signature import ACCESS_KEY, SIGNATURE
+
 USER: Final = "onBehalfOf"
 DATE: Final = "callerDate"
 PROOF: Final = "callerSignature"
 HOST: Final = "callerHost"
+
+
+# The fields that prove who asks. The last one is of clients with temporary secrets.
+_PROOFS: Final = frozenset({ACCESS_KEY, SIGNATURE, USER, DATE, PROOF, HOST, "SecurityToken"})
 
 
 class Represented(NamedTuple):
@@ -46,3 +52,10 @@ def represented_in(fields: Mapping[str, str]) -> Represented | None:
     if user is None:
         return None
     return Represented(user, fields.get(DATE, ""), fields.get(PROOF, ""), fields.get(HOST, ""))
+
+
+def without_proofs(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a request that may be shown to others. With its signature they could
+    send it again, and, as names of fields and the request's code are not signed, other requests.
+    """
+    return {name: text for name, text in fields.items() if name not in _PROOFS}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
 from broker.access.state import ACCESS
 from broker.features import REGISTRY
 from broker.log.state_snapshot import captured, restored
+from broker.query.searches import Search, Searches
 from broker.server import Broker
 from broker.transactions.checks import CHECKS
 from broker.transactions.state import TRANSACTIONS
@@ -160,6 +163,45 @@ async def test_what_a_group_wants_of_a_topic_is_told_to_its_users_alone(tmp_path
         assert json.loads(of_group.body)["subscriptionData"]["subString"] == "secret-tag"
 
 
+@pytest.mark.parametrize("code", [CODE.GET_CONSUMER_RUNNING_INFO, CODE.CONSUME_MESSAGE_DIRECTLY])
+async def test_a_consumer_is_not_shown_the_signature_of_who_asks_for_it(
+    tmp_path: Path, code: RequestCode
+) -> None:
+    """It signs values alone: with it the consumer could ask for other things in that name."""
+    async with guarded(tmp_path) as here:
+        sent = await here.admin.send("orders", b"1")
+        thief = await here.user("thief", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        wanted = [ConsumerData("g", subscriptions=[SubscriptionData("orders")])]
+        beat = encode_heartbeat(Heartbeat("chosen", [], wanted))
+        assert (await thief.ask(CODE.HEART_BEAT, beat)).code == 0
+        thief.answers = True
+        of: dict[str, Any] = {"consumerGroup": "g", "clientId": "chosen"}
+        of |= {"jstackEnable": "false", "msgId": sent.fields["msgId"]}
+        proof = {"onBehalfOf": "thief", "callerDate": "now", "callerHost": "127.0.0.1"}
+        proof["callerSignature"] = hmac.digest(b"thief-secret", b"now", "sha1").hex()
+        assert (await here.admin.ask(code, **of)).code == 0
+        await here.rules("thief", allow("Group:g", "All"))
+        assert (await here.admin.ask(code, **of, **proof)).code == 0
+        shown = [one.fields for one in thief.notices if one.code == code]
+        assert shown == 2 * [{**of, "brokerName": "broker-a"}]
+
+
+async def test_queues_are_locked_in_topics_that_a_user_may_consume_alone(tmp_path: Path) -> None:
+    """Locks are counted for the whole broker: names without end would use them up."""
+    async with guarded(tmp_path) as here:
+        reader = await here.user("reader", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        for topics, code in (
+            (["orders", "%RETRY%g"], 0),
+            (["orders", "made-up"], NO_PERMISSION),
+            (["%RETRY%theirs"], NO_PERMISSION),
+        ):
+            queues = [{"topic": one, "brokerName": "broker-a", "queueId": 0} for one in topics]
+            lock = {"consumerGroup": "g", "clientId": "reader@1", "mqSet": queues}
+            body = json.dumps(lock).encode()
+            assert (await reader.ask(CODE.LOCK_BATCH_MQ, body)).code == code, topics
+            assert (await reader.ask(CODE.UNLOCK_BATCH_MQ, body)).code == 0
+
+
 async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path) -> None:
     """Positions can be guessed: by id, sent back to another group, or given to a consumer."""
     async with guarded(tmp_path) as here:
@@ -252,6 +294,42 @@ async def test_a_change_of_rules_counts_at_once_also_for_pulls_that_wait(tmp_pat
 
 async def _holds(broker: Broker) -> bool:
     return broker.parts.figures()["pullHeld"] == "1"
+
+
+async def test_a_search_that_waits_while_its_right_is_taken_away_finds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answering, replies = trio.Event(), Searches.answering, []
+    is_held = True
+
+    def late(self: Searches, search: Search) -> Iterator[None]:
+        begun.set()
+        while is_held:
+            yield
+        yield from answering(self, search)
+
+    monkeypatch.setattr(Searches, "answering", late)
+    async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
+        fields = send_fields("orders")
+        fields["i"] += "\x02KEYS\x01k"
+        assert (await here.admin.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code == 0
+        reader = await here.user("reader", allow("Topic:orders", "Sub"))
+        asked: dict[str, Any] = {"topic": "orders", "key": "k", "maxNum": 32}
+        asked |= {"beginTimestamp": 0, "endTimestamp": 1 << 62}
+
+        async def search() -> None:
+            replies.append(await reader.ask(CODE.QUERY_MESSAGE, **asked))
+
+        nursery.start_soon(search)
+        await begun.wait()
+        assert await here.ask(CODE.AUTH_DELETE_ACL, subject="User:reader") == 0
+        is_held = False
+        await until(lambda: _has(replies))
+    assert [(one.code, one.body) for one in replies] == [(NO_PERMISSION, b"")]
+
+
+async def _has(replies: list[Command]) -> bool:
+    return bool(replies)
 
 
 async def test_only_super_users_change_super_users_and_nobody_the_administrator(

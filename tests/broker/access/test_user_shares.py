@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +18,8 @@ import trio
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
+from broker.producers.members import PRODUCERS
+from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
 from broker.settings.user_shares import USER_SHARES, UserShares
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
@@ -99,6 +103,67 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         await until(lambda: held("greedy", 0))
         assert (await here.admin.send("orders", b"2")).code == 0
         await until(lambda: held("other", 0))
+        nursery.cancel_scope.cancel()
+
+
+async def test_clients_of_a_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """Every user may join groups of producers, without any rule."""
+    async with guarded(tmp_path, limits=replace(FEW, max_clients=20)) as here:
+        poor, other = await here.user("poor"), (await two_users(here))[1]
+        more = here.client(Credentials("poor", "poor-secret"))
+
+        async def beat(client: Client, producers: list[str], consumers: list[str]) -> int:
+            kept = [ConsumerData(name) for name in consumers]
+            body = encode_heartbeat(Heartbeat("c@1", producers, kept))
+            return (await client.ask(CODE.HEART_BEAT, body)).code
+
+        assert await beat(poor, ["a", "b", "c"], []) == 0
+        assert await beat(more, ["a", "b"], []) == 0
+        assert await beat(more, ["a", "b"], []) == 0  # the same ones
+        assert await beat(more, ["c"], []) == BUSY
+        assert await beat(other, ["a"], ["g1", "g2", "g3", "g4"]) == 0
+        assert await beat(other, ["a"], ["g1", "g5", "g6"]) == BUSY
+        assert await beat(here.admin, list("abcdefgh"), [f"h{one}" for one in range(8)]) == 0
+        poor.close()
+        await until(lambda: _producers(here, 11))
+        assert await beat(more, ["c"], []) == 0
+
+
+async def _producers(here: Guarded, count: int) -> bool:
+    return len(here.broker.parts[PRODUCERS]) == count
+
+
+async def test_searches_of_a_user_leave_room_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Searches] = []
+
+    def never(self: Searches, _search: Search) -> Iterator[None]:
+        found.append(self)
+        while True:
+            yield
+
+    monkeypatch.setattr(Searches, "answering", never)
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, other = await two_users(here)
+        asked: dict[str, Any] = {"topic": "orders", "key": "k", "maxNum": 32}
+        asked |= {"beginTimestamp": 0, "endTimestamp": 1}
+
+        async def search(client: Client) -> None:
+            with suppress(ConnectionClosed):
+                await client.ask(CODE.QUERY_MESSAGE, **asked)
+
+        async def wait(count: int) -> bool:
+            return bool(found) and len(found[0].waiting) == count
+
+        for number in range(MAX_WAITING_OF_USER + 1):  # the first one is looked for
+            nursery.start_soon(search, greedy)
+            await until(partial(wait, number))
+        refused = await greedy.ask(CODE.QUERY_MESSAGE, **asked)
+        assert refused.code == BUSY
+        assert "user greedy has 16 searches that wait" in (refused.remark or "")
+        nursery.start_soon(search, other)
+        await until(partial(wait, MAX_WAITING_OF_USER + 1))
         nursery.cancel_scope.cancel()
 
 

@@ -228,17 +228,45 @@ async def test_what_is_not_http_closes_its_own_connection_alone(
 async def test_connections_have_a_limit_and_silent_ones_an_end(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A probe gets in, so that silent connections do not have the process restarted."""
     monkeypatch.setattr("dledger.metrics.metrics_server.REQUEST_TIMEOUT_S", 1.0)
     serve = partial(serve_text, lambda: [b"fine\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
-    assert await ask(port, b"") == b""
-    await silent[0].send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
-    assert b"200" in await silent[0].receive_some(65536)
-    assert {await each.receive_some(1) for each in silent[1:]} == {b""}
+    await silent[0].send_all(b"GET /healthz")  # no whole request
+    assert (await ask(port, b"GET /healthz HTTP/1.0\r\n\r\n")).endswith(b"ok\n")
+    assert await silent[0].receive_some(1) == b""
+    await silent[1].send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert b"200" in await silent[1].receive_some(65536)
+    assert {await each.receive_some(1) for each in silent[2:]} == {b""}
     for each in silent:
         await each.aclose()
     assert (await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")).endswith(b"fine\n")
+
+
+async def test_no_more_scrapes_are_answered_at_once_than_connections_are_allowed(
+    nursery: trio.Nursery,
+) -> None:
+    gate = trio.Event()
+    server = MetricsServer(lambda: [b"fine\n"])
+
+    async def late() -> bytes:
+        await gate.wait()
+        return b"fine\n"
+
+    server.made = late  # type: ignore[method-assign]
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(server.serve, listeners)
+    port = listeners[0].socket.getsockname()[1]
+    scraping = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
+    for each in scraping:
+        await each.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert await ask(port, b"") == b""
+    gate.set()
+    for each in scraping:
+        assert b"".join([part async for part in each]).endswith(b"fine\n")
+        await each.aclose()
 
 
 async def test_an_address_that_cannot_be_had_is_named(nursery: trio.Nursery) -> None:

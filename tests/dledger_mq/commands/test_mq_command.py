@@ -15,7 +15,12 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, Gro
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
 from dledger_mq.commands.status_command import _alarms, _undelivered
-from dledger_mq.errors import GroupDirectoryError
+from dledger_mq.errors import (
+    GroupDirectoryError,
+    NameServersUnreachable,
+    NoMaster,
+    RequestRefused,
+)
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
@@ -296,3 +301,34 @@ def test_status_says_once_what_all_members_tell() -> None:
     ]
     assert _alarms(rows, "dledgerAlarms") == told.splitlines()
     assert _alarms(rows, "dledgerWarnings") == []
+
+
+@pytest.mark.parametrize("command", ["create", "renew"])
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (RequestRefused("127.0.0.1:1", "make a user", 16, "not permitted"), False),
+        (NameServersUnreachable((NOBODY,), "refused"), False),
+        (NoMaster("", "broker-a"), True),
+        (KeyboardInterrupt(), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    error: BaseException,
+    is_kept: bool,
+) -> None:
+    def fail(_question: object) -> None:
+        raise error
+
+    monkeypatch.setattr("dledger_mq.commands.user_commands.ask", fail)
+    path = tmp_path / "reader.toml"
+    result = CliRunner().invoke(
+        main, ["user", command, "reader", str(path), "--nameserver", NOBODY]
+    )
+    assert result.exit_code != 0
+    assert path.exists() == is_kept
+    assert ("is kept" in result.output) == is_kept
