@@ -321,6 +321,24 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(
     assert run("sql", "--tables", out, 'select "offset", m.offset from messages m')[0] == 0
 
 
+def test_columns_of_one_name_keep_their_values(tmp_path: Path) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    words = ("sql", "--tables", out, "select 1 as a, 2 as a, 3 as a_1, 4 as a")
+    assert run(*words) == (0, "a\ta_2\ta_1\ta_3\n1\t2\t3\t4\n")
+    assert run(*words, "--json") == (0, '{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}\n')
+
+
+@pytest.mark.parametrize("value", ["timestamp '20000-01-01'", "date 'infinity'"])
+def test_a_time_that_cannot_be_printed_is_an_error_of_a_line(value: str, tmp_path: Path) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    code, output = run("sql", "--tables", out, f"select {value}")
+    assert code == 1
+    assert "cast it to varchar" in output
+    assert run("sql", "--tables", out, f"select cast({value} as varchar)")[0] == 0
+
+
 def types(table: Any) -> dict[str, str]:
     return {field.name: str(field.type) for field in table.schema}
 
