@@ -79,7 +79,12 @@ def _ends(
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Write a file atomically."""
+    """Write a file atomically; into a pipe or a device, and through a link, as others do."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as there:
+            there.write(content)
+        return
+    path = os.path.realpath(path)
     new = f"{path}.new"
     try:
         with open(new, "wb") as file:

@@ -34,6 +34,18 @@ def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]
     )
 
 
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return names of columns of which each is there once: those of a join may be equal."""
+    found: dict[str, None] = {}
+    for name in names:
+        one, number = name, 0
+        while one in found or (number and one in names):
+            number += 1
+            one = f"{name}_{number}"
+        found[one] = None
+    return list(found)
+
+
 def json_line(row: Mapping[str, Any]) -> str:
     """Format a row of Arrow's, with maps as dicts, as a line of JSON.
 

@@ -18,7 +18,7 @@ from dledger_spark.commands.log_options import (
     log_options,
     print_left_out,
 )
-from dledger_spark.commands.rows import json_line, print_rows
+from dledger_spark.commands.rows import distinct_names, json_line, print_rows
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 
@@ -277,12 +277,18 @@ def sql(query: str, out: str, as_json: bool) -> None:
     Times are in UTC. The column "offset" needs quotes or its table's name before it (m.offset),
     because that is a word of SQL as well.
     """  # noqa: D301 - click's mark, a backspace
+    from dledger_spark.errors import QueryFailed  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
     with opened(TableHome(out), derived=True) as over:
         found = over.query(query)
-    names = found.schema.names
-    listed = found.to_pylist(maps_as_pydicts="lossy")  # the last value of a name counts
+    names = distinct_names(found.schema.names)
+    try:
+        # Of a map, the last value of a name counts.
+        listed = found.rename_columns(names).to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError) as error:
+        reason = f"it has a time that Python does not have ({error}): cast it to varchar"
+        raise QueryFailed(reason) from None
     if as_json:
         for row in listed:
             click.echo(json_line(row))

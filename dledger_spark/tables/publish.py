@@ -122,8 +122,9 @@ def _put_facts(one: CatalogTable, target: Target, groups: Sequence[str | None]) 
 
 def _put_derived(one: CatalogTable, target: Target, _groups: Sequence[str | None]) -> int:
     url, there = target.table(DERIVED_FOLDER, one.name)
-    version = one.table.version() + 1
-    if there is not None and there.transaction_version(_DERIVED_APP) == version:
+    # The versions of a table that was made again begin at 0 again.
+    app, version = f"{_DERIVED_APP}/{one.table.metadata().id}", one.table.version() + 1
+    if there is not None and there.transaction_version(app) == version:
         return 0
     found = _Counted(one, None)
     with delta_failures(url, "cannot be written"):
@@ -135,9 +136,7 @@ def _put_derived(one: CatalogTable, target: Target, _groups: Sequence[str | None
             storage_options=target.options,
             configuration=configuration(target.kept_hours) if there is None else None,
             writer_properties=WRITER_PROPERTIES,
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(_DERIVED_APP, version)]
-            ),
+            commit_properties=CommitProperties(app_transactions=[Transaction(app, version)]),
         )
         _vacuum(DeltaTable(url, storage_options=target.options), target)
     return found.rows

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
+from dledger.store.segment import start_of
 from dledger_spark.errors import OptionInvalid, StoreUnreadable
-from dledger_spark.log.folder_log import open_folders
+from dledger_spark.log.folder_log import FolderLog, open_folders
 from dledger_spark.tables.table_home import TableHome
-from dledger_spark.tables.update import Updated, update_tables
+from dledger_spark.tables.update import Updated, next_index, update_tables
 
 # A file of the log has 1 GiB by default, so a machine needs room for 4 GiB.
 FILES_MAX: Final = 4
@@ -60,9 +61,9 @@ def update_from_store(
         problem = f"no URL that Arrow opens: {error!s:.300}".replace(url, shown)
         raise OptionInvalid("shipped", shown, problem) from None
     shipped, node = _Shipped(store, path, shown), home.shipped_path(named)
-    there_is_more = True
+    files_max, end, there_is_more = FILES_MAX, 0, True
     while there_is_more:
-        there_is_more = shipped.copy_next(node)
+        there_is_more = shipped.copy_next(node, files_max)
         [log] = open_folders(node)
         yield update_tables(
             home,
@@ -71,8 +72,12 @@ def update_from_store(
             fail_on_data_loss=fail_on_data_loss,
             on_progress=on_progress,
         )
-        for name in _files(node)[:-1]:
-            os.unlink(f"{node}/{_DATA}/{name}")
+        before, end = end, next_index(home, log.group) or 0
+        _drop_files(node, log, end)
+        if end > (-1 if log.committed is None else log.committed):
+            return  # the next files are for a later run, whose record says that they are committed
+        if end == before:
+            files_max += 1  # entries that cannot be read may fill more files than these
 
 
 class _Shipped(NamedTuple):
@@ -82,22 +87,25 @@ class _Shipped(NamedTuple):
     path: str
     url: str
 
-    def copy_next(self, node: str) -> bool:
-        """Copy the last file here once more, as it may have grown, and the next ones; return
-        whether there are more behind them.
+    def copy_next(self, node: str, files_max: int) -> bool:
+        """Copy the last file here once more, as it may have grown, and the next ones, until there
+        are `files_max` here; return whether there are more behind them.
         """
         os.makedirs(f"{node}/{_DATA}", exist_ok=True)
         # It says how far the log is committed, so it must not be newer than the files.
         self._copy(_RECORD, node)
-        last = max(_files(node), default="")
+        here = _files(node)
+        last = max(here, default="")
         with self._told():
             found = self.store.get_file_info(fs.FileSelector(f"{self.path}/{_DATA}"))
-        names = sorted(one.base_name for one in found if one.is_file and one.base_name >= last)
+        there = (one.base_name for one in found if one.is_file)
+        names = sorted(name for name in there if start_of(name) is not None and name >= last)
         if not names:
             raise StoreUnreadable(self.url, f"{_DATA} has no file from {last or 'the first'} on")
-        for name in names[:FILES_MAX]:
+        count = max(1, files_max - len(here[:-1]))
+        for name in names[:count]:
             self._copy(f"{_DATA}/{name}", node)
-        return len(names) > FILES_MAX
+        return len(names) > count
 
     def _copy(self, name: str, node: str) -> None:
         with open(f"{node}/{name}", "wb") as file:
@@ -118,4 +126,13 @@ class _Shipped(NamedTuple):
 
 
 def _files(node: str) -> list[str]:
-    return sorted(os.listdir(f"{node}/{_DATA}"))
+    names = os.listdir(f"{node}/{_DATA}")
+    return sorted(name for name in names if start_of(name) is not None)
+
+
+def _drop_files(node: str, log: FolderLog, end: int) -> None:
+    """Delete the files before the one with the entry where the tables end. The last one stays."""
+    starts = [one.start for one in log.folder.segments if one.first_index <= end]
+    for name in _files(node)[:-1]:
+        if int(name) < max(starts, default=0):
+            os.unlink(f"{node}/{_DATA}/{name}")

@@ -164,7 +164,7 @@ WRONG_CALLS = {
     "no cores": (["count", "--path", "p", "--cores", "0"], "--cores"),
     "a million cores": (["count", "--path", "p", "--cores", "1000000"], "--cores"),
     "a file of no bytes": (["replay", "--path", "p", "--out", "o", "--file-bytes", "0"], "file-b"),
-    "no time": (["stream", "--path", "p", "--out", "o", "--every", "nan"], "no number of seconds"),
+    "no time": (["stream", "--path", "p", "--out", "o", "--every", "nan"], "no number"),
     "all time": (["stream", "--path", "p", "--out", "o", "--refresh", "inf"], "--refresh"),
     "no bytes a second": (
         ["show", "--bootstrap", "a:1", "--group", "g", "--max-bytes-per-second", "0"],

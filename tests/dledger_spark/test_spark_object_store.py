@@ -183,6 +183,39 @@ def test_a_copy_that_was_cut_is_made_again(
     assert rows_of(TableHome(str(out))) == rows_of(TableHome(str(tmp_path / "at-once")))
 
 
+@pytest.mark.usefixtures("few_files")
+@pytest.mark.parametrize("committed", [0, 20, 120])
+def test_files_stay_until_the_tables_have_their_entries(
+    committed: int, write_log: LogWriter, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "far" / "n0", tmp_path / "tables"
+    ship(write_log(bodies(200), committed=committed), fs.LocalFileSystem(), str(path))
+    words = ("tables", "--shipped", path.as_uri(), "--out", str(out))
+    for _ in range(4):
+        run(*words)
+        assert len(list(out.glob("_shipped/*/data/*"))) <= shipped.FILES_MAX
+    ship(write_log([], committed=199), fs.LocalFileSystem(), str(path))
+    run(*words)
+    assert len(list(out.glob("_shipped/*/data/*"))) == 1
+    run("tables", "--path", str(path), "--out", str(tmp_path / "at-once"))
+    assert rows_of(TableHome(str(out))) == rows_of(TableHome(str(tmp_path / "at-once")))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_what_else_lies_beside_shipped_files_is_no_file_of_the_log(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "far" / "n0", tmp_path / "tables"
+    words = ("tables", "--shipped", path.as_uri(), "--out", str(out), "--json")
+    added = []
+    for count in (200, 100):
+        ship(write_log(bodies(count)[1:]), fs.LocalFileSystem(), str(path))
+        for name in (".00000000000000004096.Xy12", "00000000000000004096.part", "_SUCCESS"):
+            (path / "data" / name).write_bytes(b"half")
+        added.append(json.loads(run(*words))["entries_added"])
+    assert added == [199, 99]
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

@@ -202,6 +202,19 @@ def test_a_published_copy_has_each_row_once_however_often_publishing_is_killed(
     assert not any(whole().values())
 
 
+def test_tables_that_were_made_again_replace_published_ones(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    for number, messages in enumerate((orders(9), orders(14)[9:])):
+        log, out = write_log(messages), tmp_path / f"out-{number}"
+        assert run("tables", "--path", log, "--out", out)[0] == 0
+        assert run("publish", "--tables", out, "--target", copy)[0] == 0
+        here, there = catalog(TableHome(str(out))), catalog(TableHome(str(copy)))
+        for one, published in zip(here, there, strict=True):
+            assert rows_of(one) == rows_of(published), one.name
+
+
 def test_a_copy_of_another_log_is_refused(write_log: LogWriter, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for number, bodies in enumerate((orders(9), orders(14)[5:])):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -669,6 +671,24 @@ def test_a_report_goes_into_a_pipe(made: Path) -> None:
     assert output.startswith("<!doctype html>")
     assert output.endswith("</html>\n")
     assert "Report of the log in &lt;orders&gt;" in output
+
+
+def test_a_report_goes_into_a_pipe_with_a_name_and_through_a_link(
+    made: Path, tmp_path: Path
+) -> None:
+    pipe, link, page = tmp_path / "pipe", tmp_path / "link", tmp_path / "page"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    link.symlink_to(page)
+    for out in (pipe, link):
+        code, output = run("report", "--tables", made / "tables", "--out", out)
+        assert code == 0, output
+    with open(reader, "rb") as written:
+        assert written.read().startswith(b"<!doctype html>")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert page.read_bytes().startswith(b"<!doctype html>")
 
 
 def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:

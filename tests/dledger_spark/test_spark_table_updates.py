@@ -275,6 +275,30 @@ def test_a_copy_of_the_log_that_is_behind_the_tables_is_told_of(
         ]
 
 
+def test_a_table_whose_first_commit_was_killed_is_made(home: TableHome, tmp_path: Path) -> None:
+    log = scripted(1)
+    path = write(log, tmp_path / "log", 0, len(log.entries)).name
+    for folder in (*map(home.fact_path, FACTS), *map(home.derived_path, DERIVED)):
+        os.makedirs(f"{folder}/_delta_log")
+    assert "holds no tables" in run("sql", "--tables", home.path, "select 1")[1]
+    assert run("prune", "--tables", home.path)[0] == 0
+    code, output = run("tables", "--path", path, "--out", home.path, "--json")
+    assert code == 0, output
+    assert json.loads(output)["entries_added"] == len(log.entries)
+
+
+def test_a_table_with_a_damaged_log_of_delta_is_an_error_of_a_line(
+    home: TableHome, tmp_path: Path
+) -> None:
+    path = write(scripted(1), tmp_path / "log", 0, 30).name
+    words = ("tables", "--path", path, "--out", home.path)
+    assert run(*words)[0] == 0
+    Path(home.fact_path("messages"), "_delta_log", "00000000000000000001.json").write_text("junk")
+    code, output = run(*words)
+    assert code == 1
+    assert f"[DLEDGER_TABLES_INVALID] {home.fact_path('messages')}: cannot be read" in output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -319,6 +343,24 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(
     assert code == 1
     assert ('write the column offset as "offset", or with its table: m.offset' in output) == hinted
     assert run("sql", "--tables", out, 'select "offset", m.offset from messages m')[0] == 0
+
+
+def test_columns_of_one_name_keep_their_values(tmp_path: Path) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    words = ("sql", "--tables", out, "select 1 as a, 2 as a, 3 as a_1, 4 as a")
+    assert run(*words) == (0, "a\ta_2\ta_1\ta_3\n1\t2\t3\t4\n")
+    assert run(*words, "--json") == (0, '{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}\n')
+
+
+@pytest.mark.parametrize("value", ["timestamp '20000-01-01'", "date 'infinity'"])
+def test_a_time_that_cannot_be_printed_is_an_error_of_a_line(value: str, tmp_path: Path) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    code, output = run("sql", "--tables", out, f"select {value}")
+    assert code == 1
+    assert "cast it to varchar" in output
+    assert run("sql", "--tables", out, f"select cast({value} as varchar)")[0] == 0
 
 
 def types(table: Any) -> dict[str, str]:

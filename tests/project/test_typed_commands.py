@@ -6,6 +6,7 @@ subcommand, options, their values and the number of arguments are right.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import pytest
 
 from tests.project.test_advice import PACKAGES, texts
 
@@ -217,3 +219,16 @@ def test_each_option_that_is_named_is_one_of_ours() -> None:
             named += [(str(page.relative_to(ROOT)), name) for name in OPTION.findall(quoted)]
     known |= FOREIGN_OPTIONS
     assert not [f"{where}: {name}" for where, name in named if name not in known]
+
+
+@pytest.mark.parametrize("program", MODULES)
+def test_no_option_takes_a_number_that_is_none(program: str) -> None:
+    # A limit that nothing is above or below never counts.
+    taking = []
+    for command in walk(command_of(program)):
+        for option in command.params if command.name != "serve" else ():  # NodeConfig checks these
+            if isinstance(option.type, click.types.FloatParamType):
+                with contextlib.suppress(click.UsageError):
+                    option.type_cast_value(click.Context(command), "nan")
+                    taking.append(f"{command.name} {option.opts[0]}")
+    assert taking == []
