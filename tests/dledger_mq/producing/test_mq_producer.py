@@ -176,6 +176,21 @@ async def test_a_message_no_broker_would_take_is_not_sent(message: Message) -> N
         (Message("T", b"x", properties={"a": 1}), "property 'a' is a str, not int"),  # type: ignore[dict-item]
         (Message("T", b"x", properties={1: "a"}), "a property's name is a str, not int"),  # type: ignore[dict-item]
         (Message("T", b"x", tags=5), "property 'TAGS' is a str, not int"),  # type: ignore[arg-type]
+        (Message(["T"], b"x"), "a topic's name is a str, not list"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties=None), "properties are a mapping, not None"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties=["a"]), "properties are a mapping, not list"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=5), "keys are a str, or a sequence of them"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=b"k"), "keys are a str, or a sequence of them"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=[1]), "keys are a str, or a sequence of them"),  # type: ignore[list-item]
+        (Message("T", b"x", flag="1"), "a flag is an int, not str"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=1.5), "a flag is an int, not float"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=None), "a flag is an int, not None"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=1 << 31), "a flag has 32 bits, which 2147483648 does not fit"),
+        (Message("T", b"x", delay_level="3"), "delay_level is an int, not str"),  # type: ignore[arg-type]
+        (Message("T", b"x", delay_ms=1.5), "delay_ms is an int, not float"),  # type: ignore[arg-type]
+        (Message("T", b"x", deliver_at_ms=1e12), "deliver_at_ms is an int, not float"),  # type: ignore[arg-type]
+        ("text", "a message is a Message, not str"),
+        (None, "a message is a Message, not None"),
         (Message("T", b"x", properties={"TAGS": "x"}), "property 'TAGS' is RocketMQ's own"),
         (Message("T", b"x", properties={"UNIQ_KEY": "x"}), "property 'UNIQ_KEY' is RocketMQ's own"),
     ],
@@ -186,10 +201,21 @@ async def test_a_message_of_wrong_types_or_names_is_told_in_one_line(
     async with running() as cluster, cluster.producer() as producer:
         with pytest.raises(InvalidMessage, match=words) as caught:
             await producer.send(message)
-        with pytest.raises(InvalidMessage, match=words):
-            await producer.send_batch([message])
+        for batch in ([message], [Message("T", b"x"), message]):
+            with pytest.raises(InvalidMessage, match=f"{words}|a batch has one topic"):
+                await producer.send_batch(batch)
     assert "\n" not in str(caught.value)
     assert cluster.first.requests == []
+
+
+@pytest.mark.parametrize("flag", ["1", 1.5, None])
+async def test_a_message_of_a_wrong_type_fails_none_of_those_beside_it(flag: object) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        faulty = Message("T", b"faulty", flag=flag)  # type: ignore[arg-type]
+        with pytest.raises(SomeFailed) as caught:
+            await producer.send_many([Message("T", b"a"), faulty, Message("T", b"b")])
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [SendResult, InvalidMessage, SendResult]
 
 
 async def test_a_body_that_can_change_is_sent_as_it_was() -> None:
