@@ -228,7 +228,8 @@ def _check_types(message: Message) -> None:
 
     Messages that are sent together share a request, which none of them may fail for the others.
     """
-    topic, keys, flag = message.topic, message.keys, message.flag
+    topic, flag = message.topic, message.flag
+    keys: object = message.keys
     if not isinstance(flag, int):
         raise InvalidMessage(topic, f"a flag is an int, not {_kind(flag)}")
     if not -_FLAG_END <= flag < _FLAG_END:

@@ -39,7 +39,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching
 from dledger_mq.sending.composer import COMPRESS_FROM_BYTES, Composer
-from dledger_mq.sending.selectors import QueueSelector, RoundRobin
+from dledger_mq.sending.selectors import QueueSelector, RoundRobin, chosen_queue
 from dledger_mq.sending.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.sending.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.tracing.trace_writer import TraceWriter, open_trace, trace_topic
@@ -324,7 +324,7 @@ class Producer:
         Raises:
             InvalidMessage: brokers would refuse it.
             RouteNotFound, NameServersUnreachable: the topic has no route.
-            Rejected: the topic has no leader now.
+            Rejected: the topic has no leader now, or the selector fails.
         """
         sending = self._compose().message(message, selector, self._limit_s(None), _ignore)
         route = await self._client.routes.find(message.topic, may_create=True)
@@ -335,7 +335,10 @@ class Producer:
         if selector is None:
             queue = self._oneway_turn.choose(route.write_queues)
         else:
-            queue = selector(route.write_queues, message)
+            try:
+                queue = chosen_queue(selector, route.write_queues, message)
+            except Exception as error:
+                raise Rejected(message.topic, f"its queue selector failed: {error!r}", 0) from error
         await self._opened().compression.alone(sending)
         command = requests.send(
             self.group,

@@ -19,6 +19,7 @@ from dledger_mq import (
 )
 from dledger_mq.errors import ClientClosed
 from dledger_mq.sending.sending import NO_QUEUE_ATTEMPTS
+from remoting.bodies.message_queue import MessageQueue
 from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -335,6 +336,25 @@ async def test_a_selector_that_fails_fails_its_message_only() -> None:
         with pytest.raises(Rejected, match="selector failed"):
             await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[99])
         await producer.send(Message("T", b"y"))
+
+
+@pytest.mark.parametrize("chosen", [5, None, "q", MessageQueue("Other", "broker-a", 0)])
+async def test_a_selector_that_chooses_no_queue_of_the_topic_fails_its_message_only(
+    chosen: MessageQueue,
+) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        faulty = Message("T", b"faulty")
+        with pytest.raises(Rejected, match=r"selector failed.*it returned"):
+            await producer.send(faulty, selector=lambda _, __: chosen)
+        with pytest.raises(Rejected, match=r"selector failed.*it returned"):
+            await producer.send_oneway(faulty, selector=lambda _, __: chosen)
+        with pytest.raises(SomeFailed) as caught:
+            await producer.send_many(
+                [faulty, Message("T", b"x")],
+                selector=lambda queues, one: chosen if one is faulty else queues[0],
+            )
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [Rejected, SendResult]
 
 
 @pytest.mark.feature("F8")
