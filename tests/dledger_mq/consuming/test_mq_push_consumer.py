@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -15,6 +16,7 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     GroupInUse,
+    InvalidOptions,
     Listener,
     MessageModel,
     OffsetFileLocked,
@@ -775,3 +777,28 @@ async def test_the_block_may_end_while_queues_are_given_up() -> None:
         consumer._readers = {}  # as at the end of the block, between two steps of this call
         await consumer._give_up(readers)
         assert all(reader.dropped for reader in readers)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"concurrency": 0}, "concurrency is 0: give 1 to 100000"),
+        ({"concurrency": 1.5}, "concurrency is 1.5: give"),
+        ({"batch_size": 0}, "batch_size is 0: give 1 to 2147483647"),
+        ({"batch_size": -1}, "batch_size is -1: give"),
+        ({"batch_size": "3"}, "batch_size is '3': give"),
+        ({"pull_batch": 1 << 31}, "pull_batch is 2147483648: give 1 to 2147483647"),
+        ({"max_cached_messages": 0}, "max_cached_messages is 0: give"),
+        ({"max_cached_bytes": 0}, "max_cached_bytes is 0: give"),
+        ({"max_reconsume_times": -1}, "max_reconsume_times is -1: give 0 to 2147483647"),
+        ({"suspend_ms": None}, "suspend_ms is None: give 10 to 30000"),
+        ({"close_timeout_s": -1}, "close_timeout_s is -1: give 0 to inf"),
+        ({"close_timeout_s": float("nan")}, "close_timeout_s is nan: give 0 to inf"),
+        ({"slow_call_s": "1"}, "slow_call_s is '1': give 0 to inf"),
+    ],
+)
+def test_options_with_which_nothing_is_consumed_or_closed_are_refused(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidOptions, match=f"PushOptions: {words}"):
+        PushOptions(**options)
