@@ -28,6 +28,7 @@ from dledger_mq.errors import (
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
+from dledger_mq.option_range import check_limit_s, check_number
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
@@ -91,6 +92,9 @@ class Producer:
             another trace topic. See `Admin.trace`.
         check: a coroutine function that returns the state of a transaction of this group when a
             broker asks, also of a transaction of another producer, which has died.
+
+    Raises:
+        InvalidOptions: a number is out of range, here or in a call.
     """
 
     @renamed_arguments(timeout_seconds="timeout_s")
@@ -115,6 +119,14 @@ class Producer:
         check_topic(group)
         if check is not None:
             check_listener(check)
+        check_limit_s("Producer", "timeout_s", timeout_s)
+        for name, value in (
+            ("compress_from_bytes", compress_from_bytes),
+            ("max_body_bytes", max_body_bytes),
+            ("max_in_flight", max_in_flight),
+            ("max_in_flight_bytes", max_in_flight_bytes),
+        ):
+            check_number("Producer", name, value, 0, 1 << 50, whole=True)
         self.group = group
         self._use = ClientUse(
             "producer", "Producer", "open_producer", nameservers, client, group, tls, credentials
@@ -533,7 +545,11 @@ class Producer:
         return self._pipeline
 
     def _limit_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        if timeout_s is None:
+            return self._timeout_s
+        # A message that fails once it is in flight would be waited for at the end of the block.
+        check_limit_s("Producer", "timeout_s", timeout_s)
+        return timeout_s
 
 
 def _ignore(_outcome: SendOutcome) -> None:

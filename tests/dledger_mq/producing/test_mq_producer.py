@@ -1,12 +1,14 @@
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 
 from dledger_mq import (
     InvalidMessage,
+    InvalidOptions,
     Message,
     OutcomeUnknown,
     Producer,
@@ -355,6 +357,34 @@ async def test_a_selector_that_chooses_no_queue_of_the_topic_fails_its_message_o
             )
     kinds = [type(outcome) for outcome in caught.value.outcomes]
     assert kinds == [Rejected, SendResult]
+
+
+@pytest.mark.parametrize("timeout_s", ["3", float("nan"), [3]])
+async def test_a_timeout_that_is_no_number_leaves_nothing_in_flight(timeout_s: Any) -> None:
+    words = r"Producer: timeout_s is .*: give 0 to inf"
+    async with running() as cluster:
+        with trio.fail_after(5):
+            async with cluster.producer() as producer:
+                message = Message("T", b"x")
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send(message, timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send_many([message], timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send_batch([message], timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    producer.send_nowait(message, lambda _outcome: None, timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.ask(message, timeout_s=timeout_s)
+        with pytest.raises(InvalidOptions, match=words):
+            cluster.producer(timeout_s=timeout_s)
+    assert cluster.first.asked(SEND) == []
+
+
+@pytest.mark.parametrize("name", ["max_in_flight", "max_in_flight_bytes", "max_body_bytes"])
+def test_a_limit_of_a_producer_that_is_no_number_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOptions, match=f"Producer: {name} is '9': give 0 to"):
+        Producer("group", nameservers=["127.0.0.1:1"], **{name: "9"})  # type: ignore[arg-type]
 
 
 @pytest.mark.feature("F8")
