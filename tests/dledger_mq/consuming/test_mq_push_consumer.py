@@ -722,6 +722,34 @@ async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_o
         assert cluster.first.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
 
 
+async def test_an_offset_file_that_cannot_be_written_for_a_while_does_not_end_the_consumer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "offsets.json"
+    in_the_way = tmp_path / "offsets.json.new"
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"first")
+        inbox = Inbox()
+        async with PushConsumer(
+            GROUP,
+            "T",
+            inbox,
+            nameservers=[cluster.names.address],
+            model=MessageModel.BROADCASTING,
+            consume_from=ConsumeFrom.FIRST,
+            offset_file=path,
+        ) as consumer:
+            in_the_way.mkdir()
+            await inbox.wait(1)
+            await wait_all_tasks_blocked()
+            await consumer.commit()
+            assert not path.exists()
+            assert "offsets are not kept in" in caplog.text
+            in_the_way.rmdir()
+            await consumer.commit()
+            assert '["T", "broker-a", 0, 1]' in path.read_text()
+
+
 async def test_an_offset_file_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "offsets.json"
     path.write_text("[1, 2")
