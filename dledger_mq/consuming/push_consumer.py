@@ -181,6 +181,10 @@ class PushConsumer:
         metrics: receives each pull, and the outcome of messages.
         trace: whether the consumption of messages is written to RocketMQ's trace topic, or the name
             of another trace topic. See `Admin.trace`.
+
+    Raises:
+        InvalidOptions: `consume_timestamp` is no whole number of milliseconds.
+        ValueError: `model` or `consume_from` is another value.
     """
 
     def __init__(
@@ -205,6 +209,11 @@ class PushConsumer:
         check_topic(group)
         if listener is not None:
             check_listener(listener)
+        if consume_timestamp is not None:
+            most = (1 << 63) - 1
+            check_number(
+                "PushConsumer", "consume_timestamp", consume_timestamp, 0, most, whole=True
+            )
         self.group = group
         self._topics = topics
         self._listener = listener
@@ -220,8 +229,8 @@ class PushConsumer:
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered
-        self._model = model
-        self._consume_from = consume_from
+        self._model = MessageModel(model)
+        self._consume_from = ConsumeFrom(consume_from)
         self._consume_timestamp = consume_timestamp
         self._offset_file = None if offset_file is None else Path(offset_file)
         self._options = options or PushOptions()

@@ -16,6 +16,7 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     GroupInUse,
+    InvalidMessage,
     InvalidOptions,
     Listener,
     MessageModel,
@@ -24,6 +25,7 @@ from dledger_mq import (
     PushConsumer,
     PushOptions,
     ReceivedMessage,
+    Sql,
 )
 from dledger_mq.consuming.offsets import locked_offsets
 from dledger_mq.consuming.queue_reader import LONGEST_DAMAGE_PAUSE_S
@@ -830,3 +832,40 @@ def test_options_with_which_nothing_is_consumed_or_closed_are_refused(
 ) -> None:
     with pytest.raises(InvalidOptions, match=f"PushOptions: {words}"):
         PushOptions(**options)
+
+
+@pytest.mark.parametrize("timestamp", [1.7e12, "1700000000000", -1, 1 << 63])
+def test_a_time_to_begin_with_that_no_broker_takes_is_refused(timestamp: Any) -> None:
+    words = r"PushConsumer: consume_timestamp is .*: give 0 to"
+    with pytest.raises(InvalidOptions, match=words):
+        PushConsumer(
+            GROUP,
+            "T",
+            Inbox(),
+            nameservers=["127.0.0.1:1"],
+            consume_from=ConsumeFrom.TIMESTAMP,
+            consume_timestamp=timestamp,
+        )
+
+
+@pytest.mark.parametrize("options", [{"model": "BROADCAST"}, {"consume_from": "start"}])
+def test_a_consumer_with_an_unknown_way_to_consume_is_not_made(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not a valid"):
+        PushConsumer(GROUP, "T", Inbox(), nameservers=["127.0.0.1:1"], **options)
+
+
+@pytest.mark.parametrize(
+    ("topics", "words"),
+    [
+        ({"T": None}, "tags and conditions are texts, not None"),
+        ({"T": ["a", "b"]}, "tags and conditions are texts, not list"),
+        ({"T": Sql(None)}, "tags and conditions are texts, not None"),  # type: ignore[arg-type]
+        (None, "a topic's name is a str, not None"),
+        (5, "a topic's name is a str, not int"),
+        ([5], "a topic's name is a str, not int"),
+    ],
+)
+async def test_topics_and_tags_of_wrong_types_are_told_in_one_line(topics: Any, words: str) -> None:
+    consumer = PushConsumer(GROUP, topics, Inbox(), nameservers=["127.0.0.1:1"])
+    with pytest.raises(InvalidMessage, match=words):
+        await consumer.__aenter__()
