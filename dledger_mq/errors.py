@@ -399,20 +399,21 @@ class OpenedTwice(MessagingError):
 
 
 class InvalidOptions(MessagingError):
-    """A number of `PushOptions` or `PopOptions` is out of range.
+    """A number of `PushOptions`, `PopOptions` or a producer is out of range, or is none.
 
     Attributes:
         name: the name of the option.
         value: the value that was given.
         least, most: its range.
+        options: what has this option.
     """
 
     name: str
-    value: float
+    value: object
     least: float
     most: float
     options: str = "PushOptions"
-    _template = "{options}: {name} is {value:g}: give {least:g} to {most:g}"
+    _template = "{options}: {name} is {value!r:.40}: give {least:.10g} to {most:.10g}"
 
 
 class InvalidBatching(MessagingError):

@@ -1,7 +1,7 @@
 """The messages of producers, and the results of listeners and checks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
@@ -18,6 +18,9 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
 # The record has one byte for the length, which is signed in Java.
 MAX_TOPIC_CHARACTERS: Final = 127
+
+# The record has four bytes for the flag, which are signed in Java.
+_FLAG_END: Final = 1 << 31
 
 # RocketMQ's rule for the names of topics and groups.
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
@@ -147,6 +150,13 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(topic, "a topic's name holds only letters, digits and _ - % |")
 
 
+def check_message(message: Message) -> None:
+    """Check that a value is a message with a legal topic. Raises InvalidMessage."""
+    if not isinstance(message, Message):
+        raise InvalidMessage("", f"a message is a Message, not {_kind(message)}")
+    check_topic(message.topic)
+
+
 def checked_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Return the body of a message, before it is compressed.
 
@@ -171,8 +181,10 @@ def properties_of(message: Message, unique_key: str) -> bytes:
 
     Raises:
         InvalidMessage: a property is not text, has a name of RocketMQ's own, or holds a separator
-            of the wire; a key holds a space; or all together exceed 32767 bytes.
+            of the wire; a key holds a space; all together exceed 32767 bytes; or the flag or a
+            delay is no number that brokers know.
     """
+    _check_types(message)
     pairs = dict(message.properties)
     if pairs and not RESERVED_PROPERTIES.isdisjoint(pairs):
         name = min(RESERVED_PROPERTIES.intersection(pairs))
@@ -209,6 +221,30 @@ def properties_of(message: Message, unique_key: str) -> bytes:
             message.topic, f"properties of {len(run)} bytes, at most {names.MAX_PROPERTIES_BYTES}"
         )
     return run
+
+
+def _check_types(message: Message) -> None:
+    """Check the fields that the encoding of a message does not. Raises InvalidMessage.
+
+    Messages that are sent together share a request, which none of them may fail for the others.
+    """
+    topic, flag = message.topic, message.flag
+    keys: object = message.keys
+    if not isinstance(flag, int):
+        raise InvalidMessage(topic, f"a flag is an int, not {_kind(flag)}")
+    if not -_FLAG_END <= flag < _FLAG_END:
+        raise InvalidMessage(topic, f"a flag has 32 bits, which {flag!r:.40} does not fit")
+    if not isinstance(message.properties, Mapping):
+        raise InvalidMessage(topic, f"properties are a mapping, not {_kind(message.properties)}")
+    if type(keys) is not str and (
+        not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys)
+    ):
+        raise InvalidMessage(topic, "keys are a str, or a sequence of them")
+    if message.is_delayed:
+        for name in ("delay_level", "delay_ms", "deliver_at_ms"):
+            value = getattr(message, name)
+            if not isinstance(value, int):
+                raise InvalidMessage(topic, f"{name} is an int, not {_kind(value)}")
 
 
 def _not_text(pairs: Mapping[str, str]) -> str:

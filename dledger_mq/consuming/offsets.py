@@ -119,10 +119,17 @@ class FileOffsets:
         return self._offsets.get(queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Rewrite the file: a few kilobytes every five seconds, faster than a thread starts."""
+        """Rewrite the file: a few kilobytes every five seconds, faster than a thread starts.
+
+        If it cannot be written, on a full disk for example, the next commit tries it again.
+        """
         self._offsets.update(offsets)
         if self._path is not None and offsets:
-            write_offsets(self._path, self._offsets)
+            try:
+                write_offsets(self._path, self._offsets)
+            except OSError as error:
+                _log.warning("offsets are not kept in %s yet: %s", self._path, error)
+                return set()
         return set(offsets)
 
     async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:

@@ -38,9 +38,10 @@ from dledger_mq.consuming.ordered_queues import OrderedQueues
 from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
-from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
+from dledger_mq.errors import MessagingError, NotIterable
 from dledger_mq.listener import SLOW_CALL_S, Listener, check_listener
 from dledger_mq.message import ConsumeFrom, check_topic
+from dledger_mq.option_range import check_number
 from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -74,8 +75,19 @@ MOST_RECONSUME_TIMES: Final = 16
 # its messages take long it does not stop them, and it loses little while they are idle.
 LEFT_TO_OTHERS: Final = 4
 
-# RocketMQ's range for suspendCurrentQueueTimeMillis.
-SUSPEND_MS: Final = (10, 30_000)
+# The numbers of messages in requests have 32 bits.
+_MOST: Final = (1 << 31) - 1
+
+# The range of suspend_ms is RocketMQ's for suspendCurrentQueueTimeMillis.
+_COUNTS: Final[dict[str, tuple[int, int]]] = {
+    "concurrency": (1, 100_000),
+    "batch_size": (1, _MOST),
+    "pull_batch": (1, _MOST),
+    "max_cached_messages": (1, _MOST),
+    "max_cached_bytes": (1, 1 << 50),
+    "max_total_cached_bytes": (0, 1 << 50),
+    "suspend_ms": (10, 30_000),
+}
 
 # RocketMQ's default for TIMESTAMP: half an hour ago.
 DEFAULT_BACK_MS: Final = 30 * 60 * 1000
@@ -126,9 +138,13 @@ class PushOptions:
 
     def __post_init__(self) -> None:
         """Raises InvalidOptions."""
-        least, most = SUSPEND_MS
-        if not least <= self.suspend_ms <= most:
-            raise InvalidOptions("suspend_ms", self.suspend_ms, least, most)
+        for name, (least, most) in _COUNTS.items():
+            check_number("PushOptions", name, getattr(self, name), least, most, whole=True)
+        times = self.max_reconsume_times
+        if times is not None:
+            check_number("PushOptions", "max_reconsume_times", times, 0, _MOST, whole=True)
+        for name in ("close_timeout_s", "slow_call_s"):
+            check_number("PushOptions", name, getattr(self, name), 0, float("inf"))
 
 
 class PushConsumer:
@@ -165,6 +181,10 @@ class PushConsumer:
         metrics: receives each pull, and the outcome of messages.
         trace: whether the consumption of messages is written to RocketMQ's trace topic, or the name
             of another trace topic. See `Admin.trace`.
+
+    Raises:
+        InvalidOptions: `consume_timestamp` is no whole number of milliseconds.
+        ValueError: `model` or `consume_from` is another value.
     """
 
     def __init__(
@@ -189,6 +209,11 @@ class PushConsumer:
         check_topic(group)
         if listener is not None:
             check_listener(listener)
+        if consume_timestamp is not None:
+            most = (1 << 63) - 1
+            check_number(
+                "PushConsumer", "consume_timestamp", consume_timestamp, 0, most, whole=True
+            )
         self.group = group
         self._topics = topics
         self._listener = listener
@@ -204,8 +229,8 @@ class PushConsumer:
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered
-        self._model = model
-        self._consume_from = consume_from
+        self._model = MessageModel(model)
+        self._consume_from = ConsumeFrom(consume_from)
         self._consume_timestamp = consume_timestamp
         self._offset_file = None if offset_file is None else Path(offset_file)
         self._options = options or PushOptions()

@@ -1,6 +1,6 @@
 """What a consumer subscribes to in a topic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,9 +32,14 @@ def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> S
     """Make a subscription by tags joined by ``||``, ``*`` for all messages, or a condition.
 
     `version` is in milliseconds since 1970, and grows with each change of the group's
-    subscriptions. Raises InvalidMessage: the topic's name is not legal.
+    subscriptions. Raises InvalidMessage: the topic's name is not legal, or the expression is no
+    text.
     """
     check_topic(topic)
+    text: object = expression.condition if isinstance(expression, Sql) else expression
+    if not isinstance(text, str):
+        kind = "None" if text is None else type(text).__name__
+        raise InvalidMessage(topic, f"tags and conditions are texts, not {kind}: use 'a || b'")
     if isinstance(expression, Sql):
         return SubscriptionData(topic, expression.condition, SQL92, version=version)
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
@@ -56,13 +61,15 @@ def group_subscriptions(
 
     Raises InvalidMessage: a name is not legal, or there is no topic.
     """
-    wanted: Mapping[str, str | Sql]
+    wanted: Mapping[str, str | Sql] = {}
     if isinstance(topics, str):
         wanted = {topics: ALL}
     elif isinstance(topics, Mapping):
         wanted = topics
-    else:
+    elif isinstance(topics, Iterable):
         wanted = dict.fromkeys(topics, ALL)
+    else:
+        check_topic(topics)
     if not wanted:
         raise InvalidMessage("", "a consumer needs at least one topic")
     found = {topic: subscription(topic, tags, version) for topic, tags in wanted.items()}

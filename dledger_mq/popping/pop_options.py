@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.renamed import renamed_fields
-from dledger_mq.errors import InvalidOptions
 from dledger_mq.listener import SLOW_CALL_S
+from dledger_mq.option_range import check_number
 from remoting.bodies.pop import MAX_INVISIBLE_MS
 
 # The most messages of a pop, at RocketMQ's brokers and at ours.
@@ -82,9 +82,9 @@ class PopOptions:
     def __post_init__(self) -> None:
         """Raises InvalidOptions."""
         for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidOptions(name, value, least, most, "PopOptions")
+            is_whole = not name.endswith("_s")
+            check_number("PopOptions", name, getattr(self, name), least, most, whole=is_whole)
+        for name in ("close_timeout_s", "slow_call_s"):
+            check_number("PopOptions", name, getattr(self, name), 0, float("inf"))
         for value in self.retry_s or (-1.0,):
-            if not 0.001 <= value <= _INVISIBLE_S[1]:
-                raise InvalidOptions("retry_s", value, 0.001, _INVISIBLE_S[1], "PopOptions")
+            check_number("PopOptions", "retry_s", value, 0.001, _INVISIBLE_S[1])

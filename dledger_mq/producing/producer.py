@@ -28,6 +28,7 @@ from dledger_mq.errors import (
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
+from dledger_mq.option_range import check_limit_s, check_number
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
@@ -39,7 +40,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching
 from dledger_mq.sending.composer import COMPRESS_FROM_BYTES, Composer
-from dledger_mq.sending.selectors import QueueSelector, RoundRobin
+from dledger_mq.sending.selectors import QueueSelector, RoundRobin, chosen_queue
 from dledger_mq.sending.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.sending.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.tracing.trace_writer import TraceWriter, open_trace, trace_topic
@@ -91,6 +92,9 @@ class Producer:
             another trace topic. See `Admin.trace`.
         check: a coroutine function that returns the state of a transaction of this group when a
             broker asks, also of a transaction of another producer, which has died.
+
+    Raises:
+        InvalidOptions: a number is out of range, here or in a call.
     """
 
     @renamed_arguments(timeout_seconds="timeout_s")
@@ -115,6 +119,14 @@ class Producer:
         check_topic(group)
         if check is not None:
             check_listener(check)
+        check_limit_s("Producer", "timeout_s", timeout_s)
+        for name, value in (
+            ("compress_from_bytes", compress_from_bytes),
+            ("max_body_bytes", max_body_bytes),
+            ("max_in_flight", max_in_flight),
+            ("max_in_flight_bytes", max_in_flight_bytes),
+        ):
+            check_number("Producer", name, value, 0, 1 << 50, whole=True)
         self.group = group
         self._use = ClientUse(
             "producer", "Producer", "open_producer", nameservers, client, group, tls, credentials
@@ -324,7 +336,7 @@ class Producer:
         Raises:
             InvalidMessage: brokers would refuse it.
             RouteNotFound, NameServersUnreachable: the topic has no route.
-            Rejected: the topic has no leader now.
+            Rejected: the topic has no leader now, or the selector fails.
         """
         sending = self._compose().message(message, selector, self._limit_s(None), _ignore)
         route = await self._client.routes.find(message.topic, may_create=True)
@@ -335,7 +347,10 @@ class Producer:
         if selector is None:
             queue = self._oneway_turn.choose(route.write_queues)
         else:
-            queue = selector(route.write_queues, message)
+            try:
+                queue = chosen_queue(selector, route.write_queues, message)
+            except Exception as error:
+                raise Rejected(message.topic, f"its queue selector failed: {error!r}", 0) from error
         await self._opened().compression.alone(sending)
         command = requests.send(
             self.group,
@@ -530,7 +545,11 @@ class Producer:
         return self._pipeline
 
     def _limit_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        if timeout_s is None:
+            return self._timeout_s
+        # A message that fails once it is in flight would be waited for at the end of the block.
+        check_limit_s("Producer", "timeout_s", timeout_s)
+        return timeout_s
 
 
 def _ignore(_outcome: SendOutcome) -> None:

@@ -25,8 +25,6 @@ _LARGEST_BYTES: Final = 4 * 1024 * 1024
 # Messages of one batch share one deadline, so their own ones may differ by at most this much.
 _DEADLINE_SPREAD_S: Final = 0.25
 
-_FLAG_END: Final = 1 << 31
-
 # The bytes that the layout of a batch adds to a body and properties.
 _LAYOUT_BYTES: Final = 22
 
@@ -126,7 +124,6 @@ def may_join(sending: Sending) -> bool:
         or sending.goes_alone
         or message.is_delayed
         or message.topic.startswith(RETRY_PREFIX)
-        or not -_FLAG_END <= message.flag < _FLAG_END  # its broker has to refuse it
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from dledger_mq.connection.identity import Identity
 from dledger_mq.errors import InvalidMessage
-from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic, checked_body, properties_of
+from dledger_mq.message import MAX_BODY_BYTES, Message, check_message, checked_body, properties_of
 from dledger_mq.sending.selectors import QueueSelector
 from dledger_mq.sending.sending import SendCallback, Sending
 from remoting.message.batch import BatchMessage, encode_batch_body
@@ -59,7 +59,7 @@ class Composer:
         callback: SendCallback,
     ) -> Sending:
         """Compose one message. Raises InvalidMessage: brokers would refuse it."""
-        self._check_topic(message.topic)
+        self._check(message)
         body = checked_body(message, self._max_body_bytes)
         born = self._wall_clock()
         message_id = self._new_message_id(born)
@@ -111,7 +111,8 @@ class Composer:
         if not messages:
             raise InvalidMessage("", "a batch needs at least one message")
         first = messages[0]
-        self._check_topic(first.topic)
+        for message in messages:
+            self._check(message)
         if first.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage(first.topic, "a retry topic takes no batches")
         born = self._wall_clock()
@@ -148,12 +149,13 @@ class Composer:
         """Return a new id in the form of a message id."""
         return self._new_message_id(self._wall_clock())
 
-    def _check_topic(self, topic: str) -> None:
-        if topic not in self._checked_topics:
-            check_topic(topic)
+    def _check(self, message: Message) -> None:
+        topic = message.topic if type(message) is Message else None
+        if type(topic) is not str or topic not in self._checked_topics:
+            check_message(message)
             if len(self._checked_topics) >= _REMEMBERED_TOPICS:
                 self._checked_topics.clear()
-            self._checked_topics.add(topic)
+            self._checked_topics.add(message.topic)
 
     def _new_message_id(self, born_ms: int) -> str:
         identity = self._identity

@@ -45,6 +45,22 @@ def to_queue(queue: MessageQueue) -> QueueSelector:
     return select
 
 
+def chosen_queue(
+    selector: QueueSelector, queues: Sequence[MessageQueue], message: Message
+) -> MessageQueue:
+    """Return the queue that a user's selector chooses.
+
+    Raises:
+        Exception: whatever the selector raises, or it did not choose a queue of the topic.
+    """
+    chosen = selector(queues, message)
+    if not isinstance(chosen, MessageQueue):
+        raise TypeError(f"it returned {chosen!r:.80}, no MessageQueue")
+    if chosen.topic != queues[0].topic:
+        raise ValueError(f"it returned a queue of topic {chosen.topic!r:.140}")
+    return chosen
+
+
 class RoundRobin:
     """One queue after the other, skipping a broker that a retry avoids.
 

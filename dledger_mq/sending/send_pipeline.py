@@ -26,7 +26,7 @@ from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching, Joined, joined_body
 from dledger_mq.sending.composer import BATCH_PROPERTIES
 from dledger_mq.sending.compression import Compression
-from dledger_mq.sending.selectors import RoundRobin
+from dledger_mq.sending.selectors import RoundRobin, chosen_queue
 from dledger_mq.sending.sending import (
     Acknowledgement,
     Sending,
@@ -356,7 +356,7 @@ class SendPipeline:
                 joined.add(sending, None)
             else:
                 try:
-                    queue = sending.selector(route.write_queues, sending.message)
+                    queue = chosen_queue(sending.selector, route.write_queues, sending.message)
                 except Exception as error:
                     # The selector is the user's. Its error must not end the task that serves all
                     # messages.

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -15,6 +16,8 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     GroupInUse,
+    InvalidMessage,
+    InvalidOptions,
     Listener,
     MessageModel,
     OffsetFileLocked,
@@ -22,6 +25,7 @@ from dledger_mq import (
     PushConsumer,
     PushOptions,
     ReceivedMessage,
+    Sql,
 )
 from dledger_mq.consuming.offsets import locked_offsets
 from dledger_mq.consuming.queue_reader import LONGEST_DAMAGE_PAUSE_S
@@ -720,6 +724,34 @@ async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_o
         assert cluster.first.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
 
 
+async def test_an_offset_file_that_cannot_be_written_for_a_while_does_not_end_the_consumer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "offsets.json"
+    in_the_way = tmp_path / "offsets.json.new"
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"first")
+        inbox = Inbox()
+        async with PushConsumer(
+            GROUP,
+            "T",
+            inbox,
+            nameservers=[cluster.names.address],
+            model=MessageModel.BROADCASTING,
+            consume_from=ConsumeFrom.FIRST,
+            offset_file=path,
+        ) as consumer:
+            in_the_way.mkdir()
+            await inbox.wait(1)
+            await wait_all_tasks_blocked()
+            await consumer.commit()
+            assert not path.exists()
+            assert "offsets are not kept in" in caplog.text
+            in_the_way.rmdir()
+            await consumer.commit()
+            assert '["T", "broker-a", 0, 1]' in path.read_text()
+
+
 async def test_an_offset_file_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "offsets.json"
     path.write_text("[1, 2")
@@ -775,3 +807,65 @@ async def test_the_block_may_end_while_queues_are_given_up() -> None:
         consumer._readers = {}  # as at the end of the block, between two steps of this call
         await consumer._give_up(readers)
         assert all(reader.dropped for reader in readers)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"concurrency": 0}, "concurrency is 0: give 1 to 100000"),
+        ({"concurrency": 1.5}, "concurrency is 1.5: give"),
+        ({"batch_size": 0}, "batch_size is 0: give 1 to 2147483647"),
+        ({"batch_size": -1}, "batch_size is -1: give"),
+        ({"batch_size": "3"}, "batch_size is '3': give"),
+        ({"pull_batch": 1 << 31}, "pull_batch is 2147483648: give 1 to 2147483647"),
+        ({"max_cached_messages": 0}, "max_cached_messages is 0: give"),
+        ({"max_cached_bytes": 0}, "max_cached_bytes is 0: give"),
+        ({"max_reconsume_times": -1}, "max_reconsume_times is -1: give 0 to 2147483647"),
+        ({"suspend_ms": None}, "suspend_ms is None: give 10 to 30000"),
+        ({"close_timeout_s": -1}, "close_timeout_s is -1: give 0 to inf"),
+        ({"close_timeout_s": float("nan")}, "close_timeout_s is nan: give 0 to inf"),
+        ({"slow_call_s": "1"}, "slow_call_s is '1': give 0 to inf"),
+    ],
+)
+def test_options_with_which_nothing_is_consumed_or_closed_are_refused(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidOptions, match=f"PushOptions: {words}"):
+        PushOptions(**options)
+
+
+@pytest.mark.parametrize("timestamp", [1.7e12, "1700000000000", -1, 1 << 63])
+def test_a_time_to_begin_with_that_no_broker_takes_is_refused(timestamp: Any) -> None:
+    words = r"PushConsumer: consume_timestamp is .*: give 0 to"
+    with pytest.raises(InvalidOptions, match=words):
+        PushConsumer(
+            GROUP,
+            "T",
+            Inbox(),
+            nameservers=["127.0.0.1:1"],
+            consume_from=ConsumeFrom.TIMESTAMP,
+            consume_timestamp=timestamp,
+        )
+
+
+@pytest.mark.parametrize("options", [{"model": "BROADCAST"}, {"consume_from": "start"}])
+def test_a_consumer_with_an_unknown_way_to_consume_is_not_made(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not a valid"):
+        PushConsumer(GROUP, "T", Inbox(), nameservers=["127.0.0.1:1"], **options)
+
+
+@pytest.mark.parametrize(
+    ("topics", "words"),
+    [
+        ({"T": None}, "tags and conditions are texts, not None"),
+        ({"T": ["a", "b"]}, "tags and conditions are texts, not list"),
+        ({"T": Sql(None)}, "tags and conditions are texts, not None"),  # type: ignore[arg-type]
+        (None, "a topic's name is a str, not None"),
+        (5, "a topic's name is a str, not int"),
+        ([5], "a topic's name is a str, not int"),
+    ],
+)
+async def test_topics_and_tags_of_wrong_types_are_told_in_one_line(topics: Any, words: str) -> None:
+    consumer = PushConsumer(GROUP, topics, Inbox(), nameservers=["127.0.0.1:1"])
+    with pytest.raises(InvalidMessage, match=words):
+        await consumer.__aenter__()

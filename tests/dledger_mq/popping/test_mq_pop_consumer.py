@@ -437,6 +437,10 @@ async def test_a_coroutine_function_of_asyncio_pops_in_its_loop(tmp_path: Path) 
         {"max_held_messages": 0},
         {"retry_s": ()},
         {"suspend_s": 31},
+        {"concurrency": 1.5},
+        {"batch_size": "3"},
+        {"close_timeout_s": -1},
+        {"slow_call_s": float("nan")},
     ],
 )
 def test_options_out_of_range_are_refused_in_one_line(options: dict[str, float]) -> None:

@@ -1,12 +1,14 @@
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 
 from dledger_mq import (
     InvalidMessage,
+    InvalidOptions,
     Message,
     OutcomeUnknown,
     Producer,
@@ -19,6 +21,7 @@ from dledger_mq import (
 )
 from dledger_mq.errors import ClientClosed
 from dledger_mq.sending.sending import NO_QUEUE_ATTEMPTS
+from remoting.bodies.message_queue import MessageQueue
 from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -176,6 +179,21 @@ async def test_a_message_no_broker_would_take_is_not_sent(message: Message) -> N
         (Message("T", b"x", properties={"a": 1}), "property 'a' is a str, not int"),  # type: ignore[dict-item]
         (Message("T", b"x", properties={1: "a"}), "a property's name is a str, not int"),  # type: ignore[dict-item]
         (Message("T", b"x", tags=5), "property 'TAGS' is a str, not int"),  # type: ignore[arg-type]
+        (Message(["T"], b"x"), "a topic's name is a str, not list"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties=None), "properties are a mapping, not None"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties=["a"]), "properties are a mapping, not list"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=5), "keys are a str, or a sequence of them"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=b"k"), "keys are a str, or a sequence of them"),  # type: ignore[arg-type]
+        (Message("T", b"x", keys=[1]), "keys are a str, or a sequence of them"),  # type: ignore[list-item]
+        (Message("T", b"x", flag="1"), "a flag is an int, not str"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=1.5), "a flag is an int, not float"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=None), "a flag is an int, not None"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=1 << 31), "a flag has 32 bits, which 2147483648 does not fit"),
+        (Message("T", b"x", delay_level="3"), "delay_level is an int, not str"),  # type: ignore[arg-type]
+        (Message("T", b"x", delay_ms=1.5), "delay_ms is an int, not float"),  # type: ignore[arg-type]
+        (Message("T", b"x", deliver_at_ms=1e12), "deliver_at_ms is an int, not float"),  # type: ignore[arg-type]
+        ("text", "a message is a Message, not str"),
+        (None, "a message is a Message, not None"),
         (Message("T", b"x", properties={"TAGS": "x"}), "property 'TAGS' is RocketMQ's own"),
         (Message("T", b"x", properties={"UNIQ_KEY": "x"}), "property 'UNIQ_KEY' is RocketMQ's own"),
     ],
@@ -186,10 +204,21 @@ async def test_a_message_of_wrong_types_or_names_is_told_in_one_line(
     async with running() as cluster, cluster.producer() as producer:
         with pytest.raises(InvalidMessage, match=words) as caught:
             await producer.send(message)
-        with pytest.raises(InvalidMessage, match=words):
-            await producer.send_batch([message])
+        for batch in ([message], [Message("T", b"x"), message]):
+            with pytest.raises(InvalidMessage, match=f"{words}|a batch has one topic"):
+                await producer.send_batch(batch)
     assert "\n" not in str(caught.value)
     assert cluster.first.requests == []
+
+
+@pytest.mark.parametrize("flag", ["1", 1.5, None])
+async def test_a_message_of_a_wrong_type_fails_none_of_those_beside_it(flag: object) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        faulty = Message("T", b"faulty", flag=flag)  # type: ignore[arg-type]
+        with pytest.raises(SomeFailed) as caught:
+            await producer.send_many([Message("T", b"a"), faulty, Message("T", b"b")])
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [SendResult, InvalidMessage, SendResult]
 
 
 async def test_a_body_that_can_change_is_sent_as_it_was() -> None:
@@ -309,6 +338,53 @@ async def test_a_selector_that_fails_fails_its_message_only() -> None:
         with pytest.raises(Rejected, match="selector failed"):
             await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[99])
         await producer.send(Message("T", b"y"))
+
+
+@pytest.mark.parametrize("chosen", [5, None, "q", MessageQueue("Other", "broker-a", 0)])
+async def test_a_selector_that_chooses_no_queue_of_the_topic_fails_its_message_only(
+    chosen: MessageQueue,
+) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        faulty = Message("T", b"faulty")
+        with pytest.raises(Rejected, match=r"selector failed.*it returned"):
+            await producer.send(faulty, selector=lambda _, __: chosen)
+        with pytest.raises(Rejected, match=r"selector failed.*it returned"):
+            await producer.send_oneway(faulty, selector=lambda _, __: chosen)
+        with pytest.raises(SomeFailed) as caught:
+            await producer.send_many(
+                [faulty, Message("T", b"x")],
+                selector=lambda queues, one: chosen if one is faulty else queues[0],
+            )
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [Rejected, SendResult]
+
+
+@pytest.mark.parametrize("timeout_s", ["3", float("nan"), [3]])
+async def test_a_timeout_that_is_no_number_leaves_nothing_in_flight(timeout_s: Any) -> None:
+    words = r"Producer: timeout_s is .*: give 0 to inf"
+    async with running() as cluster:
+        with trio.fail_after(5):
+            async with cluster.producer() as producer:
+                message = Message("T", b"x")
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send(message, timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send_many([message], timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.send_batch([message], timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    producer.send_nowait(message, lambda _outcome: None, timeout_s=timeout_s)
+                with pytest.raises(InvalidOptions, match=words):
+                    await producer.ask(message, timeout_s=timeout_s)
+        with pytest.raises(InvalidOptions, match=words):
+            cluster.producer(timeout_s=timeout_s)
+    assert cluster.first.asked(SEND) == []
+
+
+@pytest.mark.parametrize("name", ["max_in_flight", "max_in_flight_bytes", "max_body_bytes"])
+def test_a_limit_of_a_producer_that_is_no_number_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOptions, match=f"Producer: {name} is '9': give 0 to"):
+        Producer("group", nameservers=["127.0.0.1:1"], **{name: "9"})  # type: ignore[arg-type]
 
 
 @pytest.mark.feature("F8")
