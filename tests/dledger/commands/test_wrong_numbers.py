@@ -1,0 +1,58 @@
+"""Numbers that no command can use are wrong calls, and nobody is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dledger.command_line.ending import ExitCode
+from dledger.config import NodeConfig
+from dledger.errors import ConfigInvalid
+from tests.dledger.commands.typed_command import typed
+
+# Nothing listens there: a command that asked would end with 1.
+GROUP = ("--peers", "n0=127.0.0.1:1")
+TOO_LARGE = 2**63
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1"])
+@pytest.mark.parametrize("words", [("append", "x"), ("transfer",), ("members",)])
+def test_a_timeout_that_is_no_time_is_a_wrong_call(words: tuple[str, ...], seconds: str) -> None:
+    name, *arguments = words
+    ended = typed(name, *GROUP, "--timeout", seconds, *arguments)
+    assert ended.returncode == ExitCode.WRONG_CALL
+    assert "--timeout" in ended.stderr
+
+
+def test_an_interval_that_is_no_number_is_a_wrong_call() -> None:
+    ended = typed("status", *GROUP, "--watch", "--interval", "nan")
+    assert ended.returncode == ExitCode.WRONG_CALL
+    assert "--interval" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", TOO_LARGE * 2),
+        ("tail", "--from", TOO_LARGE * 2),
+        ("members", "--remove", "n0", "--expected", TOO_LARGE * 2),
+        ("tail", "--from", TOO_LARGE),
+    ],
+)
+def test_an_index_beyond_every_log_is_a_wrong_call(words: tuple[object, ...]) -> None:
+    name, *arguments = words
+    ended = typed(name, *GROUP, *arguments)
+    assert ended.returncode == ExitCode.WRONG_CALL
+    assert str(TOO_LARGE - 1) in ended.stderr
+
+
+def test_a_scrub_period_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigInvalid, match="scrub_period_hours"):
+        NodeConfig(
+            group="g",
+            node_id="n0",
+            peers={"n0": "127.0.0.1:1"},
+            data_dir=Path("data"),
+            scrub_period_hours=float("nan"),
+        )
