@@ -1,4 +1,4 @@
-"""Numbers that no command can use are wrong calls, and nobody is asked."""
+"""Numbers and names that no command can use are refused, and nobody is asked."""
 
 from __future__ import annotations
 
@@ -56,3 +56,13 @@ def test_a_scrub_period_that_is_no_number_is_refused() -> None:
             data_dir=Path("data"),
             scrub_period_hours=float("nan"),
         )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--add", "x/y=127.0.0.1:1"), ("--remove", ""), ("--promote", "x" * 65), ("--demote", "a b")],
+)
+def test_a_name_that_no_member_can_have_is_not_sent(options: tuple[str, str]) -> None:
+    ended = typed("members", *GROUP, "--timeout", "0", *options)
+    assert ended.returncode == ExitCode.FAILED
+    assert "is no member id" in ended.stderr
