@@ -46,7 +46,8 @@ def parse_address(setting: str, text: str) -> Address:
         raise ConfigInvalid(
             setting, f"{text!r}: put a numeric IPv6 address in brackets, as in [::1]:20911"
         )
-    if not separator or not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+    is_number = port.isdecimal() and len(port) <= len(str(_HIGHEST_PORT))
+    if not separator or not host or not is_number or not 0 < int(port) <= _HIGHEST_PORT:
         raise ConfigInvalid(setting, f"{text!r} is not host:port, as in 127.0.0.1:20911")
     return Address(host, int(port))
 
@@ -139,6 +140,9 @@ class NodeConfig:
     def __post_init__(self) -> None:
         _check_name("group", self.group)
         _check_name("node_id", self.node_id)
+        check_path("data_dir", self.data_dir)
+        if self.users is not None:
+            check_path("users", self.users)
         for name, kind in (("store", StoreConfig), ("snapshots", SnapshotPolicy)):
             if not isinstance(given := getattr(self, name), kind):
                 problem = f"{given!r:.100} is no {kind.__name__}: give {kind.__name__}(...)"
@@ -165,7 +169,7 @@ class NodeConfig:
             )
         if any(index < 0 for index in self.pass_over):
             raise ConfigInvalid("pass_over", "holds an index below 0")
-        if not self.scrub_period_hours >= 0:  # or is "nan"
+        if not self.scrub_period_hours >= 0:  # or not a number
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
         if self.watch_history_bytes < 0:
             raise ConfigInvalid("watch_history_bytes", "must not be negative; 0 keeps no changes")
@@ -222,6 +226,14 @@ def check_changeable(now: NodeConfig, wanted: NodeConfig) -> None:
     for name in (setting.name for setting in fields(NodeConfig)):
         if name not in CHANGEABLE and getattr(now, name) != getattr(wanted, name):
             raise ConfigInvalid(name, "cannot change while the node runs: start it again")
+
+
+def check_path(setting: str, path: Path) -> None:
+    """Raise ConfigInvalid unless `path` is a path that the system can open."""
+    if not isinstance(path, Path):
+        raise ConfigInvalid(setting, f"{path!r:.100} is no pathlib.Path: give Path(...)")
+    if "\0" in str(path):
+        raise ConfigInvalid(setting, f"{str(path)!r:.100} has a NUL character, as no path has")
 
 
 def _check_name(setting: str, name: str) -> None:

@@ -34,7 +34,7 @@ def load_group(folder: Path) -> tuple[str, dict[str, str]]:
     try:
         content = json.loads(path.read_text())
         return str(content["group"]), {str(k): str(v) for k, v in content["peers"].items()}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigInvalid(
             "--dir", f"{path} cannot be read ({error}); `dledger group --dir {folder}` makes it"
         ) from error

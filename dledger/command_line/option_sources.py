@@ -186,6 +186,8 @@ def _checked_one(where: str, value: object, option: click.Option) -> object:
     kinds, expected = _expected(option)
     if type(value) not in kinds:
         raise ConfigInvalid(where, f"{_shown(value, option)} instead of {expected}")
+    if isinstance(value, str) and "\0" in value:  # as neither a flag nor the environment can have
+        raise ConfigInvalid(where, f"{_shown(value, option)} has a NUL character")
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as error:

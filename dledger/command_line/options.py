@@ -16,17 +16,24 @@ EXISTING_FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path
 FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
+# Indexes are 64-bit in the log and on the wire.
+INDEX: Final = click.IntRange(0, 2**63 - 1)
+
 _META: Final = "dledger.kept."
 
 
-class NumberRange(click.FloatRange):
-    """A range of numbers. "nan" is in none, though no bound is above or below it."""
+class Seconds(click.FloatRange):
+    """A range of numbers without "nan", which is neither inside nor outside of any range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value!r} is no number.", param, ctx)
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
         return number
+
+
+# How long a command waits; "inf" for ever.
+TIMEOUT: Final = Seconds(0)
 
 
 class SecretOption(click.Option):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
 import trio
+
+from dledger.command_line.standard_streams import input_descriptor
 
 
 def ending_signals() -> AbstractContextManager[Any]:
@@ -23,7 +24,7 @@ async def cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 def standard_input() -> trio.lowlevel.FdStream:
-    return trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+    return trio.lowlevel.FdStream(os.dup(input_descriptor()))
 
 
 async def end_of_input() -> None:

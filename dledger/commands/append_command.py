@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -13,7 +12,8 @@ import click
 import trio
 
 from dledger.client.remote_log import RemoteLog
-from dledger.command_line.options import NumberRange, json_option, option
+from dledger.command_line.options import TIMEOUT, json_option, option
+from dledger.command_line.standard_streams import input_descriptor, telling_what_is_done
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import DLedgerError, EntryTooLarge
@@ -22,6 +22,8 @@ from dledger.wire.client_protocol import MAX_BODIES
 # One read from a pipe: enough lines for a batch that keeps the disks busy, and little memory.
 _READ_BYTES = 256 * 1024
 
+_ADVICE = "read the log before you append more"
+
 
 @click.command()
 @group_options
@@ -29,8 +31,8 @@ _READ_BYTES = 256 * 1024
     "--timeout",
     "timeout_s",
     "Seconds to wait for each batch of bodies.",
-    type=NumberRange(0),
     default=10.0,
+    type=TIMEOUT,
 )
 @json_option("One JSON object an entry.")
 @click.argument("bodies", nargs=-1)
@@ -45,7 +47,8 @@ def append(
     whatever encoding: of a line, all of them before the newline.
 
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
-    the last batch was appended; read the log before you append it again.
+    the last batch was appended, or it was, but standard output could not be written; read the log
+    before you append it again.
     """
     # fsencode restores the bytes from the shell, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
@@ -63,7 +66,7 @@ async def _append(
 async def _read_input() -> bytes:
     # A read cannot be cancelled: Ctrl-C leaves the thread behind.
     return await trio.to_thread.run_sync(
-        os.read, sys.stdin.fileno(), _READ_BYTES, abandon_on_cancel=True
+        os.read, input_descriptor(), _READ_BYTES, abandon_on_cancel=True
     )
 
 
@@ -97,9 +100,10 @@ async def append_batches(
                 if done:
                     click.echo(f"{done} bodies were appended before this:", err=True)
                 raise
-            for each in appended:
-                tell(each.index, each.term, each.pos)
             done += len(appended)
+            with telling_what_is_done(f"{done} bodies were appended", _ADVICE):
+                for each in appended:
+                    tell(each.index, each.term, each.pos)
 
 
 async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[bytes], None]:

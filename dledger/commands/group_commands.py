@@ -16,7 +16,7 @@ from dledger.client.group_client import GroupClient
 from dledger.command_line.credentials_option import CREDENTIALS
 from dledger.command_line.ending import Commands
 from dledger.command_line.option_sources import Tables, config_option
-from dledger.command_line.options import NumberRange, flag, json_option, option
+from dledger.command_line.options import INDEX, TIMEOUT, flag, json_option, option
 from dledger.command_line.server_signals import cancel_on_signal
 from dledger.command_line.tls_options import TLS_KEYS, given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
@@ -132,7 +132,7 @@ async def _run_group(
 @commands.command()
 @group_options
 @json_option("One JSON object.")
-@click.argument("index", type=click.IntRange(0))
+@click.argument("index", type=INDEX)
 def get(as_json: bool, index: int) -> None:
     """Print the committed entry at INDEX."""
     entries = trio.run(given_group().client().entries, index)
@@ -143,7 +143,7 @@ def get(as_json: bool, index: int) -> None:
 
 @commands.command()
 @group_options
-@option("--from", "first", "First index.", default=0, type=click.IntRange(0))
+@option("--from", "first", "First index.", default=0, type=INDEX)
 @flag("--follow", "-f", "Go on with each new entry, until Ctrl-C.")
 @json_option("One JSON object an entry.")
 def tail(first: int, follow: bool, as_json: bool) -> None:
@@ -204,9 +204,7 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @commands.command()
 @group_options
 @option("--to", "target", "The member to lead; else the one with the longest log.")
-@option(
-    "--timeout", "timeout_s", "Seconds to wait for a leader.", type=NumberRange(0), default=10.0
-)
+@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0, type=TIMEOUT)
 def transfer(target: str | None, timeout_s: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 

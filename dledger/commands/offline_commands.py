@@ -17,6 +17,7 @@ import click
 
 from dledger.command_line.options import EXISTING_FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.standard_streams import OutputFailed, telling
 from dledger.entry import HEADER_BYTES, Magic
 from dledger.errors import BeginningDropped, BirthUnreadable
 from dledger.sessions.session_entry import is_envelope
@@ -96,10 +97,12 @@ def dump(folder: Path, first: int, last: int | None, bodies: bool, as_json: bool
     wanted = range(first, sys.maxsize if last is None else last + 1)
     try:
         if not (bodies or as_json):
-            click.echo("\t".join(COLUMNS))
+            _say("\t".join(COLUMNS))
         _dump(folder, wanted, _print_body if bodies else partial(_print_row, as_json))
     except OSError as error:
         raise click.ClickException(_cannot_read(error, folder)) from error
+    except OutputFailed as error:
+        raise error.__cause__ or error from None
 
 
 def _dump(folder: Path, wanted: range, show: Callable[[EntryPlace, _Bodies], None]) -> None:
@@ -136,9 +139,14 @@ def _row(place: EntryPlace, bodies: _Bodies) -> dict[str, int | str]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
+def _say(line: str | bytes) -> None:
+    with telling():
+        click.echo(line)
+
+
 def _print_row(as_json: bool, place: EntryPlace, bodies: _Bodies) -> None:
     row = _row(place, bodies)
-    click.echo(json.dumps(row) if as_json else "\t".join(map(str, row.values())))
+    _say(json.dumps(row) if as_json else "\t".join(map(str, row.values())))
 
 
 def _print_body(place: EntryPlace, bodies: _Bodies) -> None:
@@ -148,7 +156,7 @@ def _print_body(place: EntryPlace, bodies: _Bodies) -> None:
     if b"\n" in body or is_envelope(body):
         what = "has a line end" if b"\n" in body else "belongs to a session"
         raise click.ClickException(f"entry {place.header.index} {what}: append it by a program")
-    click.echo(body)
+    _say(body)
 
 
 def _report_problems(scan: StoreScan) -> None:

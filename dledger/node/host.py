@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import trio
 
-from dledger.config import Address, NodeConfig, parse_address
+from dledger.config import Address, NodeConfig, check_path, parse_address
 from dledger.errors import ConfigInvalid, DiskUnresponsive, NodeClosing, OtherLoop
 from dledger.home_loop import HomeLoop
 from dledger.loop_watch import LoopWatch, watched_loop
@@ -98,6 +98,8 @@ class HostConfig:
         parse_address("address", self.address)
         if self.listen is not None:
             parse_address("listen", self.listen)
+        if self.users is not None:
+            check_path("users", self.users)
         if not 1 <= self.max_groups <= MAX_GROUPS:
             raise ConfigInvalid("max_groups", f"{self.max_groups} is not within 1..{MAX_GROUPS}")
 

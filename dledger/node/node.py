@@ -240,7 +240,8 @@ class Node:
         """
         self._check_readable()
         lag_s = trio.current_time() - self._replica.fresh_as_of
-        if lag_s > max_lag_s or self._member.snapshots.awaited.is_restoring:
+        is_fresh = lag_s <= max_lag_s  # never, if the limit is not a number
+        if not is_fresh or self._member.snapshots.awaited.is_restoring:
             raise ReadUnavailable(too_old(self._member.read_facts(), lag_s, max_lag_s))
         return self._replica.state.applied
 
@@ -301,7 +302,11 @@ class Node:
 
     @renamed_arguments(size="size_bytes")
     def read_bytes(self, pos: int, size_bytes: int) -> bytes:
-        """Return so many bytes of the log at `pos`, for callers that keep positions of entries."""
+        """Return so many bytes of the log at `pos`, for callers that keep positions of entries.
+
+        Raises NodeClosing.
+        """
+        self._check_open()
         return self._store.read_bytes(pos, size_bytes)
 
     def check_at(self, pos: int) -> None:
@@ -332,8 +337,9 @@ class Node:
         """Return the beginning of the segment that holds an entry; only whole segments are ever
         dropped.
 
-        Raises OutsideLog.
+        Raises OutsideLog, NodeClosing.
         """
+        self._check_open()
         return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:

@@ -110,9 +110,12 @@ def _attempt(disk: Disk, source: str, target: str, node_id: str | None) -> Backu
         return copy.run(node_id)
     except BaseException as error:
         copy.undo()
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        if isinstance(error, OSError):
             name = error.filename if isinstance(error.filename, str) else folder
-            raise DiskFailed("back up", name, error) from error
+            # Retention may remove a file of the source: the next attempt reads what is left.
+            in_source = name.startswith(scan.folder.rstrip("/") + "/")
+            if not (in_source and isinstance(error, FileNotFoundError)):
+                raise DiskFailed("back up", name, error) from error
         raise
 
 

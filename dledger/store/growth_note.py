@@ -55,7 +55,9 @@ class GrowthNote:
     @property
     def _name(self) -> str:
         group, node_id, _ = self._member
-        summed = sha256("\0".join(self._member).encode()).hexdigest()[:_SUM_CHARACTERS]
+        # A path is any bytes, and Python holds those that are no text as surrogates.
+        member = "\0".join(self._member).encode("utf-8", "surrogateescape")
+        summed = sha256(member).hexdigest()[:_SUM_CHARACTERS]
         # Hidden, because commands take files named dledger-... for folders of nodes.
         return f".dledger-has-grown-{group}-{node_id}-{summed}"
 
@@ -113,4 +115,4 @@ class GrowthNote:
             f"folder {data_dir} was started with.\nWhile this file is here, {node_id} does not "
             "begin the group anew if that folder is empty. Started with --new it removes the "
             "file: only if no other member has the group's data.\n"
-        ).encode()
+        ).encode("utf-8", "surrogateescape")

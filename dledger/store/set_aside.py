@@ -15,6 +15,7 @@ from dledger.store.folder import DATA, INDEX, LOCK
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.orphans_file import FILE_NAME as ORPHANS
 from dledger.store.snapshot_folder import SNAPSHOTS
+from dledger.store.standing_file import FILE_NAME as UNPROVEN
 from dledger.store.standing_file import StandingFile
 
 _PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS, ORPHANS)
@@ -51,7 +52,9 @@ def set_aside(folder: str, disk: Disk | None = None) -> str:
 
 def _node_folder(disk: Disk, folder: str) -> str:
     names = disk.list(folder)
-    if DATA in names or HARD_STATE in names:
+    # A marked folder without log and record: a call was interrupted between its moves.
+    half_done = UNPROVEN in names and not set(_PARTS).isdisjoint(names)
+    if DATA in names or HARD_STATE in names or half_done:
         return folder
     nodes = sorted(name for name in names if name.startswith("dledger-"))
     if len(nodes) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
@@ -54,7 +55,9 @@ class LeadershipWatch:
         return RoleChanges(lambda: self._role, self._watchers)
 
     def close(self, end: NodeEnd) -> None:
-        """Raise NodeClosing in every watcher: the node stops."""
+        """Raise NodeClosing in every watcher: the node stops, and serves no more."""
+        self.may_serve = False
+        self._role = replace(self._role, ready=False)
         self._watchers.close(end)
 
     def look(self) -> None:

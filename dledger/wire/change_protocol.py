@@ -65,7 +65,15 @@ class ChangeRequest(NamedTuple):
 
 
 def encode_change(request: ChangeRequest) -> tuple[Operation, list[int], bytes]:
-    """Return the operation, numbers and payload of a request."""
+    """Return the operation, numbers and payload of a request.
+
+    Raises ConfigurationInvalid for a name or an address that no member can have: a leader refuses
+    such a request as malformed, which does not say that nothing was changed.
+    """
+    for change in request.changes:
+        check_member_id(change.member)
+        if isinstance(change, (AddVoter, AddLearner, UpdateAddress)):
+            check_address(change.member, change.address)
     rows = [
         [
             _KINDS[type(change)],

@@ -64,7 +64,11 @@ class Frame(NamedTuple):
 
 def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
     """Encode one frame. Raises MessageMalformed if it exceeds a limit."""
-    packed: bytes = msgpack.packb(header)
+    packed: bytes
+    try:
+        packed = msgpack.packb(header)
+    except UnicodeEncodeError:  # a path, in an answer or an error, need not be UTF-8
+        packed = msgpack.packb(header, unicode_errors="backslashreplace")
     length = 2 + len(packed) + len(payload)
     if len(packed) > MAX_HEADER_BYTES:
         raise MessageMalformed(f"a header of {len(packed)} bytes; the limit is {MAX_HEADER_BYTES}")

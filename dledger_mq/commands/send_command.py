@@ -2,7 +2,6 @@
 
 import os
 import select
-import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
@@ -10,8 +9,9 @@ from itertools import islice
 import click
 import trio
 
-from dledger.command_line.options import NumberRange, flag, option
+from dledger.command_line.options import TIMEOUT, flag, option
 from dledger.command_line.progress import counted
+from dledger.command_line.standard_streams import input_descriptor, telling_what_is_done
 from dledger_mq.commands.command_line import (
     given_credentials,
     given_nameservers,
@@ -37,6 +37,8 @@ _READ_BYTES = 64 * 1024
 # The longest line: a broker accepts no larger message.
 _MAX_LINE_BYTES = 4 * 1024 * 1024
 
+_ADVICE = "look what is stored before you send more"
+
 
 @click.command("send")
 @click.argument("topic")
@@ -47,7 +49,7 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @option("--order-by", "order_key", "Send all to one queue, chosen by this text.")
 @option("--count", "Send so many, repeating BODY or made up ones.", type=click.IntRange(1))
 @option("--size", "Bytes of made up bodies.", type=click.IntRange(1, 4 * 1024 * 1024), default=100)
-@option("--timeout", "timeout_s", "Seconds for each message.", type=NumberRange(0), default=3.0)
+@option("--timeout", "timeout_s", "Seconds for each message.", default=3.0, type=TIMEOUT)
 @flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def send(
@@ -92,10 +94,13 @@ def send(
                     sent += len(results)
                     advance(len(results))
                     if count is None:
-                        _print(results)
+                        with telling_what_is_done(f"{sent} messages were sent", _ADVICE):
+                            _print(results)
         return sent
 
-    click.echo(f"{trio.run(task)} messages acknowledged")
+    acknowledged = f"{trio.run(task)} messages acknowledged"
+    with telling_what_is_done(acknowledged, _ADVICE):
+        click.echo(acknowledged)
 
 
 async def _made(
@@ -118,7 +123,7 @@ async def _input(topic: str) -> AsyncGenerator[list[bytes], None]:
 
     Empty lines are skipped. Raises InvalidMessage for a line that is longer than brokers accept.
     """
-    descriptor = sys.stdin.fileno()
+    descriptor = input_descriptor()
     begun = bytearray()  # a line whose end has not arrived
     # A read cannot be cancelled: Ctrl-C leaves the thread behind.
     while data := await trio.to_thread.run_sync(_arrived, descriptor, abandon_on_cancel=True):

@@ -158,6 +158,33 @@ async def test_the_exit_code_tells_what_was_not_done_from_what_is_not_known() ->
         assert unknown.stderr.decode() == f"dledger: {AnswerOverdue(0.5)}\n"
 
 
+async def test_entries_that_cannot_be_told_are_not_said_to_be_missing() -> None:
+    async with fake_group(1) as group:
+        leader = group.elect(0, term=1)
+        full = os.open("/dev/full", os.O_WRONLY)
+        try:
+            ended = await trio.run_process(
+                [*words_for(group), "x"], stdout=full, check=False, capture_stderr=True
+            )
+        finally:
+            os.close(full)
+        assert [bodies_of(request) for request in leader.asked] == [[b"x"]]
+        assert ended.returncode == ExitCode.OUTCOME_UNKNOWN
+        (line,) = ended.stderr.decode().splitlines()
+        assert "1 bodies were appended, but standard output cannot be written" in line
+
+
+async def test_a_closed_standard_input_is_one_line() -> None:
+    async with fake_group(1) as group:
+        group.elect(0, term=1)
+        shell = ["sh", "-c", 'exec "$@" <&-', "sh", *words_for(group)]
+        ended = await trio.run_process(shell, check=False, capture_stderr=True)
+        assert ended.returncode == ExitCode.FAILED
+        assert ended.stderr.decode().splitlines() == [
+            "dledger: standard input is closed: give one, /dev/null for an empty one"
+        ]
+
+
 async def test_more_lines_than_one_request_carries_are_all_appended() -> None:
     count = 3 * MAX_BODIES + 5
     async with fake_group(1) as group:

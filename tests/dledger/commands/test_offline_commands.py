@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,18 @@ def test_a_dump_of_bodies_ends_before_what_append_would_change(
 def test_a_dump_of_bodies_is_no_json(tmp_path: Path) -> None:
     found = CliRunner().invoke(dump, ["--bodies", "--json", str(folder_of(tmp_path, "n0"))])
     assert found.exit_code == 2
+
+
+def test_an_output_that_cannot_be_written_is_not_called_a_folder_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    folder = folder_of(tmp_path, "n0")
+    for form in ([], ["--json"], ["--bodies"]):
+        with open("/dev/full", "wb") as full:
+            command = [sys.executable, "-m", "dledger", "dump", str(folder), *form]
+            ended = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert ended.returncode == 1, (form, ended.stderr)
+        assert "no space" in ended.stderr
+        assert str(folder) not in ended.stderr

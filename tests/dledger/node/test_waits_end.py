@@ -222,3 +222,25 @@ async def submit_what_raises(settings: dledger.NodeConfig) -> None:
         await ready(node)
         node.submit([b"x"], lambda outcome: 1 / 0)  # type: ignore[arg-type]
         await trio.sleep_forever()
+
+
+async def test_a_node_that_has_ended_does_not_say_that_it_serves(tmp_path: Path) -> None:
+    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
+    with trio.fail_after(20):
+        async with dledger.open_node(config(tmp_path, "n0", peers), Refusing()) as node:
+            await ready(node)
+        assert not node.is_ready_leader
+        assert not node.role.ready
+        assert not node.status().ready
+        for look in (lambda: node.read_bytes(0, 8), lambda: node.segment_begin(0)):
+            with pytest.raises(dledger.NodeClosing):
+                look()
+
+
+async def test_a_state_is_never_fresh_within_a_limit_that_is_no_number(tmp_path: Path) -> None:
+    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
+    with trio.fail_after(20):
+        async with dledger.open_node(config(tmp_path, "n0", peers), Refusing()) as node:
+            await ready(node)
+            with pytest.raises(dledger.ReadUnavailable):
+                node.read_stale(max_lag_s=float("nan"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from dledger.core.admission.standing import Standing
 from dledger.entry import Magic, decode_entries
-from dledger.errors import ConfigInvalid
+from dledger.errors import ConfigInvalid, DiskFailed
 from dledger.rescue.backup import BackupFailed, back_up
 from dledger.rescue.group_recovery import recover_group
 from dledger.store.disk import OsDisk
@@ -147,3 +148,17 @@ def test_what_goes_away_meanwhile_is_tried_again(
     failures.extend([1] * 50)
     with pytest.raises(BackupFailed, match="was removed"):
         back_up(str(home), str(tmp_path / "b"))
+
+
+def test_a_target_that_cannot_be_made_is_named_as_such(tmp_path: Path) -> None:
+    source = a_member(tmp_path / "a")
+
+    class Elsewhere(OsDisk):
+        """A disk on which no folder of copies can be made, as in /proc."""
+
+        def make_folder(self, path: str) -> None:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+
+    with pytest.raises(DiskFailed, match="back up") as caught:
+        back_up(str(source), str(tmp_path / "copies"), disk=Elsewhere())
+    assert str(tmp_path / "copies") in str(caught.value)

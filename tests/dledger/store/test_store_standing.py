@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
-from dledger.errors import ConfigInvalid, DataFolderLocked, HardStateLost, LogCorrupt
+from dledger.errors import ConfigInvalid, DataFolderLocked, DiskFailed, HardStateLost, LogCorrupt
 from dledger.store.disk import OsDisk
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.open_store import open_store
@@ -108,6 +109,33 @@ def test_what_is_set_aside_is_all_there_and_the_folder_is_empty_and_marked(tmp_p
     assert store.standing is Standing.LOST
     store.close()
     assert Path(set_aside(str(folder))).name == "aside-2"
+
+
+class FailingRenames(OsDisk):
+    """A disk that fails after so many renames."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def rename(self, source: str, target: str) -> None:
+        if "/aside-" in target:
+            if not self.left:
+                raise OSError(errno.EIO, "the disk fails")
+            self.left -= 1
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("moved", range(4))
+def test_a_second_call_sets_aside_what_an_interrupted_one_left(tmp_path: Path, moved: int) -> None:
+    folder = log_of(tmp_path)
+    (folder / "snapshots").mkdir()
+    parts = {HARD_STATE, "data", "index", "snapshots"}
+    with pytest.raises(DiskFailed):
+        set_aside(str(tmp_path), FailingRenames(moved))
+    set_aside(str(tmp_path))
+    assert not parts & real_names(folder)
+    assert parts == {part.name for part in folder.glob("aside-*/*")}
 
 
 def test_a_lost_committed_tail_or_record_has_a_way_forward(tmp_path: Path) -> None:
