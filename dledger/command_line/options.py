@@ -22,18 +22,18 @@ INDEX: Final = click.IntRange(0, 2**63 - 1)
 _META: Final = "dledger.kept."
 
 
-class Seconds(click.FloatRange):
+class NumberRange(click.FloatRange):
     """A range of numbers without "nan", which is neither inside nor outside of any range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is no number", param, ctx)
         return number
 
 
 # How long a command waits; "inf" for ever.
-TIMEOUT: Final = Seconds(0)
+TIMEOUT: Final = NumberRange(0)
 
 
 class SecretOption(click.Option):

@@ -11,7 +11,7 @@ import click
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
-from dledger.command_line.options import Seconds, flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.rows import table_console
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.errors import DLedgerError
@@ -32,9 +32,9 @@ Statuses = dict[str, dict[str, Any]]
 @option(
     "--interval",
     "interval_s",
-    "Seconds between two looks.",
+    "NumberRange between two looks.",
     default=1.0,
-    type=Seconds(0.1),
+    type=NumberRange(0.1),
 )
 @option("--count", "End after so many looks.", type=click.IntRange(1))
 def status(

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from dledger.command_line.options import Seconds, flag, given, option
+from dledger.command_line.options import NumberRange, flag, given, option
 from dledger_spark.commands.ending import end_now
 from dledger_spark.commands.log_options import (
     TOLD_HERE,
@@ -26,7 +26,7 @@ MAX_S: Final = 86_400.0
     "--every",
     "every_s",
     "How often new entries are added.",
-    type=Seconds(0, MAX_S),
+    type=NumberRange(0, MAX_S),
     default=1.0,
     metavar="SECONDS",
 )
@@ -34,7 +34,7 @@ MAX_S: Final = 86_400.0
     "--refresh",
     "refresh_s",
     "How often the tables that follow from the facts are brought up to date.",
-    type=Seconds(0, MAX_S),
+    type=NumberRange(0, MAX_S),
     default=60.0,
     metavar="SECONDS",
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from broker.access.guard import ACCESS_GUARD
-from broker.settings.user_shares import USER_SHARES
 from broker.access.user_changes import RANDOM_BYTES
 from broker.admin.settings_processor import SettingsProcessor
 from broker.audit.audit_log import AUDIT_LOG
@@ -32,6 +31,7 @@ from broker.services import SERVICES
 from broker.serving.parts import NotGiven, Parts
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
+from broker.settings.user_shares import USER_SHARES
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.needs import OPERATE
 from broker.transactions.policy import CheckPolicy
