@@ -145,6 +145,28 @@ class Raises:
     initial = ()
     def step(self, state, operation):
         raise KeyError(operation.value)
+
+class Error(Exception): ...
+
+class RaisesItsOwn:
+    initial = ()
+    def step(self, state, operation):
+        raise Error(operation.value)
+
+class RaisesBefore(Stack):
+    def problem(self, operation):
+        raise Error(operation.value)
+
+class WrongFunctions(Stack):
+    functions = 5
+
+class Ends(Stack):
+    def step(self, state, operation):
+        raise SystemExit(0)
+
+class EndsWhenMade(Stack):
+    def __init__(self):
+        raise SystemExit(0)
 """
 
 
@@ -155,6 +177,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "stacks", raising=False)
     (tmp_path / "stacks.py").write_text(MODELS)
+    (tmp_path / "program.py").write_text("raise SystemExit(0)")
     with HistoryWriter(tmp_path / "a.jsonl") as writer:
         for value in (1, 2):
             for type_ in (EventType.INVOKE, EventType.OK):
@@ -182,6 +205,12 @@ def test_a_model_of_the_user_is_found_beside_the_histories(models: Path) -> None
         ("stacks:WrongStep", "does not take a state and an operation"),
         ("stacks:Needs", "without arguments"),
         ("stacks:Raises", "the model Raises failed: KeyError: 1"),
+        ("stacks:RaisesItsOwn", "the model RaisesItsOwn failed: Error: 1"),
+        ("stacks:RaisesBefore", "the model RaisesBefore failed: Error: 1"),
+        ("stacks:WrongFunctions", "the model WrongFunctions failed: TypeError"),
+        ("stacks:Ends", "the model Ends failed: SystemExit: 0"),
+        ("stacks:EndsWhenMade", "cannot be made without arguments: SystemExit: 0"),
+        ("program:Stack", "cannot import program: SystemExit: 0"),
         (":", "cannot import"),
     ],
 )
