@@ -109,11 +109,11 @@ def check_recalls(history: History, request: Request) -> Report:
     perhaps = {one.value for one in history.operations if one.function == "recall"}
 
     def kept(one: Operation) -> Operation:
-        """Return a send of unknown outcome in place of one whose message may be missing."""
+        """Return a send that ends never in place of one whose message may be missing."""
         value = one.value.get("id") if isinstance(one.value, Map) else None
         if one.function != "send" or not one.ok or value not in perhaps:
             return one
-        return replace(one, outcome=EventType.INFO)
+        return replace(one, ended_line=None)
 
     operations = [kept(one) for one in history.operations]
     check = _with("recall", check_delays, _recalls)
