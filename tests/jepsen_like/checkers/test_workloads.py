@@ -154,6 +154,11 @@ def test_every_consumer_of_a_broadcast_receives_each_message(
     assert kinds(check_broadcast, *events) == expected
 
 
+def test_all_that_consumers_of_a_broadcast_lack_is_counted() -> None:
+    sends = [done("send", number) for number in range(50)]
+    assert report_of(check_broadcast, *sends, DRAIN).counts == {"lost": 50}
+
+
 def test_a_message_that_one_consumer_of_a_broadcast_lacks_is_told_with_the_consumer() -> None:
     events = [done("send", 1), told("receive", [1], 1), drained(1), drained(2)]
     (problem,) = report_of(check_broadcast, *events).problems
@@ -306,6 +311,20 @@ def test_a_counter_begins_where_the_header_says() -> None:
         ([done("commit", 7), done("reset", 2), told("fetch", 2)], "valid"),
         ([done("commit", 7), lost("reset", 2), told("fetch", 7), told("fetch", 2)], "valid"),
         ([done("reset", 2), done("commit", 7), told("fetch", 2)], "backwards"),
+        (
+            [
+                *[done("commit", 9), done("reset", 0)],
+                *[done("commit", 3), done("commit", 5), told("fetch", 3)],
+            ],
+            "backwards",
+        ),
+        (
+            [
+                *[done("commit", 9), lost("reset", 0), told("fetch", 9)],
+                *[done("reset", 1), told("fetch", 1)],
+            ],
+            "valid",
+        ),
         ([told("poll", [1, 2]), told("poll", [3, 5])], "valid"),
         ([told("poll", [1, 2]), told("poll", [2])], "polled backwards"),
         ([told("poll", [2, 1])], "polled backwards"),
