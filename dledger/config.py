@@ -165,7 +165,7 @@ class NodeConfig:
             )
         if any(index < 0 for index in self.pass_over):
             raise ConfigInvalid("pass_over", "holds an index below 0")
-        if self.scrub_period_hours < 0:
+        if not self.scrub_period_hours >= 0:  # NaN is neither
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
         if self.watch_history_bytes < 0:
             raise ConfigInvalid("watch_history_bytes", "must not be negative; 0 keeps no changes")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
 from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
@@ -101,7 +101,7 @@ Examples:
     "time_limit_s",
     "For each file; its verdict is unknown if this is over.",
     default=60.0,
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=NumberRange(min=0.0, min_open=True),
 )
 @option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
 @json_option("Print one JSON object and nothing else.")

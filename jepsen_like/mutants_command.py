@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
 from jepsen_like.mutants.mutant import SERVICES, Mutant, all_mutants
@@ -80,7 +80,7 @@ def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> N
     "--time-budget",
     "budget_s",
     "Seconds after which no run begins for one mistake.",
-    type=click.FloatRange(1.0),
+    type=NumberRange(1.0),
     default=BUDGET_S_DEFAULT,
 )
 @json_option("Print one JSON object and nothing else.")

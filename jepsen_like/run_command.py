@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dledger.command_line.options import FOLDER, flag, option
+from dledger.command_line.options import FOLDER, NumberRange, flag, option
 from dledger.command_line.rows import print_table
 from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
@@ -89,7 +89,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     metavar="NAME[,NAME]",
 )
 @option("--nodes", "Members.", default=3, type=click.IntRange(1, 7))
-@option("--time", "time_s", "Seconds.", default=60.0, type=click.FloatRange(1.0))
+@option("--time", "time_s", "Seconds.", default=60.0, type=NumberRange(1.0))
 @option("--seed", "Of all choices; drawn unless given.", type=click.IntRange(0))
 @option("--out", "A new folder for all files.  [default: chaos-WORKLOAD-SEED]", type=FOLDER)
 @flag("--lease", "The leader reads by its lease (max_clock_drift).")
@@ -97,7 +97,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     "--rate",
     "Calls a second of each client, at most.",
     default=CALLS_A_SECOND_DEFAULT,
-    type=click.FloatRange(0.1, 1000.0),
+    type=NumberRange(0.1, 1000.0),
 )
 @option(
     "--network",
@@ -129,7 +129,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     "check_limit_s",
     "For the checker.",
     default=120.0,
-    type=click.FloatRange(1.0),
+    type=NumberRange(1.0),
 )
 def run(
     workload: str | None,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dledger.command_line.options import FILE, flag, json_option, option
+from dledger.command_line.options import FILE, NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
 from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
@@ -68,16 +68,14 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @option("--seeds", "How many.", default=300, type=click.IntRange(1))
 @option("--seed", "The first one.", default=0, type=click.IntRange(0))
 @option("--nodes", "Members, or hosts; else as each seed decides.", type=click.IntRange(1, 9))
-@option("--seconds", "fault_s", "Virtual seconds with faults.", type=click.FloatRange(0.1))
-@option(
-    "--time-budget", "budget_s", "Begin no seed after so many seconds.", type=click.FloatRange(0.1)
-)
+@option("--seconds", "fault_s", "Virtual seconds with faults.", type=NumberRange(0.1))
+@option("--time-budget", "budget_s", "Begin no seed after so many seconds.", type=NumberRange(0.1))
 @option(
     "--shrink-seconds",
     "shrink_s",
     "With --service: how long a failing run may be shortened.",
     default=30.0,
-    type=click.FloatRange(0.0),
+    type=NumberRange(0.0),
 )
 @option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
 @option(

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import trio
 
-from dledger.command_line.options import FOLDER, option
+from dledger.command_line.options import FOLDER, NumberRange, option
 from dledger.command_line.rows import print_table
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
 from jepsen_like.chaos.suites.made_run import MadeRun
@@ -79,14 +79,14 @@ Examples:
     "time_s",
     "Seconds with faults, of each run.",
     default=TIME_S_DEFAULT,
-    type=click.FloatRange(1.0),
+    type=NumberRange(1.0),
 )
 @option(
     "--rounds",
     "How often all runs are made.  [default: once, or as often as --hours allows]",
     type=click.IntRange(1),
 )
-@option("--hours", "No run begins after so many hours.", type=click.FloatRange(0.0))
+@option("--hours", "No run begins after so many hours.", type=NumberRange(0.0))
 @option(
     "--network",
     "As of `jepsen-like run`.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,6 +17,16 @@ FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 _META: Final = "dledger.kept."
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers without "nan", which is within every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 class SecretOption(click.Option):

@@ -13,7 +13,7 @@ import click
 import trio
 
 from dledger.client.remote_log import RemoteLog
-from dledger.command_line.options import json_option, option
+from dledger.command_line.options import NumberRange, json_option, option
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import DLedgerError, EntryTooLarge
@@ -25,7 +25,13 @@ _READ_BYTES = 256 * 1024
 
 @click.command()
 @group_options
-@option("--timeout", "timeout_s", "Seconds to wait for each batch of bodies.", default=10.0)
+@option(
+    "--timeout",
+    "timeout_s",
+    "Seconds to wait for each batch of bodies.",
+    default=10.0,
+    type=NumberRange(0.0),
+)
 @json_option("One JSON object an entry.")
 @click.argument("bodies", nargs=-1)
 def append(

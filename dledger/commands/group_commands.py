@@ -16,7 +16,7 @@ from dledger.client.group_client import GroupClient
 from dledger.command_line.credentials_option import CREDENTIALS
 from dledger.command_line.ending import Commands
 from dledger.command_line.option_sources import Tables, config_option
-from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.server_signals import cancel_on_signal
 from dledger.command_line.tls_options import TLS_KEYS, given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
@@ -204,7 +204,9 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @commands.command()
 @group_options
 @option("--to", "target", "The member to lead; else the one with the longest log.")
-@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0)
+@option(
+    "--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0, type=NumberRange(0.0)
+)
 def transfer(target: str | None, timeout_s: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 import trio
 
-from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.commands.group_options import given_group, group_options
 from dledger.config import parse_address, parse_peers
@@ -45,7 +45,9 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
 @option("--move", "Change a member's address.", multiple=True, metavar="ID=HOST:PORT")
 @flag("--joint", "Use a joint phase even for one voter.")
 @option("--expected", "Only if this configuration is in force.", type=click.IntRange(-1))
-@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0)
+@option(
+    "--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0, type=NumberRange(0.0)
+)
 @json_option("One JSON object.")
 def members(
     add: Parsed,

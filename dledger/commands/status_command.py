@@ -11,7 +11,7 @@ import click
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
-from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.rows import table_console
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.errors import DLedgerError
@@ -34,7 +34,7 @@ Statuses = dict[str, dict[str, Any]]
     "interval_s",
     "Seconds between two looks.",
     default=1.0,
-    type=click.FloatRange(0.1),
+    type=NumberRange(0.1),
 )
 @option("--count", "End after so many looks.", type=click.IntRange(1))
 def status(

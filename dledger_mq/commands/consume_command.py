@@ -9,7 +9,7 @@ import click
 import trio
 
 from dledger.command_line.ending import CommandFailed
-from dledger.command_line.options import flag, option
+from dledger.command_line.options import NumberRange, flag, option
 from dledger.command_line.rows import say, say_each
 from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
@@ -45,7 +45,7 @@ _CLOSE_S: Final = 0.2
     "--timeout",
     "timeout_s",
     "End after so many seconds; with --count that is a failure, exit code 2.",
-    type=float,
+    type=NumberRange(0.0),
     default=float("inf"),
     show_default=False,
 )

@@ -10,7 +10,7 @@ from itertools import islice
 import click
 import trio
 
-from dledger.command_line.options import flag, option
+from dledger.command_line.options import NumberRange, flag, option
 from dledger.command_line.progress import counted
 from dledger_mq.commands.command_line import (
     given_credentials,
@@ -47,7 +47,7 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @option("--order-by", "order_key", "Send all to one queue, chosen by this text.")
 @option("--count", "Send so many, repeating BODY or made up ones.", type=click.IntRange(1))
 @option("--size", "Bytes of made up bodies.", type=click.IntRange(1, 4 * 1024 * 1024), default=100)
-@option("--timeout", "timeout_s", "Seconds for each message.", default=3.0)
+@option("--timeout", "timeout_s", "Seconds for each message.", default=3.0, type=NumberRange(0.0))
 @flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def send(

@@ -10,7 +10,7 @@ import click
 import trio
 
 from dledger.command_line.log_lines import log_options
-from dledger.command_line.options import EXISTING_FOLDER, FILE, FOLDER, flag, option
+from dledger.command_line.options import EXISTING_FOLDER, FILE, FOLDER, NumberRange, flag, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
@@ -77,7 +77,7 @@ _LOOK_S: Final = 0.2
     "--restart-after",
     "restart_after_s",
     "Start what died again after so long; by default it stays dead.",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     metavar="SECONDS",
 )
 @option(

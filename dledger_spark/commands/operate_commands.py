@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dledger.command_line.options import given, json_option, option
+from dledger.command_line.options import NumberRange, given, json_option, option
 from dledger_spark.commands.log_options import given_logs, log_options
 from dledger_spark.commands.rows import print_rows
 from dledger_spark.commands.tables_command import keep_option
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--max-age",
     "max_age_s",
     "End with 1 if a table was not written for longer.",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     metavar="SECONDS",
 )
 @option(

@@ -1,11 +1,10 @@
 """`dledger-spark stream`: analytics tables that follow a log."""
 
-import math
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from dledger.command_line.options import flag, given, option
+from dledger.command_line.options import NumberRange, flag, given, option
 from dledger_spark.commands.ending import end_now
 from dledger_spark.commands.log_options import (
     TOLD_HERE,
@@ -20,16 +19,6 @@ from dledger_spark.commands.terminal import progress, resumable, session_options
 MAX_S: Final = 86_400.0
 
 
-class _Seconds(click.FloatRange):
-    """A range of numbers without "nan"."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
-        return number
-
-
 @click.command()
 @log_options(ranges=False)
 @option("--out", "Folder of the tables.", required=True, metavar="OUT")
@@ -37,7 +26,7 @@ class _Seconds(click.FloatRange):
     "--every",
     "every_s",
     "How often new entries are added.",
-    type=_Seconds(0, MAX_S),
+    type=NumberRange(0, MAX_S),
     default=1.0,
     metavar="SECONDS",
 )
@@ -45,7 +34,7 @@ class _Seconds(click.FloatRange):
     "--refresh",
     "refresh_s",
     "How often the tables that follow from the facts are brought up to date.",
-    type=_Seconds(0, MAX_S),
+    type=NumberRange(0, MAX_S),
     default=60.0,
     metavar="SECONDS",
 )

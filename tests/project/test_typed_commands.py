@@ -10,6 +10,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -217,3 +218,24 @@ def test_each_option_that_is_named_is_one_of_ours() -> None:
             named += [(str(page.relative_to(ROOT)), name) for name in OPTION.findall(quoted)]
     known |= FOREIGN_OPTIONS
     assert not [f"{where}: {name}" for where, name in named if name not in known]
+
+
+def commands_below(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            yield from commands_below(below)
+
+
+def test_no_option_takes_nan_for_a_number() -> None:
+    """A comparison with it is never true, so a limit would never be reached."""
+    taken = []
+    for module, name in sorted(set(MODULES.values())):
+        for command in commands_below(getattr(importlib.import_module(module), name)):
+            for param in command.params:
+                in_settings = command.name == "serve"  # its settings are checked together
+                if isinstance(param.type, click.types.FloatParamType) and not in_settings:
+                    with suppress(click.BadParameter):
+                        param.type_cast_value(click.Context(command), "nan")
+                        taken.append(f"{command.name} {param.opts[0]}")
+    assert taken == []

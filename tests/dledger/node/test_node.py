@@ -324,6 +324,12 @@ def test_a_clock_drift_that_makes_no_sense_is_refused(tmp_path: Path, drift: flo
         replace(Group(tmp_path, 1).config("n0"), max_clock_drift=drift)
 
 
+@pytest.mark.parametrize("hours", [-0.1, float("nan")])
+def test_a_scrub_period_that_makes_no_sense_is_refused(tmp_path: Path, hours: float) -> None:
+    with pytest.raises(dledger.ConfigInvalid, match="scrub_period_hours"):
+        replace(Group(tmp_path, 1).config("n0"), scrub_period_hours=hours)
+
+
 def test_a_preferred_leader_must_be_a_member(tmp_path: Path) -> None:
     with pytest.raises(dledger.ConfigInvalid, match="preferred_leader"):
         replace(Group(tmp_path, 1).config("n0"), preferred_leader="n9")
