@@ -20,7 +20,7 @@ from jepsen_like.checkers.search import Search
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
-from jepsen_like.history.value import Value, shown
+from jepsen_like.history.value import Value, shown, thawed
 from jepsen_like.users_code import said
 
 KIND = "not linearizable"
@@ -144,7 +144,7 @@ class Linearizability:
             f"{counted(len(part), 'operation')}; {looked_at}"
         )
         figures: dict[str, object] = {
-            "key": wrong.key,
+            "key": thawed(wrong.key),
             "lines": list(lines),
             "operations_of_the_failing_part": len(part),
             "operations_placed": len(found.order),

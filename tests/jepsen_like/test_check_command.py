@@ -100,6 +100,27 @@ def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
     assert "cannot be read" in told[2]["error"]
 
 
+def test_json_tells_of_any_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.edn"
+    path.write_text(
+        "{:process 0 :type :invoke :f :read :key #{1 {[2] 3}}}\n"
+        "{:process 0 :type :ok :f :read :value 5}\n"
+    )
+    result = run(path, "--model", "register", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["files"][0]["figures"]["key"] == [1, {"(2,)": 3}]
+
+
+def test_a_folder_without_a_history_is_unreadable_also_beside_others(tmp_path: Path) -> None:
+    good = register(tmp_path / "a.jsonl", 1, read=1)
+    (tmp_path / "empty").mkdir()
+    result = run(good, tmp_path / "empty")
+    assert result.exit_code == 3
+    assert f"{tmp_path / 'empty'}: no history is in this folder" in result.output
+    told = json.loads(run(tmp_path / "empty", "--json").stdout)["files"]
+    assert [one["verdict"] for one in told] == ["unreadable"]
+
+
 def test_the_model_of_the_header_is_used_unless_another_is_named(tmp_path: Path) -> None:
     path = register(tmp_path / "a.jsonl", 1, read=1, model="register")
     assert "model register" in run(path).output
