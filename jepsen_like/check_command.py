@@ -126,9 +126,6 @@ def check(
     if model is not None and USERS_MODEL_MARK in model:
         find_users_modules()  # models lie beside the histories
     paths = list(files_of(files))
-    if not paths:
-        click.echo(f"{files[0]}: no history is in this folder", err=True)
-        sys.exit(CheckExit.UNREADABLE)
     results = list(_with_progress(check_files(paths, plan, jobs), len(paths), quiet=as_json))
     if as_json:
         click.echo(json.dumps({"files": [_as_dict(one) for one in results]}))

@@ -52,11 +52,15 @@ class Checked(NamedTuple):
 
 
 def files_of(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the named files, and the histories in the named folders."""
+    """Yield the named files, and the histories in the named folders.
+
+    A folder without a history is yielded itself: it is as unreadable as a file that is missing.
+    """
     for path in paths:
         if path.is_dir():
             inside = sorted(path.rglob("*"))
-            yield from (one for one in inside if one.suffix in SUFFIXES and one.is_file())
+            found = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
+            yield from found or [path]
         else:
             yield path
 
@@ -68,6 +72,8 @@ def check_file(path: Path, plan: Plan) -> Checked:
     report: Report | None = None
     unreadable: str | None = None
     try:
+        if path.is_dir():
+            raise HistoryUnreadable(str(path), None, "no history is in this folder")
         history = read_history(path, plan.format, keyed=plan.keyed)
         operations = len(history.operations)
         model = model or recognized(history)

@@ -37,5 +37,5 @@ def users_module(name: str, unusable: Callable[[str], Exception]) -> ModuleType:
     module_name = name.partition(":")[0]
     try:
         return importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program ends itself when it is imported
         raise unusable(f"{name}: cannot import {module_name}: {said(error)}") from error

@@ -30,7 +30,7 @@ def find_service(name: str) -> Described:
     service: object = found if _is_service(found) else _service_of(name, module, found)
     try:
         made = service() if isinstance(service, type) else service
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ServiceUnusable(f"{name}: cannot be made without arguments: {said(error)}") from error
     return Described(made, name)  # type: ignore[arg-type] # its attributes were looked at
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from jepsen_like.checkers.checker import Check, Request, counted, wrong_value
 from jepsen_like.checkers.delays import check_delays
-from jepsen_like.checkers.deliveries import RECEIVES, Deliveries, Missing
+from jepsen_like.checkers.deliveries import SENDS, Missing, deliveries_by_key
 from jepsen_like.checkers.quantiles import seconds
 from jepsen_like.checkers.queues import check_queue
 from jepsen_like.checkers.report import Findings, Report, Verdict
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
-from jepsen_like.history.value import Map, shown
+from jepsen_like.history.value import Map, Value, shown
 
 # Raises HistoryUnreadable; returns why the verdict is unknown, if it is.
 Addition = Callable[[History, Sequence[Operation], Findings], str | None]
@@ -57,30 +57,23 @@ def joined(first: Report, others: Sequence[Report]) -> Report:
     return Report(worst, first.summary, problems, counts, allowed, figures, text)
 
 
-def _deliveries(history: History) -> Deliveries:
-    deliveries = Deliveries()
-    for one in history.operations:
-        if one.function in RECEIVES:
-            deliveries.take(one)
-    deliveries.close()
-    return deliveries
-
-
 def _resets(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
     """Check that all messages come again after a reset to the first one."""
-    certain = [one for one in changes if one.ok]
-    if not certain:
-        return None
-    last = certain[-1]
-    deliveries, missing = _deliveries(history), Missing()
+    last_of = {one.key: one for one in changes if one.ok}
+    by_key, missing = deliveries_by_key(history.operations), Missing()
     for send in history.operations:
-        if send.function != "send" or send.certain_from >= last.invoked_line:
+        last = last_of.get(send.key)
+        if last is None or send.function not in SENDS or send.certain_from >= last.invoked_line:
             continue
+        deliveries = by_key[send.key]
         there = deliveries.by_message.get(send.value, [])
         if not there or there[-1].line > last.invoked_line:
             continue  # the check of the queue reports that it never came
         if not deliveries.drained_after(last.certain_from):
             missing.unseen += 1
+            continue
+        if deliveries.has_unknown:
+            missing.maybe_taken += 1
             continue
         how = (
             f"{shown(send.value, 40)} did not come again after {last}: it came last in line "
@@ -92,9 +85,9 @@ def _resets(history: History, changes: Sequence[Operation], findings: Findings) 
 
 def _recalls(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
     """Check that no recalled message comes."""
-    deliveries = _deliveries(history)
+    by_key = deliveries_by_key([*history.operations, *changes])
     for recall in changes:
-        there = deliveries.by_message.get(recall.value)
+        there = by_key[recall.key].by_message.get(recall.value)
         if recall.ok and there:
             how = f"{shown(recall.value, 40)} was received in line {there[0].line}; {recall}"
             findings.add("recalled", how, recall.ended_line, there[0].line)
@@ -106,14 +99,14 @@ def check_recalls(history: History, request: Request) -> Report:
 
     A message that may have been recalled may be missing.
     """
-    perhaps = {one.value for one in history.operations if one.function == "recall"}
+    perhaps = {(one.key, one.value) for one in history.operations if one.function == "recall"}
 
     def kept(one: Operation) -> Operation:
-        """Return a send of unknown outcome in place of one whose message may be missing."""
+        """Return a send that ends never in place of one whose message may be missing."""
         value = one.value.get("id") if isinstance(one.value, Map) else None
-        if one.function != "send" or not one.ok or value not in perhaps:
+        if one.function != "send" or not one.ok or (one.key, value) not in perhaps:
             return one
-        return replace(one, outcome=EventType.INFO)
+        return replace(one, ended_line=None)
 
     operations = [kept(one) for one in history.operations]
     check = _with("recall", check_delays, _recalls)
@@ -135,30 +128,29 @@ def check_remade(history: History, request: Request) -> Report:
     if type(cached_ns) is not int:
         raise wrong_value(history, 1, "cached_ns in the header is nanoseconds", cached_ns)
     deletions = [one for one in history.operations if one.function == "delete" and not one.failed]
-    over = 0.0
-    until = float("inf")
+    over: dict[Value, float] = {}
+    until: dict[Value, float] = {}
     for one in reversed(deletions):
-        until = min(until, one.certain_from)
-        over = max(over, until)
+        until[one.key] = min(until.get(one.key, float("inf")), one.certain_from)
+        over[one.key] = max(over.get(one.key, 0.0), until[one.key])
 
     def kept(one: Operation) -> Operation:
         """Return a send of unknown outcome in place of one whose message may have been deleted."""
-        if one.function != "send" or not one.ok or one.invoked_line > over:
+        if one.function not in SENDS or not one.ok or one.invoked_line > over.get(one.key, 0.0):
             return one
         return replace(one, outcome=EventType.INFO)
 
     def revived(told: History, changes: Sequence[Operation], findings: Findings) -> str | None:
-        deliveries = _deliveries(told)
-        sends = {one.value: one for one in history.operations if one.function == "send" and one.ok}
-        for message, there in deliveries.by_message.items():
-            send = sends.get(message)
+        by_key = deliveries_by_key(told.operations)
+        for send in history.operations:
+            there = by_key[send.key].by_message.get(send.value) if send.function in SENDS else None
             for deletion in changes:
-                if send is None or not deletion.ok:
+                if not there or not send.ok or not deletion.ok or deletion.key != send.key:
                     continue
                 late_ns = (there[-1].receive.ended_ns or 0) - (deletion.ended_ns or 0)
                 if send.certain_from < deletion.invoked_line and late_ns > cached_ns:
                     how = (
-                        f"{shown(message, 40)} was received in line {there[-1].line}, "
+                        f"{shown(send.value, 40)} was received in line {there[-1].line}, "
                         f"{seconds(late_ns)} after its topic was deleted: {deletion}"
                     )
                     findings.add("revived", how, deletion.ended_line, there[-1].line)

@@ -71,7 +71,9 @@ def check_delays(history: History, request: Request) -> Report:
     told = quantiles(lateness_ns)
     text = [f"lateness: {told.told()}"] if lateness_ns else []
     summary = f"{counted(len(sends), 'message')} sent, {len(lateness_ns)} received"
-    unknown = missing.unknown() or (None if sends else "nothing was sent")
+    unknown = missing.unknown()
+    if unknown is None and not lateness_ns and not any(one.operation.ok for one in sends.values()):
+        unknown = "nothing was acknowledged" if sends else "nothing was sent"
     figures = {"sent": len(sends), "lost": missing.lost, "lateness_ns": told._asdict()}
     return findings.report(summary, unknown, figures, text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jepsen_like.checkers.report import Findings
@@ -79,6 +79,18 @@ class Deliveries:
                 how = f"{shown(message, 40)} was received {len(lines)} times: lines {where}"
                 findings.add("duplicated", how, *lines[:8])
         return duplicated
+
+
+def deliveries_by_key(operations: Iterable[Operation]) -> dict[Value, Deliveries]:
+    """Return what the consumers of each queue received, of operations of any function."""
+    found: dict[Value, Deliveries] = {}
+    for operation in operations:
+        deliveries = found.setdefault(operation.key, Deliveries())
+        if operation.function in RECEIVES:
+            deliveries.take(operation)
+    for deliveries in found.values():
+        deliveries.close()
+    return found
 
 
 class Missing:

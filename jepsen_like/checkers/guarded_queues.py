@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jepsen_like.checkers.checker import Request, counted, refuse_other_functions, wrong_value
-from jepsen_like.checkers.deliveries import RECEIVES, SENDS
+from jepsen_like.checkers.deliveries import RECEIVES, SENDS, deliveries_by_key
 from jepsen_like.checkers.queues import check_queue
 from jepsen_like.checkers.report import Findings, Report, Verdict
 from jepsen_like.history.history import History
@@ -51,8 +51,7 @@ def check_guarded_queue(history: History, request: Request) -> Report:
         else:
             plain.append(operation)
     report = check_queue(replace(history, operations=plain), request)
-    for problem in report.problems:
-        findings.add(problem.kind, problem.how, *problem.lines)
+    findings.include(report)
     received = _received(plain)
     tried = 0
     for send in sends:
@@ -79,11 +78,9 @@ def _part(history: History, send: Operation, name: str) -> Value:
 def _received(operations: list[Operation]) -> dict[tuple[Value, Value], int]:
     """Return the line in which each message was first received."""
     found: dict[tuple[Value, Value], int] = {}
-    for one in operations:
-        if one.function in RECEIVES and one.ok and isinstance(one.result, tuple):
-            for message in one.result:
-                line = one.ended_line or one.invoked_line
-                found[one.key, message] = min(found.get((one.key, message), line), line)
+    for key, there in deliveries_by_key(operations).items():
+        for message, deliveries in there.by_message.items():
+            found[key, message] = deliveries[0].line
     return found
 
 

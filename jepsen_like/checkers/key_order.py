@@ -44,6 +44,8 @@ def check_key_order(history: History, request: Request) -> Report:
     appends = sum(len(log.appends) for log in keys.values())
     summary = f"{counted(appends, 'append')} and {counted(reads, 'read')} of {len(keys)} keys"
     unknown = None if reads else "nothing was read"
+    if reads and not any(read.result for log in keys.values() for read in log.reads):
+        unknown = "every read was empty"
     return findings.report(summary, unknown, {"appends": appends, "reads": reads})
 
 

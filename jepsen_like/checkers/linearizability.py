@@ -17,9 +17,10 @@ from jepsen_like.checkers.models.model import Model
 from jepsen_like.checkers.overlaps import Overlaps
 from jepsen_like.checkers.report import Problem, Report, Verdict
 from jepsen_like.checkers.search import Search
+from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
-from jepsen_like.history.value import Value, shown
+from jepsen_like.history.value import Value, shown, thawed
 from jepsen_like.users_code import said
 
 KIND = "not linearizable"
@@ -47,19 +48,26 @@ class Linearizability:
 
         Raises HistoryUnreadable if the model does not have an operation, ModelFailed.
         """
+        try:
+            return self._check(history)
+        except (HistoryUnreadable, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # a user's model may raise anything
+            problem = f"the model {type(self._model).__name__} failed: {said(error)}"
+            raise ModelFailed(problem) from error
+
+    def _check(self, history: History) -> Report:
         whole = self._objects(history)
         looked_at = f"{counted(len(history.operations), 'operation')} on {_objects(len(whole))}"
         if not whole:
             return Report(Verdict.UNKNOWN, "no operation that may have happened was recorded")
-        try:
-            objects = [self._object(key, there) for key, there in whole]
-            given_up, wrong = self._run(objects)
-            if wrong is not None:
-                return self._invalid(wrong, looked_at)
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
-            raise self._failed(error) from error
-        except (NameError, ValueError, RuntimeError) as error:
-            raise self._failed(error) from error
+        if not any(operation.ok for operation in history.operations):
+            # Each may never have happened, so every model allows them.
+            return Report(Verdict.UNKNOWN, f"nothing was acknowledged; {looked_at}")
+        objects = [self._object(key, there) for key, there in whole]
+        given_up, wrong = self._run(objects)
+        if wrong is not None:
+            return self._invalid(wrong, looked_at)
         if given_up:
             why = f"given up with {_objects(len(given_up))} left, for time or memory is over"
             return Report(Verdict.UNKNOWN, f"{why}; {looked_at}")
@@ -68,9 +76,6 @@ class Linearizability:
     def _object(self, key: Value, operations: list[Operation]) -> _Object:
         overlaps = Overlaps(self._model, operations)
         return _Object(key, operations, overlaps, Search(self._model, overlaps))
-
-    def _failed(self, error: Exception) -> ModelFailed:
-        return ModelFailed(f"the model {type(self._model).__name__} failed: {said(error)}")
 
     def _objects(self, history: History) -> list[tuple[Value, list[Operation]]]:
         """Return the operations on each object, without those that did not happen."""
@@ -139,7 +144,7 @@ class Linearizability:
             f"{counted(len(part), 'operation')}; {looked_at}"
         )
         figures: dict[str, object] = {
-            "key": wrong.key,
+            "key": thawed(wrong.key),
             "lines": list(lines),
             "operations_of_the_failing_part": len(part),
             "operations_placed": len(found.order),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from jepsen_like.checkers.checker import Request, counted, refuse_other_functions, wrong_value
 from jepsen_like.checkers.floors import floors
 from jepsen_like.checkers.report import Findings, Report
@@ -65,26 +67,38 @@ def _check_committed(findings: Findings, there: list[Operation], initial: Value)
     called: dict[Value, int] = {initial: 0}
     for one in setting:
         called.setdefault(one.value, one.invoked_line)
-    relevant = [one for one in there if one.function in ("commit", "fetch")]
-    for floor in floors(relevant, _offset):
-        operation, before = floor.operation, floor.before
-        if operation.function != "fetch" or not operation.ok:
+    by_reset: dict[float, list[Operation]] = {}
+    for one in there:
+        if one.function != "fetch" or not one.ok:
             continue
-        offset, end = operation.result, operation.ended_line or 0
-        if called.get(offset, end) >= end:
-            how = f"{operation}, and nobody had committed {shown(offset)}"
+        by_reset.setdefault(_last_reset(resets, one), []).append(one)
+        end = one.ended_line or 0
+        if called.get(one.result, end) >= end:
+            how = f"{one}, and nobody had committed {shown(one.result)}"
             findings.add("invented", how, end)
-        if before is None or any(_between(one, before, operation) for one in resets):
+    lines = [one.invoked_line for one in there]
+    for line, fetches in by_reset.items():
+        # What was called before that line may have happened before the reset.
+        since = there[bisect_right(lines, line) : bisect_right(lines, fetches[-1].invoked_line)]
+        _check_forward(findings, since, {one.invoked_line for one in fetches})
+
+
+def _check_forward(findings: Findings, since: list[Operation], fetches: set[int]) -> None:
+    """Check that fetches, by their lines, go forward among operations that no reset parts."""
+    for floor in floors([one for one in since if one.function in ("commit", "fetch")], _offset):
+        operation, before = floor.operation, floor.before
+        if before is None or operation.invoked_line not in fetches:
             continue
-        if (offset if isinstance(offset, int) else -1) < floor.number:
-            findings.add("backwards", f"{operation} after {before}", before.ended_line, end)
+        offset = operation.result if isinstance(operation.result, int) else -1
+        if offset < floor.number:
+            how = f"{operation} after {before}"
+            findings.add("backwards", how, before.ended_line, operation.ended_line)
 
 
-def _between(reset: Operation, before: Operation, operation: Operation) -> bool:
-    """Return whether a reset may have happened after one operation and before another."""
-    return reset.invoked_line < (operation.ended_line or 0) and (
-        reset.certain_from > before.invoked_line
-    )
+def _last_reset(resets: list[Operation], fetch: Operation) -> float:
+    """Return the line by which every reset is over that may have happened before a fetch."""
+    end = fetch.ended_line or 0
+    return max((one.certain_from for one in resets if one.invoked_line < end), default=0.0)
 
 
 def _check_polls(findings: Findings, there: list[Operation]) -> None:

@@ -76,8 +76,7 @@ def check_broadcast(history: History, request: Request) -> Report:
             one for one in history.operations if one.function in SENDS or one.process == consumer
         ]
         report = check_queue(replace(history, operations=own), request)
-        for problem in report.problems:
-            findings.add(problem.kind, f"consumer {consumer}: {problem.how}", *problem.lines)
+        findings.include(report, f"consumer {consumer}: ")
         if report.verdict is Verdict.UNKNOWN:
             unknown = unknown or f"consumer {consumer}: {report.summary}"
         count = report.figures["received"]

@@ -63,6 +63,14 @@ class Findings:
             there = tuple(line for line in lines if line is not None)
             self._problems.append(Problem(kind, how, there))
 
+    def include(self, report: Report, words: str = "") -> None:
+        """Take the problems of another report, told behind some words."""
+        for problem in report.problems:
+            self.add(problem.kind, words + problem.how, *problem.lines)
+        told = Counter(problem.kind for problem in report.problems)
+        for kind, number in report.counts.items():
+            self._counts[kind] += number - told[kind]  # it has some of its problems alone
+
     def report(
         self,
         summary: str,

@@ -36,12 +36,17 @@ def check_set(history: History, request: Request) -> Report:
     unknown = None
     if not reads:
         unknown = "nothing was read"
+    elif not acknowledged and not figures["elements_read"]:
+        unknown = "nothing was acknowledged, and every read was empty"
     elif acknowledged and figures["never_read"] == acknowledged:
         unknown = "no read began after an element was added"
     return findings.report(summary, unknown, figures)
 
 
-_FIGURES = ("acknowledged", "unknown", "unknown_and_found", "reads", "never_read", "stale", "lost")
+_FIGURES = (
+    *("acknowledged", "unknown", "unknown_and_found", "reads", "elements_read"),
+    *("never_read", "stale", "lost"),
+)
 
 
 class _Set:
@@ -78,6 +83,7 @@ class _Set:
                 self.figures["unknown"] += 1
                 self.figures["unknown_and_found"] += adds[0].value in known
         self.figures["reads"] = len(self._reads)
+        self.figures["elements_read"] = len({one for read in self._reads for one in read.elements})
 
     def _check_origin(self, read: _Read) -> None:
         """Check that each element of a read was added before the read ended."""

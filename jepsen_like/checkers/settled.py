@@ -107,9 +107,10 @@ def _all_given(history: History) -> Iterator[tuple[tuple[Value, Value, Value], _
 
 def _plain(one: Operation) -> Operation:
     """Return a receive as `queue` takes it: with the messages alone."""
-    if one.function in SENDS or not isinstance(one.result, tuple):
+    if one.function in SENDS or not one.ok or one.result is None:
         return one
-    return replace(one, result=tuple(each["id"] for each in one.result if isinstance(each, Map)))
+    messages = one.result if isinstance(one.result, tuple) else (one.result,)
+    return replace(one, result=tuple(each["id"] for each in messages if isinstance(each, Map)))
 
 
 def _check_handles(one: _Stored, findings: Findings) -> None:

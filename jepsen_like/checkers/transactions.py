@@ -36,7 +36,9 @@ def check_transactions(history: History, request: Request) -> Report:
     summary = (
         f"{counted(prepared, 'transaction')}: {committed} committed, {rolled_back} rolled back"
     )
-    unknown = missing.unknown() or (None if prepared else "nothing was prepared")
+    unknown = missing.unknown()
+    if unknown is None and not any(one.ok for one in history.operations):
+        unknown = "nothing was acknowledged" if prepared else "nothing was prepared"
     return findings.report(summary, unknown, {**figures, "lost": missing.lost})
 
 

@@ -30,7 +30,7 @@ def users_model(name: str) -> Model:
     if isinstance(found, type):
         try:
             found = found()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             problem = f"{name}: cannot be made without arguments: {said(error)}"
             raise ModelUnusable(problem) from error
     return _checked(name, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from dledger.declared_error import DeclaredError
@@ -128,7 +129,10 @@ def _atom(token: str) -> Value:
         if _INTEGER.fullmatch(token):
             return int(token.rstrip("N"))
         if _FLOAT.fullmatch(token):
-            return float(token.rstrip("M"))
+            number = float(token.rstrip("M"))
+            if math.isinf(number):
+                raise NotEdn(f"{token} is too large to be kept")
+            return number
     elif token.lstrip("+-")[:1].isdigit():
         raise NotEdn(f"a number of more than {_DIGITS_MAX} digits")
     return token

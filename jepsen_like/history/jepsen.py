@@ -84,7 +84,10 @@ def parse_logged_event(line: int, text: str, *, keyed: bool = False) -> Event | 
         f":{value}"
     ]:
         value, error = None, value
-    process = read_forms(match["process"])[0]
+    processes = _forms(match["process"])
+    if len(processes) != 1:
+        raise BadLine(f"process is {shown(match['process'], 40)}, neither a number nor a name")
+    process = processes[0]
     key: Value = None
     if keyed:
         key, value = _pair(process, value)

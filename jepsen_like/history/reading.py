@@ -122,7 +122,8 @@ def _lines(path: Path, line_bytes_max: int) -> Iterator[Line]:
                     )
                 if b"\0" in line:
                     raise HistoryUnreadable(name, number, "not text: there is a zero byte")
-                text = line.decode("utf-8").rstrip("\r\n")
+                # Editors of some systems put a mark of the byte order before the text.
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if text.strip():
                     yield number, text
     except UnicodeDecodeError:

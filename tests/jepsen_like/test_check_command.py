@@ -100,6 +100,27 @@ def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
     assert "cannot be read" in told[2]["error"]
 
 
+def test_json_tells_of_any_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.edn"
+    path.write_text(
+        "{:process 0 :type :invoke :f :read :key #{1 {[2] 3}}}\n"
+        "{:process 0 :type :ok :f :read :value 5}\n"
+    )
+    result = run(path, "--model", "register", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["files"][0]["figures"]["key"] == [1, {"(2,)": 3}]
+
+
+def test_a_folder_without_a_history_is_unreadable_also_beside_others(tmp_path: Path) -> None:
+    good = register(tmp_path / "a.jsonl", 1, read=1)
+    (tmp_path / "empty").mkdir()
+    result = run(good, tmp_path / "empty")
+    assert result.exit_code == 3
+    assert f"{tmp_path / 'empty'}: no history is in this folder" in result.output
+    told = json.loads(run(tmp_path / "empty", "--json").stdout)["files"]
+    assert [one["verdict"] for one in told] == ["unreadable"]
+
+
 def test_the_model_of_the_header_is_used_unless_another_is_named(tmp_path: Path) -> None:
     path = register(tmp_path / "a.jsonl", 1, read=1, model="register")
     assert "model register" in run(path).output
@@ -145,6 +166,28 @@ class Raises:
     initial = ()
     def step(self, state, operation):
         raise KeyError(operation.value)
+
+class Error(Exception): ...
+
+class RaisesItsOwn:
+    initial = ()
+    def step(self, state, operation):
+        raise Error(operation.value)
+
+class RaisesBefore(Stack):
+    def problem(self, operation):
+        raise Error(operation.value)
+
+class WrongFunctions(Stack):
+    functions = 5
+
+class Ends(Stack):
+    def step(self, state, operation):
+        raise SystemExit(0)
+
+class EndsWhenMade(Stack):
+    def __init__(self):
+        raise SystemExit(0)
 """
 
 
@@ -155,6 +198,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "stacks", raising=False)
     (tmp_path / "stacks.py").write_text(MODELS)
+    (tmp_path / "program.py").write_text("raise SystemExit(0)")
     with HistoryWriter(tmp_path / "a.jsonl") as writer:
         for value in (1, 2):
             for type_ in (EventType.INVOKE, EventType.OK):
@@ -182,6 +226,12 @@ def test_a_model_of_the_user_is_found_beside_the_histories(models: Path) -> None
         ("stacks:WrongStep", "does not take a state and an operation"),
         ("stacks:Needs", "without arguments"),
         ("stacks:Raises", "the model Raises failed: KeyError: 1"),
+        ("stacks:RaisesItsOwn", "the model RaisesItsOwn failed: Error: 1"),
+        ("stacks:RaisesBefore", "the model RaisesBefore failed: Error: 1"),
+        ("stacks:WrongFunctions", "the model WrongFunctions failed: TypeError"),
+        ("stacks:Ends", "the model Ends failed: SystemExit: 0"),
+        ("stacks:EndsWhenMade", "cannot be made without arguments: SystemExit: 0"),
+        ("program:Stack", "cannot import program: SystemExit: 0"),
         (":", "cannot import"),
     ],
 )

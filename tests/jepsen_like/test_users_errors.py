@@ -24,6 +24,7 @@ def methods_of(*kinds: type) -> set[str]:
     return {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
 
 
+@pytest.mark.parametrize("error", [raising_services.Broken, SystemExit])
 @pytest.mark.parametrize(
     "name",
     [
@@ -32,13 +33,16 @@ def methods_of(*kinds: type) -> set[str]:
         for name in sorted(names_in(group))
     ],
 )
-def test_a_method_that_raises_is_named_with_its_line_and_its_seed(name: str) -> None:
+def test_a_method_that_raises_is_named_with_its_line_and_its_seed(
+    name: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raising_services, "Broken", error)
     words = ["--service", f"{SERVICES}:{name}", "--seeds", "3", "--seed", "4", "--jobs", "1"]
     told = CliRunner().invoke(main, ["simulate", *words, "--shrink-seconds", "0.1"])
     assert told.exit_code == 1, told.output
     assert isinstance(told.exception, SystemExit)
     method = name.partition(".")[2]
-    failure = re.search(r"^seed (\d), after .*Broken: as planned.*$", told.output, re.MULTILINE)
+    failure = re.search(rf"^seed (\d), after .*{error.__name__}: as planned.*$", told.output, re.M)
     assert failure is not None, told.output
     assert re.search(rf"\b{method}\b", failure[0]), failure[0]
     line = r'raising_services.py:\d+ in .* `raise Broken\("as planned"\)`'

@@ -11,6 +11,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple

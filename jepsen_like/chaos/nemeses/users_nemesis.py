@@ -62,7 +62,7 @@ def _made(name: str) -> Any:
         raise NemesisUnusable(f"{name}: {module_name} has no class {class_name}")
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise NemesisUnusable(f"{name}: not made without arguments: {said(error)}") from error
 
 

@@ -33,9 +33,10 @@ class VersionOrder:
             self.seen[transaction] = _seen(transaction)
 
     def _note_writer(self, history: History, transaction: Transaction, step: Step) -> None:
-        before = self.writers.setdefault((step.key, step.value), transaction)
+        before = self.writers.get((step.key, step.value))
+        self.writers[step.key, step.value] = transaction
         line = transaction.operation.invoked_line
-        if before is not transaction:
+        if before is not None:
             raise history.unreadable(
                 line,
                 f"{shown(step.value, 40)} is appended to {shown(step.key, 40)} again (first in "

@@ -202,7 +202,7 @@ class ServiceClients:
             report = check_of(self._service)(history)
         except HistoryUnreadable as error:
             raise InvariantViolated("the model takes what clients do", error.problem) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             how = raised_in(error.__cause__ or error)
             raise InvariantViolated("the model never raises", how) from error
         if report.verdict is Verdict.INVALID:

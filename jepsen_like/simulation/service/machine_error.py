@@ -22,5 +22,5 @@ def called(name: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         return method(*args, **kwargs)
     except (InvariantViolated, Failure):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvariantViolated(f"{name}() never raises", raised_in(error)) from error

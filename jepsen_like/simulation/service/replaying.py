@@ -120,7 +120,7 @@ def main() -> None:
                 service, answer = Service(machine, state=state), {}
             else:
                 answer = replay(service, msgpack.unpackb(request), clocks)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             answer = {"error": raised_in(error)}
         packed: bytes = msgpack.packb(answer)
         answers.write(len(packed).to_bytes(LENGTH_BYTES, "big") + packed)

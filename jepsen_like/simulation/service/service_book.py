@@ -172,5 +172,5 @@ def check_end(book: ServiceBook) -> None:
         book.check_snapshots()
     except InvariantViolated:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvariantViolated(NEVER_RAISES, raised_in(error)) from error

@@ -148,5 +148,5 @@ class _Telling:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, InvariantViolated):
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, InvariantViolated):
             self._failed(InvariantViolated(NEVER_RAISES, raised_in(error)))

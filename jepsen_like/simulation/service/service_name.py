@@ -26,7 +26,7 @@ def service_named(name: str) -> Service:
         raise ServiceUnusable(f"{name}: name a module and what is in it, as in counter:Counter")
     try:
         found: object = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ServiceUnusable(f"{name}: cannot import {module_name}: {raised_in(error)}") from error
     origin = getattr(found, "__file__", None) or "Python itself"
     for part in path.split("."):
@@ -42,7 +42,7 @@ def service_named(name: str) -> Service:
         service.check()
     except DLedgerError as error:
         raise ServiceUnusable(f"{name}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ServiceUnusable(
             f"{name}: cannot be made without arguments: {raised_in(error)}"
         ) from error

@@ -436,7 +436,7 @@ class World:
             self.service.invariant(self)
         except (Failure, InvariantViolated):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             name = getattr(self.service.invariant, "__name__", "invariant")
             raise InvariantViolated(f"the invariant {name} holds", raised_in(error)) from error
 
@@ -555,6 +555,8 @@ class World:
             if isinstance(error, DLedgerError) and cause and is_users:
                 raise self._fail(NEVER_RAISES, raised_in(cause)) from error
             raise self._fail(*broken_promise(error)) from error
+        except SystemExit as error:  # a user's method may end the process
+            raise self._fail(NEVER_RAISES, raised_in(error)) from error
         return result
 
     def _fail(self, promise: str, how: str) -> Failure:

@@ -12,6 +12,7 @@ from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Map, Value
+from tests.jepsen_like.checkers.recorded import one, recorded
 
 SECOND_NS = 1_000_000_000
 CACHED = Map({"cached_ns": 5 * SECOND_NS})
@@ -44,6 +45,13 @@ def send_later(number: int, due_s: int) -> tuple[str, Value]:
     return "send", Map({"id": number, "deliver_at_ns": due_s * SECOND_NS})
 
 
+def received(
+    *messages: int, key: object = None, function: str = "receive"
+) -> list[tuple[object, ...]]:
+    return [(1, "invoke", function, None, key), (1, "ok", function, list(messages), key)]
+
+
+LATE = {"id": 1, "deliver_at_ns": 0}
 DRAIN: tuple[str, Value] = ("drain", ())
 SENT_AND_RECEIVED: list[tuple[str, Value]] = [("send", 1), ("receive", (1,))]
 RESET: tuple[str, Value] = ("reset", None)
@@ -69,6 +77,70 @@ def test_a_reset_that_nobody_acknowledged_promises_nothing(reset: str) -> None:
 
 def test_a_reset_before_nothing_was_drained_is_undecided() -> None:
     assert told("resets", *SENT_AND_RECEIVED, RESET).verdict is Verdict.UNKNOWN
+
+
+def test_a_message_that_a_receive_of_unknown_outcome_may_have_given_again_is_undecided() -> None:
+    report = told("resets", *SENT_AND_RECEIVED, RESET, ("receive?", None), DRAIN)
+    assert report.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("model", "events", "expected"),
+    [
+        (
+            "resets",
+            [
+                *[*one("send", 1, key="a"), *received(1, key="a")],
+                *[*one("send", 2, key="b"), *received(2, key="b")],
+                *[*one("reset", None, key="a"), *received(1, key="a")],
+            ],
+            {},
+        ),
+        (
+            "recalls",
+            [
+                *one("send", LATE, key="a"),
+                *one("send", LATE, key="b"),
+                *one("recall", 1, key="a"),
+                *received(1, key="b"),
+            ],
+            {},
+        ),
+        (
+            "remade",
+            [
+                *one("send", 1, key="a"),
+                *[*one("send", 1, key="b"), *one("delete", None, key="a")],
+                *received(1, key="b"),
+            ],
+            {},
+        ),
+        (
+            "remade",
+            [*one("send", 1, key="a"), *one("send", 2, key="b"), *one("delete", None, key="a")],
+            {"lost": 1},
+        ),
+    ],
+    ids=["reset", "recall", "received-after-deletion", "lost-beside-deletion"],
+)
+def test_a_change_of_one_key_is_no_change_of_another(
+    model: str, events: list[tuple[object, ...]], expected: dict[str, int]
+) -> None:
+    drains = [*received(key="a", function="drain"), *received(key="b", function="drain")]
+    report = CATALOGUE[model].check(
+        recorded(*events, *drains), Request(allowed=("duplicated", "reordered"))
+    )
+    assert {kind: n for kind, n in report.counts.items() if kind != "duplicated"} == expected
+
+
+def test_enqueue_is_send_where_queues_change() -> None:
+    sent = one("enqueue", 1)
+    undone = recorded(*sent, *received(1), *one("reset", None), *received(function="drain"))
+    assert CATALOGUE["resets"].check(undone, Request()).counts == {"undone": 1}
+    deleted = recorded(*sent, *one("delete", None), *received(function="drain"))
+    assert "lost" not in CATALOGUE["remade"].check(deleted, Request()).counts
+    back = recorded(*sent, *one("delete", None), *received(1), *received(function="drain"))
+    assert CATALOGUE["remade"].check(back, Request()).counts == {"revived": 1}
 
 
 def test_a_message_lost_beside_resets_is_told() -> None:

@@ -56,8 +56,17 @@ def test_messages_of_those_who_may_send_are_a_queue() -> None:
         [*change("deny"), begun(2), *received(2), ended(2, "info")],
         [*change("deny"), *sent(2), *change("allow"), *received(2)],
         [*change("deny", type="info"), *change("deny"), *sent(2), *received(2)],
+        [
+            *change("deny"),
+            *sent(2, "info"),
+            (0, "invoke", "receive", None),
+            (0, "ok", "receive", 2),
+        ],
     ],
-    ids=["ok", "unknown", "allowed-again", "before-its-end", "received-late", "denied-twice"],
+    ids=[
+        *("ok", "unknown", "allowed-again", "before-its-end", "received-late", "denied-twice"),
+        "received-alone",
+    ],
 )
 def test_a_denied_send_that_is_stored_is_found(events: list[Event]) -> None:
     found = report(*ALLOWED, *events)
@@ -98,6 +107,11 @@ def test_a_send_that_is_denied_while_it_is_allowed_is_found() -> None:
         if one.failed:
             one.error = "denied: NO_PERMISSION"
     assert check_guarded_queue(history, Request()).counts == {"denied though allowed": 1}
+
+
+def test_all_problems_of_the_messages_are_counted() -> None:
+    events = [event for number in range(2, 52) for event in sent(number)]
+    assert report(*ALLOWED, *events).counts == {"lost": 50}
 
 
 def test_a_history_in_which_nothing_was_acknowledged_proves_nothing() -> None:

@@ -71,7 +71,7 @@ def test_the_verdict_is_that_of_trying_every_order(
         there = list(history.operations)
         expected = is_linearizable(model, there)
         report = checked(model, history)
-        if any(not operation.failed for operation in there):
+        if any(operation.ok for operation in there):
             assert report.verdict == ("valid" if expected else "invalid")
         if not expected:
             the_failing_part_is_the_shortest(model, there, report)
@@ -330,4 +330,4 @@ def test_a_read_of_what_nobody_wrote_is_found_without_a_search() -> None:
 def test_the_type_of_the_end_is_what_counts() -> None:
     history = recorded((0, "invoke", "write", 1))
     assert history.operations[0].outcome is EventType.INFO
-    assert checked(Register(), history).verdict == "valid"
+    assert checked(Register(), history).verdict == "unknown"

@@ -230,6 +230,7 @@ def test_a_search_that_is_out_of_time_is_unknown() -> None:
         (one("txn", [["w", "x", 1]]), "a step is"),
         (one("txn", [["r", "x", 1]]), "a step is"),
         ([*txn(append("x", 1)), *txn(append("x", 1))], "again (first in line 1)"),
+        (txn(append("x", 1), append("x", 1)), "again (first in line 1)"),
     ],
 )
 def test_what_is_no_transaction_on_lists_is_unreadable(

@@ -149,5 +149,12 @@ def test_a_message_without_its_place_is_refused(events: list[Event]) -> None:
         report(*events)
 
 
+def test_a_message_that_is_received_alone_is_no_list() -> None:
+    asked = {"invisible_ms": INVISIBLE_MS}
+    alone = [at(1, 1, "invoke", "receive", asked), at(1, 1, "ok", "receive", stored(1, 1))]
+    assert report(*sent(1, 0), *alone, *acknowledged(1, 1, 2)).counts == {}
+    assert report(*FIRST, *acknowledged(1, 1, 2)).verdict == "valid"
+
+
 def test_a_history_without_an_acknowledgement_tells_nothing() -> None:
     assert report(*FIRST).verdict == "unknown"

@@ -69,7 +69,6 @@ A, B = done("add", 1), done("add", 2)
         ([A, told("read", []), told("read", [1])], "stale"),
         ([lost("add", 1), told("read", [1]), told("read", [])], "lost"),
         ([lost("add", 1), told("read", []), told("read", [1])], "valid"),
-        ([lost("add", 1), told("read", [])], "valid"),
         ([failed("add", 1), told("read", [1])], "aborted"),
         ([failed("add", 1), A, told("read", [1])], "valid"),
         ([told("read", [1]), A], "invented"),
@@ -153,6 +152,11 @@ def test_every_consumer_of_a_broadcast_receives_each_message(
     events: list[Events], expected: str
 ) -> None:
     assert kinds(check_broadcast, *events) == expected
+
+
+def test_all_that_consumers_of_a_broadcast_lack_is_counted() -> None:
+    sends = [done("send", number) for number in range(50)]
+    assert report_of(check_broadcast, *sends, DRAIN).counts == {"lost": 50}
 
 
 def test_a_message_that_one_consumer_of_a_broadcast_lacks_is_told_with_the_consumer() -> None:
@@ -307,6 +311,20 @@ def test_a_counter_begins_where_the_header_says() -> None:
         ([done("commit", 7), done("reset", 2), told("fetch", 2)], "valid"),
         ([done("commit", 7), lost("reset", 2), told("fetch", 7), told("fetch", 2)], "valid"),
         ([done("reset", 2), done("commit", 7), told("fetch", 2)], "backwards"),
+        (
+            [
+                *[done("commit", 9), done("reset", 0)],
+                *[done("commit", 3), done("commit", 5), told("fetch", 3)],
+            ],
+            "backwards",
+        ),
+        (
+            [
+                *[done("commit", 9), lost("reset", 0), told("fetch", 9)],
+                *[done("reset", 1), told("fetch", 1)],
+            ],
+            "valid",
+        ),
         ([told("poll", [1, 2]), told("poll", [3, 5])], "valid"),
         ([told("poll", [1, 2]), told("poll", [2])], "polled backwards"),
         ([told("poll", [2, 1])], "polled backwards"),
@@ -516,6 +534,50 @@ def test_a_function_of_another_model_makes_a_history_unreadable(name: str) -> No
 @pytest.mark.parametrize("name", OF_ONE_MODEL)
 def test_an_empty_history_proves_nothing(name: str) -> None:
     assert CATALOGUE[name].check(recorded(), Request()).verdict == "unknown"
+
+
+@pytest.mark.parametrize("type_", ["fail", "info"])
+@pytest.mark.parametrize(
+    ("name", "functions", "value"),
+    [
+        ("register", ["write", "read"], 1),
+        ("cas-register", ["cas", "read"], [1, 2]),
+        ("kv-append", ["append", "get"], "a"),
+        ("counter", ["add", "read"], 1),
+        ("mutex", ["acquire", "release"], None),
+        ("fifo-queue", ["enqueue", "dequeue"], 1),
+        ("list-append", ["txn"], [["append", "x", 1]]),
+        ("set", ["add", "read"], 1),
+        ("bank", ["transfer", "read"], {"from": 1, "to": 2, "amount": 3}),
+        ("queue", ["send"], 1),
+        ("key-order", ["append", "read"], 1),
+        ("session-counter", ["increment", "read"], None),
+        ("offsets", ["commit", "fetch"], 1),
+        ("transactions", ["prepare", "commit", "rollback"], 1),
+        ("delays", ["send"], {"id": 1, "deliver_at_ns": 0}),
+        ("recalls", ["send"], {"id": 1, "deliver_at_ns": 0}),
+        ("resets", ["send", "reset"], 1),
+        ("remade", ["send", "delete"], 1),
+        ("statistics", ["read"], None),
+    ],
+)
+def test_a_history_in_which_nothing_was_acknowledged_proves_nothing(
+    name: str, functions: list[str], value: object, type_: str
+) -> None:
+    calls = [
+        (number, kind, function, value)
+        for number, function in enumerate(functions)
+        for kind in ("invoke", type_)
+    ]
+    assert CATALOGUE[name].check(recorded(*calls), Request()).verdict == "unknown"
+
+
+@pytest.mark.parametrize(("check", "function"), [(check_set, "add"), (check_key_order, "append")])
+def test_reads_of_nothing_that_no_write_was_acknowledged_for_prove_nothing(
+    check: Check, function: str
+) -> None:
+    for ended in (failed(function, 1), lost(function, 1)):
+        assert kinds(check, ended, told("read", [])) == "unknown"
 
 
 @pytest.mark.hypothesis

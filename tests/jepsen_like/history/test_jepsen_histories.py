@@ -221,3 +221,25 @@ def test_long_hostile_text_takes_no_more_than_its_length(part: str) -> None:
     # Without possessive quantifiers the first takes hours.
     with pytest.raises(NotEdn):
         read_forms(part * 300_000 + '"')
+
+
+@pytest.mark.parametrize("process", [";0", "#{", '"', "[0"])
+def test_a_process_that_cannot_be_read_in_a_log_is_named_with_its_line(
+    tmp_path: Path, process: str
+) -> None:
+    path = saved(tmp_path, LOG + f"INFO  jepsen.util - {process} :invoke :read nil\n")
+    with pytest.raises(HistoryUnreadable) as caught:
+        read_history(path)
+    assert caught.value.line == 11
+
+
+def test_a_number_that_is_too_large_is_refused_as_in_json() -> None:
+    with pytest.raises(NotEdn, match="too large"):
+        read_forms("1e999")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"history_format": 1}\n', "{:process 0 :type :invoke :f :read}\n", LOG]
+)
+def test_a_mark_of_the_byte_order_is_passed_over(tmp_path: Path, text: str) -> None:
+    read_history(saved(tmp_path, "\ufeff" + text))
