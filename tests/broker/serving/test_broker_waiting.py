@@ -395,6 +395,27 @@ def test_a_message_over_what_the_log_takes_is_refused_and_its_neighbours_are_not
     assert [reply.code for reply in origin.sent] == [ResponseCode.MESSAGE_ILLEGAL]
 
 
+@pytest.mark.parametrize("is_made", [False, True])
+def test_properties_count_for_the_bytes_that_wait_and_that_one_append_has(is_made: bool) -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log, append_bytes=100_000, max_waiting_send_bytes=250_000)
+
+    def send() -> None:
+        records = [MessageRecord("T", properties=bytes(30_000))]
+        if is_made:
+            sends.add(MadeMessages("T", 0, records, lambda _refusal: None))
+        else:
+            sends.add(PendingSend(origin, Command(310), "T", 0, records, PREFIX))
+
+    for _ in range(8):
+        send()
+    with pytest.raises(RequestRefused) as caught:
+        send()
+    assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    sends.flush()
+    assert [len(offsets_of(bodies)) for bodies, _done in log.taken] == [3, 3, 2]
+
+
 def test_messages_that_the_broker_makes_go_the_same_way_as_those_of_clients() -> None:
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
