@@ -23,10 +23,12 @@ from broker.topics.needs import group_need, topic_need
 from remoting.bodies.assignment import POP, PULL, Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.pieces import pieces
 from remoting.bodies.queue_shares import average_share, circle_share
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.message.topic_names import RETRY_PREFIX
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -124,17 +126,28 @@ class AssignmentProcessor:
             self._log, [SetMode(topic, group, *mode, MAX_MODES)], replying(origin, command)
         )
 
-    def all_modes(self, _origin: Origin, command: Command) -> Command:
+    def all_modes(self, _origin: Origin, command: Command) -> Steps:
         """List all modes that were set (402)."""
-        found: dict[str, dict[str, object]] = {}
-        for (topic, group), mode in self._modes.modes.items():
-            found.setdefault(topic, {})[group] = {
-                "consumerGroup": group,
-                "mode": mode.name,
-                "popShareQueueNum": mode.shares,
-                "topic": topic,
-            }
-        return command.reply(body=compact_json({"messageRequestModeMap": found}).encode())
+        of_topic: dict[str, list[str]] = {}
+        for piece in pieces(self._modes.modes.listed()):
+            for topic, group in piece:
+                mode = self._modes.modes.get((topic, group))
+                if mode is None:
+                    continue  # its topic or its group was deleted meanwhile
+                row = {
+                    "consumerGroup": group,
+                    "mode": mode.name,
+                    "popShareQueueNum": mode.shares,
+                    "topic": topic,
+                }
+                rows = of_topic.setdefault(topic, [])
+                rows.append(f"{compact_json(group)}:{compact_json(row)}")
+            yield
+        topics: list[str] = []
+        for some in pieces(of_topic.items()):
+            topics += [f"{compact_json(topic)}:{{{','.join(rows)}}}" for topic, rows in some]
+            yield
+        return command.reply(body=f'{{"messageRequestModeMap":{{{",".join(topics)}}}}}'.encode())
 
     def _mode(self, topic: str, group: str, is_broadcast: bool) -> Mode:
         if is_broadcast:

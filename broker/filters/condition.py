@@ -32,8 +32,11 @@ MAX_TERMS: Final = 200
 
 _RESERVED: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "NOT", "NULL", "OR", "TRUE"})
 
-# Consumers send their condition with every heartbeat, and conditions are few.
-_REMEMBERED_CONDITIONS: Final = 1024
+# Consumers send their condition with every heartbeat, and conditions are few. A compiled one takes
+# some 100 bytes per character, so that the short ones take 16 MB at most, and the long ones 24 MB.
+_SHORT_CONDITION_CHARACTERS: Final = 256
+_REMEMBERED_SHORT_CONDITIONS: Final = 512
+_REMEMBERED_LONG_CONDITIONS: Final = 128
 
 Value: TypeAlias = str | int | float | bool | None
 Properties: TypeAlias = Mapping[str, str]
@@ -73,11 +76,10 @@ def condition(text: str) -> Condition:
     """
     if len(text) > MAX_CONDITION_CHARACTERS:
         raise _refused(f"{len(text)} characters: at most {MAX_CONDITION_CHARACTERS}")
-    return _remembered(text)
+    return (_short if len(text) <= _SHORT_CONDITION_CHARACTERS else _long)(text)
 
 
-@functools.lru_cache(maxsize=_REMEMBERED_CONDITIONS)
-def _remembered(text: str) -> Condition:
+def _compiled(text: str) -> Condition:
     from lark.exceptions import UnexpectedInput  # noqa: PLC0415  # see `_parser`
 
     try:
@@ -88,6 +90,10 @@ def _remembered(text: str) -> Condition:
     reader = _Reader()
     evaluate = reader.truth(tree, 0)
     return Condition(text, reader.looks, evaluate)
+
+
+_short = functools.lru_cache(maxsize=_REMEMBERED_SHORT_CONDITIONS)(_compiled)
+_long = functools.lru_cache(maxsize=_REMEMBERED_LONG_CONDITIONS)(_compiled)
 
 
 def load_parser() -> None:

@@ -59,12 +59,17 @@ class GroupChanges:
             waiting.append(then)
             return
         settings = self._settings.now
-        if group not in groups and not (settings.auto_create_groups or is_system_group(group)):
-            raise RequestRefused.no_group(f"subscription group not exist, {group:.120}: create it")
-        count, limit = len(groups) + len(self._creating), settings.limits.max_groups
-        if count >= limit:
-            raise RequestRefused.busy(f"{count} consumer groups: delete one first")
-        self._topic_changes.check_room()
+        limit = settings.limits.max_groups
+        if group not in groups:
+            if not (settings.auto_create_groups or is_system_group(group)):
+                raise RequestRefused.no_group(
+                    f"subscription group not exist, {group:.120}: create it"
+                )
+            count = len(groups) + len(self._creating)
+            if count >= limit:
+                raise RequestRefused.busy(f"{count} consumer groups: delete one first")
+        if needs_topic:
+            self._topic_changes.check_room()
         if group not in groups:
             self._shares.make(user)
         commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final
 
 from broker.errors import RequestRefused
@@ -25,6 +26,9 @@ from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
 # Of values that are stored for tools as JSON. RocketMQ's default policy has 150 characters.
 MAX_KEPT_CHARACTERS: Final = 4096
+
+# Of arrays and objects within each other. RocketMQ's have three.
+MAX_KEPT_LEVELS: Final = 16
 
 # More deliveries would be forever.
 _MAX_RETRY_TIMES: Final = 1_000_000
@@ -135,7 +139,10 @@ class ConsumerGroup:
         factor = read_natural(self.attributes.get(PRIORITY_FACTOR, ""))
         return DEFAULT_PRIORITY_FACTOR if factor is None else factor
 
-    def to_json(self) -> dict[str, JsonValue]:
+    def to_text(self) -> str:
+        """Return it as RocketMQ's JSON. Kept values stand in it as they are: to parse those of many
+        groups takes long.
+        """
         found: dict[str, JsonValue] = {
             "attributes": dict[str, JsonValue](self.attributes),
             "brokerId": self.broker_id,
@@ -151,19 +158,21 @@ class ConsumerGroup:
             "retryQueueNums": self.retry_queue_count,
             "whichBrokerWhenConsumeSlowly": self.slow_broker_id,
         }
+        members = compact_json(found)[1:-1]
         for name, kept in (
             ("groupRetryPolicy", self.retry_policy),
             ("subscriptionDataSet", self.subscriptions),
         ):
             if kept:
-                found[name] = parse_json("consumer group", kept.encode())
-        return found
+                members += f',"{name}":{kept}'
+        return f"{{{members}}}"
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ConsumerGroup":
         """Read it without its attributes; absent members have RocketMQ's defaults.
 
-        Raises BodyMalformed: the name is missing or a member is of a wrong type.
+        Raises BodyMalformed: the name is missing or a member is of a wrong type; RequestRefused
+        (29): a value is not kept.
         """
         return cls(
             value.name("groupName"),
@@ -237,8 +246,26 @@ def _check_kept(kept: str) -> None:
 
 
 def _kept(value: JsonValue) -> str:
-    """Return a value as text; "" if it is empty or absent."""
-    return compact_json(value) if value else ""
+    """Return a value as text; "" if it is empty or absent.
+
+    Raises RequestRefused (29): Java and Go cannot read it, or it is nested deeply, so that it would
+    depend on a member's stack whether its fold can read it.
+    """
+    if not value:
+        return ""
+    if not _is_plain(value, MAX_KEPT_LEVELS):
+        raise RequestRefused.invalid(
+            "a retry policy or a subscription of a group has NaN, Infinity, or more than "
+            f"{MAX_KEPT_LEVELS} levels: write it as RocketMQ's tools do"
+        )
+    return compact_json(value)
+
+
+def _is_plain(value: JsonValue, levels: int) -> bool:
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(_is_plain(one, levels - 1) for one in inner)
+    return not isinstance(value, float) or isfinite(value)
 
 
 def max_times(command: Command, said: int | None) -> int | None:

@@ -126,7 +126,7 @@ class GroupProcessor:
             if group is None:
                 words = f"subscription group not exist, {name:.120}: it was deleted"
                 return RequestRefused.no_group(words).reply_to(command)
-            return command.reply(body=compact_json(group.to_json()).encode())
+            return command.reply(body=group.to_text().encode())
 
         if name in self._groups.configs:
             return told()
@@ -138,7 +138,7 @@ class GroupProcessor:
     def all_groups(self, _origin: Origin, command: Command) -> Steps:
         table: list[str] = []
         for piece in pieces(self._groups.configs.values()):
-            table += [f"{compact_json(one.group)}:{compact_json(one.to_json())}" for one in piece]
+            table += [f"{compact_json(one.group)}:{one.to_text()}" for one in piece]
             yield
         forbidden: dict[str, dict[str, JsonValue]] = {}
         for pairs in pieces(sorted(self._groups.forbidden)):

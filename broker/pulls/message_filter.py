@@ -24,9 +24,10 @@ MAX_TAGS: Final = 256
 # Bounds the work before the tags are counted: 256 tags of 60 characters.
 MAX_EXPRESSION_CHARACTERS: Final = 16 * 1024
 
-# Consumers repeat their expression with every pull; expressions are few, and most are short. Longer
-# ones are read again each time, so that the cache takes 4 MiB at most.
-_REMEMBERED_FILTERS: Final = 4096
+# Consumers repeat their expression with every pull; expressions are few, and most are short. The
+# hashes of 256 tags take 25 KB, so that the cache takes 25 MB at most. Longer expressions are read
+# again each time.
+_REMEMBERED_FILTERS: Final = 1024
 _REMEMBERED_CHARACTERS: Final = 1024
 
 

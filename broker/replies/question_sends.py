@@ -9,6 +9,7 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.replies.askers import Askers
 from broker.sends.pending_messages import PendingSend
+from broker.settings.user_shares import UserShares
 from broker.topics.names import check_topic_name
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.properties import (
@@ -30,8 +31,9 @@ class QuestionSends:
     names = (REPLY_TO_CLIENT,)
     most_in_batch = 1
 
-    def __init__(self, askers: Askers, cluster: str) -> None:
+    def __init__(self, askers: Askers, shares: UserShares, cluster: str) -> None:
         self._askers = askers
+        self._shares = shares
         self._cluster = cluster
         self._topic = TopicConfig(cluster + REPLY_TOPIC_SUFFIX, 1, 1, PERMISSION_READ_WRITE)
 
@@ -41,12 +43,18 @@ class QuestionSends:
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Register the client, and have the topic created to which replies are addressed.
 
-        Raises RequestRefused (29): the cluster's name is not allowed in a topic's.
+        Raises RequestRefused: (16) another user's client has this id, (29) the cluster's name is
+        not allowed in a topic's.
         """
         check_topic_name(self._topic.topic)
         client_id = pairs[REPLY_TO_CLIENT]
         if is_name(client_id):  # as the ids of all clients are
-            self._askers.asked(client_id, send.origin)
+            user = self._shares.user_of(send.origin, send.command)
+            if not self._askers.asked(client_id, send.origin, user):
+                raise RequestRefused.forbidden(
+                    f"replies to {client_id:.120} go to a client of another user: send requests "
+                    "with a client id of your own"
+                )
         (record,) = send.records
         if pairs.get(CLUSTER) != self._cluster:
             record.properties = edit_properties(record.properties, {CLUSTER: self._cluster})

@@ -17,7 +17,7 @@ from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# A record without its body, roughly.
+# A record without its body and its properties, roughly.
 _OTHER_BYTES: Final = 512
 
 # By client. A write costs more than the reply in it, so the replies of one append go together.
@@ -100,6 +100,8 @@ class PendingSend:
         self.answered: Callable[[], None] | None = None
         self.first_offset = 0
         self.size = len(command.body) + _OTHER_BYTES * len(records)
+        if len(records) == 1:  # the body of a batch has the properties in it
+            self.size += len(records[0].properties)
         host, port = origin.peer
         host = ipv4_host(host)
         for record in (records.shared,) if isinstance(records, RecordBatch) else records:
@@ -152,8 +154,8 @@ class MadeMessages:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        bodies = sum([len(one.body) for one in self.records])
-        self.size = bodies + _OTHER_BYTES * len(self.records)
+        contents = sum([len(one.body) + len(one.properties) for one in self.records])
+        self.size = contents + _OTHER_BYTES * len(self.records)
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
         self.done(None)

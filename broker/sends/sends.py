@@ -7,7 +7,7 @@ applied state again.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -242,7 +242,7 @@ class Sends:
                     spots.append(packing.add_alone(together))
                     has_attached = True
             except Exception as error:
-                call("refusing a send", send.refuse, _refusal_of(error))
+                self._refuse([send], _refusal_of(error))
                 continue
             send.first_offset = offset
             next_offsets[key] = offset + len(encoded)
@@ -315,18 +315,20 @@ class Sends:
         refused: dict[int, RequestRefused] = {}  # by entry
         if isinstance(outcome, DLedgerError):
             whole = refused_append(outcome)
-            self._put_times.failed += sum(map(len, placed.spots))
             if placed.raised_format and epoch == self._epoch:
                 self._raising_format = 0
         else:
             took_s = self._clock() - handed_over
-            self._put_times.add(took_s, sum(map(len, placed.spots)))
             self._traffic.put_within(placed.next_offsets, took_s)
             entries = outcome[1:] if placed.raised_format else outcome
             bases = [one.pos + HEADER_BYTES for one in entries]
             for entry, refusal in enumerate(map(refusal_of_entry, entries)):
                 if refusal is not None:
                     refused[entry] = refusal
+            count = sum(map(len, placed.spots))
+            if refused:
+                count = sum([len(spots) for spots in placed.spots if not _any_of(spots, refused)])
+            self._put_times.add(took_s, count)
         for send, spots in zip(placed.sends, placed.spots, strict=True):
             refusal = whole
             if refused:
@@ -342,9 +344,13 @@ class Sends:
             if epoch == self._epoch:
                 self._discard_places()
                 self._next.pop((send.topic, send.queue_id), None)
-            call("refusing a send", send.refuse, refusal)
+            self._refuse([send], refusal)
         for origin, commands in replies.items():
             call("sending answers", origin.send_all, commands)
+
+
+def _any_of(spots: Sequence[Spot], entries: Container[int]) -> bool:
+    return any(entry in entries for entry, _offset in spots)
 
 
 def _refusal_of(error: Exception) -> RequestRefused:

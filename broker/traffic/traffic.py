@@ -4,7 +4,7 @@ Names and keys are those of RocketMQ's statistics (315).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nsmallest
@@ -137,6 +137,20 @@ class Counted(Enum):
     def is_time(self) -> bool:
         """Whether it counts microseconds, and is shown in milliseconds."""
         return self.name.endswith("_LATENCY")
+
+
+# The place of the topic in the keys of these counters; in all others it comes first.
+_TOPIC_AT: Final[Mapping[Counted, int | None]] = {
+    Counted.TOPIC_PUT_LATENCY: 1,
+    Counted.GROUP_GET_LATENCY: 1,
+    Counted.DLQ_PUT_NUMS: None,
+    Counted.BROKER_PUT_NUMS: None,
+    Counted.BROKER_GET_NUMS: None,
+    Counted.BROKER_ACK_NUMS: None,
+    Counted.BROKER_CK_NUMS: None,
+    Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC: None,
+    Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC: None,
+}
 
 
 class Sums(NamedTuple):
@@ -374,9 +388,14 @@ class Traffic:
         """Drop the counters of topics, which start again if a topic is created again."""
         self._settle()
         gone = set(topics)
-        for key in [key for key in self._counters if not gone.isdisjoint(key[1].split("@"))]:
-            if key[1] != self._cluster:
-                del self._counters[key]
+        for key in [key for key in self._counters if _topic_of(*key) in gone]:
+            del self._counters[key]
+
+
+def _topic_of(counted: Counted, key: str) -> str | None:
+    """Return the topic of a counter: groups, and the cluster, may have the name of a topic."""
+    at = _TOPIC_AT.get(counted, 0)
+    return None if at is None else key.split("@", at + 1)[at]
 
 
 TRAFFIC: Final = Shared("traffic", lambda parts: Traffic(parts.clock, parts.config.cluster))

@@ -13,7 +13,7 @@ from broker.consumers.members import CONSUMERS, Consumers, Member
 from broker.features import REGISTRY
 from broker.log.state import BrokerState
 from broker.serving.routes import ROUTES, Routes
-from remoting.bodies.assignment import POP
+from remoting.bodies.assignment import POP, RequestMode, decode_modes
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.route import QueueData, TopicRoute
 from remoting.wire.codes import RequestCode
@@ -111,3 +111,25 @@ def test_clients_keep_their_queues_while_no_name_server_answers() -> None:
     broker.routes.route = None
     assert broker.ask("c0") is None
     assert broker.ask("c0", messageModel="BROADCASTING") is None
+
+
+def test_the_list_of_all_modes_is_made_in_steps() -> None:
+    assigning = Assigning()
+    modes = assigning.state[MODES].modes
+    for number in range(1000):
+        modes[f"T{number % 10}", f"g{number}"] = Mode(POP, number)
+    steps = assigning.processor.all_modes(Origin(), Command(RequestCode.QUERY_ASSIGNMENT))
+    next(steps)
+    modes.drop_group("g999")  # between two steps
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            reply: Command = ended.value
+            break
+        count += 1
+    assert count >= 10
+    found = decode_modes(reply.body)
+    assert len(found) == 999
+    assert found[0] == RequestMode("T0", "g0", POP, 0)

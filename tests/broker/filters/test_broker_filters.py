@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,18 @@ import pytest
 import trio
 
 from broker.features import REGISTRY, empty_state
+from broker.filters import condition as conditions
 from broker.filters.changes import MAX_HEARTBEAT_CHARACTERS
 from broker.filters.commands import PutFilter
-from broker.filters.condition import MAX_CONDITION_CHARACTERS
+from broker.filters.condition import MAX_CONDITION_CHARACTERS, condition, load_parser
 from broker.filters.state import FILTERS, GroupFilter
 from broker.groups.commands import DeleteGroup
 from broker.limits import MAX_PULL_SCANNED_UNITS, BrokerLimits
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
+from broker.pulls import message_filter
+from broker.pulls.message_filter import tag_filter
 from broker.store.message_reader import MAX_CONDITION_COST
 from broker.topics.commands import DeleteTopic
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
@@ -259,3 +264,35 @@ def test_the_newest_condition_of_a_group_counts_and_goes_with_its_topic_and_grou
     log.append(encode_log_command(DeleteTopic("A", 1, with_locks=True)))
     fold(state, log.entries)
     assert not tables
+
+
+def filters_of(kind: str) -> list[Callable[[int], object]]:
+    """Make different filters that take much memory: short ones and long ones."""
+    if kind == "tags":
+        tags = [chr(0x4E00 + at) for at in range(256)]
+        return [lambda number: tag_filter("||".join(tags[number:] + tags[:number]))]
+    return [
+        lambda number: condition(f"b={number}" + " or a=1" * 34),
+        lambda number: condition(f"b={number}" + " or a=1" * 190),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("tags", 20_000_000), ("conditions", 50_000_000)])
+def test_remembered_filters_take_little_memory_whatever_clients_send(kind: str, limit: int) -> None:
+    module = {"tags": message_filter, "conditions": conditions}[kind]
+    caches = [one for one in vars(module).values() if hasattr(one, "cache_parameters")]
+    load_parser()
+    most = 0.0
+    for make in filters_of(kind):
+        for cache in caches:
+            if cache.cache_parameters()["maxsize"] is not None:
+                cache.cache_clear()
+        make(0)
+        tracemalloc.start()
+        for number in range(1, 9):
+            make(number)
+        taken = tracemalloc.get_traced_memory()[0] / 8
+        tracemalloc.stop()
+        (filled,) = [one for one in caches if one.cache_info().currsize == 9]
+        most += taken * filled.cache_parameters()["maxsize"]
+    assert most < limit

@@ -187,6 +187,32 @@ async def test_a_setting_of_a_group_that_cannot_be_kept_is_refused(
         assert "g" not in table["subscriptionGroupTable"]
 
 
+@pytest.mark.parametrize(
+    "kept",
+    [
+        *("NaN", "[Infinity]", '{"next":[-Infinity]}', "1e999"),
+        *("[" * levels + "]" * levels for levels in (17, 700)),
+        '{"a":' * 17 + "1" + "}" * 17,
+    ],
+)
+async def test_a_value_that_a_tool_or_a_fold_could_not_read_again_is_refused(
+    tmp_path: Path, kept: str
+) -> None:
+    async with served(tmp_path) as client:
+        for name, value in (
+            ("groupRetryPolicy", f'{{"a":{kept}}}'),
+            ("subscriptionDataSet", f"[{kept}]"),
+        ):
+            body = f'{{"groupName":"g","{name}":{value}}}'.encode()
+            reply = await client.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+            assert reply.code == ResponseCode.INVALID_PARAMETER, name
+        nested = "[" * 15 + "]" * 15
+        body = f'{{"groupName":"h","subscriptionDataSet":[{nested}]}}'.encode()
+        assert (await client.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
+        table = json.loads((await client.ask(CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert list(table["subscriptionGroupTable"]) == ["h"]
+
+
 def test_groups_are_written_in_the_first_format_that_can_hold_them() -> None:
     plain, full = ConsumerGroup("p"), ConsumerGroup("g", slow_broker_id=3, retry_policy="{}")
     newest = ConsumerGroup("n", attributes={"priority.factor": "1"})

@@ -14,7 +14,9 @@ from remoting.net.address import Address
 from remoting.net.request_table import Settle
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from tests.broker.one_broker import Client, running_broker, send_fields
+from remoting.wire.signature import Credentials
+from tests.broker.access.guarded_broker import allow, guarded
+from tests.broker.one_broker import Client, running_broker, send_fields, until
 from tests.broker.untimed import Untimed
 
 QUESTION = "CORRELATION_ID\x01n\x02REPLY_TO_CLIENT\x01asker\x02TTL\x013000\x02"
@@ -106,6 +108,32 @@ async def test_a_reply_that_is_sent_like_other_messages_is_refused(tmp_path: Pat
         told = await consumer.send(TOPIC, b"42", i=REPLY)
         assert told.code == ResponseCode.MESSAGE_ILLEGAL, "it would be stored, and never answered"
         assert "send it with request 324 or 325" in str(told.remark)
+
+
+async def test_no_other_user_takes_the_replies_to_a_client(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as here:
+        rights = allow("Topic:*", "Pub", "Create")
+        asker, other = [await here.user(name, rights) for name in ("asker", "other")]
+        asker.answers = other.answers = True
+        assert (await asker.send("T", b"6 x 7?", i=QUESTION)).code == 0
+        stolen = await other.send("T", b"?", i=QUESTION)
+        assert stolen.code == ResponseCode.NO_PERMISSION
+        assert (await answer(here.admin)).code == 0
+        assert (len(asker.notices), len(other.notices)) == (1, 0)
+        again = here.client(Credentials("asker", "asker-secret"))
+        assert (await again.send("T", b"6 x 7?", i=QUESTION)).code == 0
+        again.answers = True
+        assert (await answer(here.admin)).code == 0
+        assert len(again.notices) == 1
+        again.close()
+        asker.close()
+        await until(lambda: _is_let_in(other))
+        assert (await answer(here.admin)).code == 0
+        assert len(other.notices) == 1
+
+
+async def _is_let_in(client: Client) -> bool:
+    return (await client.send("T", b"?", i=QUESTION)).code == 0
 
 
 class Origin(Untimed):

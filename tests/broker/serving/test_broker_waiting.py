@@ -43,6 +43,7 @@ from broker.serving.counts import Counts
 from broker.serving.memberships import MEMBER_EXPIRY_S
 from broker.serving.waiting_requests import Waiting
 from broker.topics.state import TOPICS
+from broker.traffic.put_times import PUT_TIMES
 from dledger.entry import (
     HEADER_BYTES,
     MAX_BODY_BYTES,
@@ -371,6 +372,29 @@ def test_a_refused_entry_is_told_to_the_sends_that_it_holds_alone() -> None:
     assert codes == [ResponseCode.SUCCESS, *2 * [ResponseCode.SYSTEM_ERROR]]
 
 
+def test_messages_that_the_log_or_an_entry_refuses_count_as_failed_and_in_no_time() -> None:
+    log, origin = FakeLog(), Origin()
+    log.max_body_bytes = PACKED_BYTES
+    state = empty_state()
+    state[FORMATS].format_version = RUNS_VERSION
+    parts = parts_alone(state, log, wall_clock_ms=lambda: 5000)
+    sends, times = parts[SENDS], parts[PUT_TIMES]
+    for size in (PACKED_BYTES - 1000, 5000, 10, PACKED_BYTES):
+        records = [MessageRecord("T", bytes(size))]
+        sends.add(PendingSend(origin, Command(310), "T", 0, records, PREFIX))
+    sends.flush()
+    assert times.failed == 1  # one that no entry can hold
+    _bodies, done = log.taken.pop()
+    done([Appended(8, 1, 500, None), Appended(9, 1, 1000, EntryRefused("wrong offset"))])
+    assert times.failed == 3
+    counted = [int(one.rpartition(":")[2]) for one in str(times).split(" ")]
+    assert sum(counted) == 1
+    sends.add(a_send(origin))
+    sends.flush()
+    log.finish(Discarded(1, 1))
+    assert times.failed == 4
+
+
 def test_a_batch_that_no_entry_can_hold_takes_several() -> None:
     log, origin = FakeLog(), Origin()
     log.max_body_bytes = 2_000
@@ -393,6 +417,27 @@ def test_a_message_over_what_the_log_takes_is_refused_and_its_neighbours_are_not
     sends.flush()
     assert entries_of(log.taken[0][0]) == [[0, 1]]
     assert [reply.code for reply in origin.sent] == [ResponseCode.MESSAGE_ILLEGAL]
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_properties_count_for_the_bytes_that_wait_and_that_one_append_has(is_made: bool) -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log, append_bytes=100_000, max_waiting_send_bytes=250_000)
+
+    def send() -> None:
+        records = [MessageRecord("T", properties=bytes(30_000))]
+        if is_made:
+            sends.add(MadeMessages("T", 0, records, lambda _refusal: None))
+        else:
+            sends.add(PendingSend(origin, Command(310), "T", 0, records, PREFIX))
+
+    for _ in range(8):
+        send()
+    with pytest.raises(RequestRefused) as caught:
+        send()
+    assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    sends.flush()
+    assert [len(offsets_of(bodies)) for bodies, _done in log.taken] == [3, 3, 2]
 
 
 def test_messages_that_the_broker_makes_go_the_same_way_as_those_of_clients() -> None:

@@ -253,6 +253,28 @@ async def test_a_topic_that_is_made_again_counts_anew(tmp_path: Path) -> None:
         assert (await stats(client, "BROKER_PUT_NUMS", "DefaultCluster"))["statsDay"]["sum"] == 3
 
 
+async def test_the_counters_of_a_group_outlive_a_topic_that_has_its_name(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"1")
+        await client.send("g", b"1")
+        await client.send("%DLQ%g", b"1")
+        await client.pull("T", 0)
+        await client.pull("g", 0)
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="g")).code == 0
+        for name, key in (
+            ("GROUP_GET_NUMS", "T@g"),
+            ("GROUP_GET_LATENCY", "0@T@g"),
+            ("QUEUE_GET_NUMS", "T@0@g"),
+            ("DLQ_PUT_NUMS", "g"),
+        ):
+            await stats(client, name, key)
+        for name, key in (("GROUP_GET_NUMS", "g@g"), ("TOPIC_PUT_NUMS", "g")):
+            reply = await client.ask(
+                RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key
+            )
+            assert reply.code == ResponseCode.SYSTEM_ERROR, name
+
+
 # --- days -----------------------------------------------------------------------------------------
 
 ZONES = (
