@@ -33,14 +33,19 @@ def append(
     as_json: bool,
     bodies: tuple[str, ...],
 ) -> None:
-    """Append each of BODIES as one entry (or each line of standard input, as it comes).
+    """Append each of BODIES, or each line of standard input, as one entry.
+
+    \b
+      dledger append --dir /tmp/log hello world
+      dledger append --peers n0=10.0.0.1:20911 <lines.txt
+      tail -F app.log | dledger append --dir /tmp/log
 
     Prints index, term and position of each once it is on a quorum's disks. Bodies are bytes, in
     whatever encoding: of a line, all of them before the newline.
 
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
     the last batch was appended; read the log before you append it again.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     # fsencode restores the bytes from the shell, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
     trio.run(_append, given_group(), bodies_given, timeout_s, as_json)
