@@ -32,7 +32,27 @@ _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 )
 @click.version_option(package_name="dledger")
 def main() -> None:
-    """Run brokers that speak RocketMQ's protocol; send and consume messages."""
+    """Run brokers that speak RocketMQ's protocol; send and consume messages.
+
+    \b
+    Try it, with a whole cluster on this machine:
+      dledger-mq up --nodes 3 --dir /tmp/mq            a name server and three brokers
+      dledger-mq send Hello "first message"            acknowledged by a quorum
+      dledger-mq consume Hello --group readers --from-first
+      dledger-mq status                                the nodes, and alarms
+
+    \b
+    Look at it, and change it:
+      dledger-mq topic create Orders --queues 16
+      dledger-mq group progress readers                how far it is in each queue
+      dledger-mq settings fileReservedTime=48          while brokers run
+
+    Commands ask the name server at 127.0.0.1:9876; --nameserver, behind the command, names
+    another. Each command has its own --help.
+
+    Exit codes: 0 done; 1 not done; 2 a wrong call, or `consume --timeout` with too few messages;
+    3 it is not known whether a message was stored; 130 Ctrl-C.
+    """  # noqa: D301 - click's mark, a backspace
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
 
 

@@ -109,7 +109,9 @@ def _node_folders(path: str) -> list[str]:
         level = below
     if not found:
         raise LogFolderInvalid(
-            path, f"holds no log: no {NODE_PREFIX}<id>/data/ is in it, or up to {MAX_DEPTH} below"
+            path,
+            f"holds no log: no {NODE_PREFIX}<id>/data/ is in it, or up to {MAX_DEPTH} folders "
+            "below; point at the folder of a node, or above it",
         )
     return sorted(found)
 

@@ -27,7 +27,17 @@ class _LoadedWhenTyped(Commands):
 
 @click.group(cls=_LoadedWhenTyped, program="jepsen-like")
 def main() -> None:
-    """Break a dledger group on purpose, and check what it promised."""
+    """Break a dledger group on purpose, and check what it promised.
+
+    \b
+      jepsen-like list                                 what can be called, and what can break
+      jepsen-like simulate --seeds 20                  in virtual time: seconds
+      jepsen-like run --workload register --time 20    real processes
+      jepsen-like run --service my_module:Machine      your own state machine
+      jepsen-like check history.jsonl                  a history that was recorded
+
+    `run` leaves a folder with the history and report.html. Each command has its own --help.
+    """  # noqa: D301 - click's mark, a backspace
 
 
 @main.command("list")

@@ -229,10 +229,12 @@ class GroupClient:
                 async with self._connection(member) as connection:
                     numbers = [first, min(wait_ms, MAX_WAIT_MS)]
                     return decode_entries_answer(*await connection.ask(Operation.ENTRIES, numbers))
-            except (GroupUnreachable, ConnectionLost) as error:
-                problems.append(str(error))
+            except GroupUnreachable as error:
+                problems.append(error.problem)  # GroupUnreachable adds the advice again
                 if isinstance(error, ClientRefused):
                     refusals.append(error)
+            except ConnectionLost as error:
+                problems.append(f"{error.node_id}: {error.reason}")  # nothing was appended
         if len(refusals) == len(members):
             raise refused_by_all(refusals)
         raise GroupUnreachable("no node answers: " + "; ".join(problems))

@@ -41,7 +41,12 @@ def append(
     as_json: bool,
     bodies: tuple[str, ...],
 ) -> None:
-    """Append each of BODIES as one entry (or each line of standard input, as it comes).
+    """Append each of BODIES, or each line of standard input, as one entry.
+
+    \b
+      dledger append --dir /tmp/log hello world
+      dledger append --peers n0=10.0.0.1:20911 <lines.txt
+      tail -F app.log | dledger append --dir /tmp/log
 
     Prints index, term and position of each once it is on a quorum's disks. Bodies are bytes, in
     whatever encoding: of a line, all of them before the newline.

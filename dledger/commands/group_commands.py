@@ -109,8 +109,11 @@ def commands() -> None: ...
 def local_group(nodes: int, folder: Path, group: str) -> None:
     """Run a whole group on this machine, each member a process of its own.
 
+    \b
+      dledger group --nodes 3 --dir /tmp/log
+
     Prints a line that begins with `ready` once a leader serves. Ctrl-C stops all.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     peers = load_or_make_group(folder, group, nodes)
     trio.run(_run_group, group, peers, folder, given_tls())
 
@@ -134,7 +137,12 @@ async def _run_group(
 @json_option("One JSON object.")
 @click.argument("index", type=INDEX)
 def get(as_json: bool, index: int) -> None:
-    """Print the committed entry at INDEX."""
+    """Print the committed entry at INDEX.
+
+    \b
+      dledger get --dir /tmp/log 7
+      dledger get --dir /tmp/log --json 7
+    """  # noqa: D301 - click's mark, a backspace
     entries = trio.run(given_group().client().entries, index)
     if not entries or entries[0].index != index:
         raise ConfigInvalid("INDEX", f"no committed entry {index}")
@@ -149,9 +157,13 @@ def get(as_json: bool, index: int) -> None:
 def tail(first: int, follow: bool, as_json: bool) -> None:
     """Print the committed entries, one line each: index, term, kind, body.
 
+    \b
+      dledger tail --dir /tmp/log
+      dledger tail --dir /tmp/log --from 100 --follow
+
     With --follow the command waits for members that fail, once one has answered; Ctrl-C ends it
     with exit code 0.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     group = given_group()
     if not follow:
         trio.run(_tail, group.client(), first, as_json)
@@ -208,9 +220,13 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 def transfer(target: str | None, timeout_s: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 
+    \b
+      dledger transfer --dir /tmp/log --to n1
+      dledger transfer --peers n0=10.0.0.1:20911
+
     Appends are refused for a moment. If the member does not take over within an election timeout,
     the old leader goes on, and the exit status says so.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     group = given_group()
     leader = trio.run(_transfer, group.client(), target, timeout_s)
     click.echo(f"{leader} leads {group.name}")
@@ -236,8 +252,13 @@ async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
 def snapshot(node_id: str | None, as_json: bool) -> None:
     """Have running members write a snapshot of their state now.
 
+    \b
+      dledger snapshot --peers n0=10.0.0.1:20911
+      dledger snapshot --peers n0=10.0.0.1:20911 --node n2
+
+    The members of `dledger serve` and `dledger group` have no state, and write none.
     Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     trio.run(_snapshot, given_group().client(), node_id, as_json)
 
 

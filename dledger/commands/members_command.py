@@ -64,9 +64,14 @@ def members(
 ) -> None:
     """Show the members of a group, or change them: all the options make one change.
 
+    \b
+      dledger members --dir /tmp/log
+      dledger members --peers n0=10.0.0.1:20911 --add n3=10.0.0.4:20911 --remove n2
+      dledger members --peers n0=10.0.0.1:20911 --learner n4=10.0.0.5:20911
+
     A node to be added must run, with `dledger serve --join`; it gets the log first, which may take
     a while. A node that was removed may be stopped when the command returns.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     changes: list[Change] = [
         *_with_address(AddVoter, "--add", add),
         *_with_address(AddLearner, "--learner", learner),

@@ -83,15 +83,20 @@ class _Bodies:
 @flag("--bodies", "Only the bodies, a line each, as `dledger append` reads them.")
 @click.argument("folder", type=EXISTING_FOLDER)
 def dump(folder: Path, first: int, last: int | None, bodies: bool, as_json: bool) -> None:
-    """Print every entry in FOLDER, one line each; also of a folder that Java DLedger wrote.
+    """Print every entry in FOLDER, one line each.
 
-    FOLDER is a node's data folder, or the `dledger-<id>` folder in it. Columns, separated by tabs:
-    index, term, pos, size, channel, chainCrc, bodyCrc, bodySize, sha256 of the body, magic.
-    Entries at the end may not be committed; `dledger verify` says how far it is recorded.
+    \b
+      dledger dump /tmp/log/dledger-n0
+      dledger dump /tmp/log/dledger-n0 --bodies | dledger append --dir /tmp/other
+
+    FOLDER is a node's data folder, or the `dledger-<id>` folder in it; Java DLedger may have
+    written it. Columns, separated by tabs: index, term, pos, size, channel, chainCrc, bodyCrc,
+    bodySize, sha256 of the body, magic. Entries at the end may not be committed; `dledger verify`
+    says how far it is recorded.
 
     With --bodies the command leaves out no-ops and changes of the group, and ends with exit code 1
     at a body that has a line end or belongs to a session: append such a one by a program.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     if bodies and as_json:
         raise click.UsageError("--json and --bodies exclude each other")
     wanted = range(first, sys.maxsize if last is None else last + 1)
@@ -175,15 +180,20 @@ def _report_problems(scan: StoreScan) -> None:
     type=EXISTING_FOLDER,
 )
 def verify(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Check the files in FOLDERS: every header, both sums, the index, the snapshots; and compare.
+    """Check the files in FOLDERS, and compare the logs.
 
-    A folder made by `dledger group` or `dledger-mq up` stands for all its members. Several folders
-    are compared entry by entry, up to what all of them record as committed: equal chain sums mean
-    equal history. Exit code 1 if anything is wrong, or cannot be read.
+    \b
+      dledger verify /tmp/log
+      dledger verify /mnt/n0/dledger-n0 /mnt/n1/dledger-n1
 
-    The column `known committed` is what the folder records. A running node records it every few
-    seconds, so `dledger status` may say more.
-    """
+    Every header, both sums, the index and the snapshots are checked. A folder made by `dledger
+    group` or `dledger-mq up` stands for all its members. Several folders are compared entry by
+    entry, up to what all of them record as committed: equal chain sums mean equal history. Exit
+    code 1 if anything is wrong, or cannot be read.
+
+    The column `known committed` is what the folder records. A running node records it four times a
+    second, so `dledger status` may say more.
+    """  # noqa: D301 - click's mark, a backspace
     nodes = _node_folders(folders)
     reports, differing = _verify_all(nodes)
     failed = differing is not None or any(report.problems for report in reports)

@@ -28,7 +28,7 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 _KNOCK_S = 1.5
 
 
-_HELP = """Begin a group again from FOLDER, when more than half of its voters are lost for good.
+_HELP = """Begin a group again from FOLDER when most of its voters are lost for good.
 
 Never needed while a majority can be brought back: start them, and nothing is lost. Entries
 that only the lost members held are lost for good. The member of FOLDER must be stopped; it is
@@ -262,12 +262,15 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
 @json_option("One JSON object.")
 @click.argument("folder", type=EXISTING_FOLDER)
 def backup(folder: Path, target: Path, as_json: bool) -> None:
-    """Copy the member in FOLDER, running or not: its newest snapshot and the committed log.
+    """Copy the newest snapshot and the committed log of the member in FOLDER.
 
-    The copy holds the entries that the member recorded as committed, at most a second behind, and
-    nothing else. All sums are checked, in FOLDER and in the copy. One member's copy is enough; take
-    one that `dledger status` shows without a lag.
-    """
+    \b
+      dledger backup /var/lib/log/dledger-n1 --to /backup/monday
+
+    The member may run. The copy holds the entries that it recorded as committed, at most a second
+    behind, and nothing else. All sums are checked, in FOLDER and in the copy. One member's copy is
+    enough; take one that `dledger status` shows without a lag.
+    """  # noqa: D301 - click's mark, a backspace
     made = back_up(str(folder), str(target))
     if as_json:
         click.echo(json.dumps(asdict(made)))
@@ -303,10 +306,13 @@ def restore(
 ) -> None:
     """Begin a group again from COPY, which `dledger backup` made.
 
+    \b
+      dledger restore /backup/monday --dir /var/lib/log
+
     COPY stays as it is. The group keeps its name and is in a new generation, as after `dledger
     recover`: its member is the only voter, others join, and old members are refused. Entries that
     the group committed after the copy was made are not in it.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     survivor = look_at(str(copy))
     members = _known_members(survivor, peers)
     name = node_id or survivor.node_id

@@ -31,10 +31,14 @@ _UNCERTAIN = (
 def repair(folder: Path, source: Path, as_json: bool) -> None:
     """Replace the broken entries of the log in FOLDER by those of another member.
 
+    \b
+      dledger repair /var/lib/log/dledger-n1 --from /mnt/copy/dledger-n0
+      dledger verify /var/lib/log/dledger-n1
+
     The node of FOLDER must be stopped. Only broken entries are written, and only if the sums prove
     that both logs have the same history there. Then `dledger verify FOLDER` should find no problem,
     and the node can start.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     repaired = repair_folder(str(folder), str(source))
     if as_json:
         click.echo(json.dumps({"repaired": [stretch._asdict() for stretch in repaired]}))
@@ -58,7 +62,10 @@ def _print_repaired(repaired: list[Repaired]) -> None:
 @click.command()
 @click.argument("folder", type=EXISTING_FOLDER)
 def rejoin(folder: Path) -> None:
-    """Let the member of FOLDER come back with an empty log, and catch up before it counts.
+    """Let the member of FOLDER come back with an empty log.
+
+    \b
+      dledger rejoin /var/lib/log/dledger-n1
 
     For a member that refuses to start because committed entries or its term and vote are lost, or
     whose folder was restored from an older copy. Nothing is deleted: its files are moved into a
@@ -66,7 +73,7 @@ def rejoin(folder: Path) -> None:
     leader that the other members elected without it. The node must be stopped.
 
     Do not use it on half of a group or more: entries that only those members held would be lost.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     aside = set_aside(str(folder))
     click.echo(f"moved everything to {aside}")
     click.echo("start the node: it catches up from the leader, and counts when it has done so")

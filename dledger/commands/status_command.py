@@ -45,11 +45,15 @@ def status(
 ) -> None:
     """Show the alarms of a group, and every member: its role, its term, its log.
 
+    \b
+      dledger status --dir /tmp/log --watch
+      dledger status --peers n0=10.0.0.1:20911 --json
+
     `lag` is what a member lacks of the leader's log; `sync` the average time of a sync to its disk
     (while watching: since the last look); `contact` the time since it heard the leader, or, for the
     leader, since the slowest quorum answered it. The group names its members; the given list only
     says where to ask. Exit code 1 if no member leads.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     group = given_group()
     client = group.client()
     if watch:

@@ -28,6 +28,7 @@ nameserver_option = options(
         "Name servers, separated by semicolons.",
         default=DEFAULT_NAMESERVER,
         envvar="NAMESRV_ADDR",
+        show_envvar=True,
         metavar="HOST:PORT[;...]",
     ),
     kept_option(

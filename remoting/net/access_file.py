@@ -31,6 +31,10 @@ _log = logging.getLogger(__name__)
 _MAX_FILE_BYTES: Final = 16 * 1024
 _OWN: Final = ("access_key", "secret_key")
 _KEYS: Final = (*_OWN, "seal_key")
+_NOT_THERE: Final = (
+    "No such file: `dledger-mq access` makes that of servers and of the administrator, "
+    "`dledger-mq user create` that of a user"
+)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -79,6 +83,8 @@ def _read(path: Path, needed: Sequence[str]) -> Mapping[str, str]:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise AccessFileUnusable(str(path), _NOT_THERE) from None
     except OSError as error:
         raise AccessFileUnusable(str(path), error.strerror or str(error)) from None
     if mode & _OTHERS:

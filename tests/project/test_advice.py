@@ -45,6 +45,7 @@ ADVICES = {
     "dledger-mq certificates": (
         "test_up_passes_certificates_to_all_processes_and_remembers_the_folder"
     ),
+    "dledger-mq user create": "test_users_are_made_and_changed_by_commands",
     "dledger-mq user allow --from": "test_a_user_is_limited_to_networks",
     "dledger-mq proxy": "test_clients_of_grpc_reach_a_local_cluster_by_tls_and_without",
     "dledger-mq settings": "test_the_command_shows_and_changes_settings",

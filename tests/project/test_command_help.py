@@ -38,3 +38,21 @@ def test_no_help_shows_the_mark_that_keeps_lines_apart(module: str) -> None:
     shown = dict(found for root in roots for found in commands(root, click.Context(root)))
     assert len(shown) > 3
     assert not [path for path, text in shown.items() if "\\b" in text or "\b" in text]
+
+
+def test_each_command_of_dledger_shows_an_example_in_its_help() -> None:
+    root = importlib.import_module("dledger.commands.group_commands").commands
+    shown = dict(commands(root, click.Context(root, info_name="dledger")))
+    assert len(shown) > 10
+    assert not [path for path, text in shown.items() if f"\n    {path} " not in text]
+
+
+@pytest.mark.parametrize(
+    ("module", "program"), [("dledger_mq", "dledger-mq"), ("jepsen_like", "jepsen-like")]
+)
+def test_a_program_of_several_commands_begins_its_help_with_examples(
+    module: str, program: str
+) -> None:
+    root = importlib.import_module(f"{module}.__main__").main
+    text = root.get_help(click.Context(root, info_name=program))
+    assert text[: text.index("Options:")].count(f"\n    {program} ") >= 4

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import dledger
-from dledger.client.client_errors import ClientRefused, WrongGroup
+from dledger.client.client_errors import ClientRefused, GroupUnreachable, WrongGroup
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog
 from dledger.config import Address
@@ -253,3 +253,12 @@ async def test_a_refusal_of_an_earlier_version_is_tried_again(
     async with dledger.connect(peers, group=GROUP, timeout_s=3.0) as log:
         with pytest.raises(dledger.NotAppendedInTime, match="refused: no"):
             await log.append(b"x")
+
+
+async def test_advice_is_given_once_when_no_member_answers() -> None:
+    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(2))}
+    with pytest.raises(GroupUnreachable) as found:
+        await GroupClient(GROUP, peers).entries(0)
+    told = str(found.value)
+    assert told.count("connection refused") == 2
+    assert told.count("check that the nodes run") == 1

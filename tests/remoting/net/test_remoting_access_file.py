@@ -143,3 +143,8 @@ def test_a_file_that_is_not_there_or_a_folder_is_an_error_in_one_line(tmp_path: 
         with pytest.raises(AccessFileUnusable) as refused:
             read_access_file(path)
         assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(AccessFileUnusable, match=r"none: .* `dledger-mq user create`"):
+        read_credentials(tmp_path / "none")
