@@ -54,7 +54,7 @@ def append(
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
     the last batch was appended, or it was, but standard output could not be written; read the log
     before you append it again.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     # fsencode restores the bytes from the shell, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
     trio.run(_append, given_group(), bodies_given, timeout_s, as_json)

@@ -11,7 +11,6 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple

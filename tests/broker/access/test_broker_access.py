@@ -177,7 +177,11 @@ async def test_a_consumer_is_not_shown_the_signature_of_who_asks_for_it(
         thief.answers = True
         of: dict[str, Any] = {"consumerGroup": "g", "clientId": "chosen"}
         of |= {"jstackEnable": "false", "msgId": sent.fields["msgId"]}
-        proof = {"onBehalfOf": "thief", "callerDate": "now", "callerHost": "127.0.0.1"}
+        proof: dict[str, Any] = {
+            "onBehalfOf": "thief",
+            "callerDate": "now",
+            "callerHost": "127.0.0.1",
+        }
         proof["callerSignature"] = hmac.digest(b"thief-secret", b"now", "sha1").hex()
         assert (await here.admin.ask(code, **of)).code == 0
         await here.rules("thief", allow("Group:g", "All"))
