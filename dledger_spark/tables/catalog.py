@@ -1,6 +1,5 @@
 """The tables of a folder, by name."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ from deltalake import DeltaTable
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.local_path import files_of_delta
-from dledger_spark.tables.delta_files import delta_failures
+from dledger_spark.tables.delta_files import delta_failures, table_at
 from dledger_spark.tables.derived import DERIVED, VIEWS, view_over
 from dledger_spark.tables.table_home import TableHome
 
@@ -48,9 +47,9 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
         paths |= {name: home.derived_path(name) for name in DERIVED}
     found = []
     for name, path in paths.items():
-        if not os.path.isdir(f"{path}/_delta_log"):
-            continue
-        found.append(catalog_table(name, path))
+        table = table_at(path)
+        if table is not None:
+            found.append(catalog_table(name, path, table))
     if not found:
         raise no_tables(home)
     return found

@@ -64,6 +64,17 @@ def delta_failures(path: str, problem: str) -> Iterator[None]:
         raise TablesInvalid(path, gave_up) from None
 
 
+def table_at(path: str) -> DeltaTable | None:
+    """Open a table; None: there is none, perhaps because its first commit failed or was killed.
+
+    Raises TablesInvalid.
+    """
+    if not os.path.isdir(f"{path}/_delta_log"):
+        return None
+    with delta_failures(path, "cannot be read"):
+        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+
 def _on_one_line(text: str) -> str:
     """Return a text of Delta's library, which shows causes on lines with coloured arrows."""
     plain = _COLOUR.sub("", text)

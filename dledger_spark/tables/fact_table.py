@@ -7,14 +7,19 @@ writer made it, and whenever that was killed. delta-rs records a transaction and
 repeated one, so this class checks first, under the folder's lock.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from dledger_spark.tables.delta_files import compact, configuration, delta_failures, keep_for
+from dledger_spark.tables.delta_files import (
+    compact,
+    configuration,
+    delta_failures,
+    keep_for,
+    table_at,
+)
 from dledger_spark.tables.fact_file import FactFile, FileWritten
 from dledger_spark.tables.table_home import KEPT_HOURS
 
@@ -35,7 +40,7 @@ class FactTable:
         self.path = path
         self._kept_hours = kept_hours
         self._schema = schema
-        self._table = DeltaTable(path) if os.path.isdir(f"{path}/_delta_log") else None
+        self._table = table_at(path)
 
     def next_index(self, app: str) -> int | None:
         """Return the entry behind those of an application that the table has; None if it has

@@ -5,10 +5,8 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from deltalake import DeltaTable
-
 from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.tables.delta_files import delete_old_files, delta_failures, keep_for
+from dledger_spark.tables.delta_files import delete_old_files, delta_failures, keep_for, table_at
 from dledger_spark.tables.derived import STORED
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import next_index
@@ -36,11 +34,11 @@ def prune(home: TableHome, on_table: Callable[[str], None] = lambda _table: None
             home.drop_states_before(group, there)
     shutil.rmtree(home.spill_path, ignore_errors=True)
     for path in (*map(home.fact_path, FACTS), *map(home.derived_path, STORED)):
-        if not os.path.isdir(f"{path}/_delta_log"):
+        table = table_at(path)
+        if table is None:
             continue
         on_table(path)
         with delta_failures(path, "cannot be written"):
-            table = DeltaTable(path)
             keep_for(path, table, home.kept_hours)
             delete_old_files(path, table, home.kept_hours)
             table.cleanup_metadata()

@@ -6,7 +6,6 @@ that was made by another query is made anew.
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +24,7 @@ from dledger_spark.tables.delta_files import (
     delete_old_files,
     delta_failures,
     keep_for,
+    table_at,
 )
 from dledger_spark.tables.derived import DERIVED, QUEUE_MINUTES, STORED, VIEWS, query
 from dledger_spark.tables.engine import Engine
@@ -73,7 +73,7 @@ def refresh(
     """
     ends = {group: next_index(home, group) or 0 for group in home.groups()}
     # Each is opened once, and kept at its last commit: nothing else commits while the lock is held.
-    tables = {name: _opened(home, name) for name in STORED}
+    tables = {name: table_at(home.derived_path(name)) for name in STORED}
     marks = {name: _marks(home, name, tables[name], ends) for name in STORED}
     lacking = [name for name in STORED if marks[name][:2] != (ends, _sum(name))]
     if lacking:
@@ -99,15 +99,6 @@ def _sources(home: TableHome, tables: Mapping[str, DeltaTable | None]) -> list[C
             called = name if name == QUEUE_MINUTES else f"old_{name}"
             found.append(catalog_table(called, home.derived_path(name), table))
     return found
-
-
-def _opened(home: TableHome, name: str) -> DeltaTable | None:
-    """Open a table; None: there is none."""
-    path = home.derived_path(name)
-    if not os.path.isdir(f"{path}/_delta_log"):
-        return None
-    with delta_failures(path, "cannot be read"):
-        return DeltaTable(path)
 
 
 def _sum(name: str) -> int:

@@ -7,7 +7,6 @@ a writer adds meanwhile.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -24,6 +23,7 @@ from dledger_spark.log.readable_log import Origin, ReadableLog
 from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
 from dledger_spark.tables.catalog import CatalogTable, catalog_table, no_tables
+from dledger_spark.tables.delta_files import table_at
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.passes import OF_RANGES, fold_at, known_of
 from dledger_spark.tables.spark_engine import frame_of
@@ -168,9 +168,10 @@ def _pinned(
 
 def _at_present(home: TableHome, name: str) -> CatalogTable:
     path = home.fact_path(name)
-    if not os.path.isdir(f"{path}/_delta_log"):
+    table = table_at(path)
+    if table is None:
         raise no_tables(home)
-    return catalog_table(name, path)
+    return catalog_table(name, path, table)
 
 
 def _fold_of(home: TableHome, log: ReadableLog, tables: Sequence[CatalogTable]) -> LogFold | None:

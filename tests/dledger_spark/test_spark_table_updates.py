@@ -275,6 +275,30 @@ def test_a_copy_of_the_log_that_is_behind_the_tables_is_told_of(
         ]
 
 
+def test_a_table_whose_first_commit_was_killed_is_made(home: TableHome, tmp_path: Path) -> None:
+    log = scripted(1)
+    path = write(log, tmp_path / "log", 0, len(log.entries)).name
+    for folder in (*map(home.fact_path, FACTS), *map(home.derived_path, DERIVED)):
+        os.makedirs(f"{folder}/_delta_log")
+    assert "holds no tables" in run("sql", "--tables", home.path, "select 1")[1]
+    assert run("prune", "--tables", home.path)[0] == 0
+    code, output = run("tables", "--path", path, "--out", home.path, "--json")
+    assert code == 0, output
+    assert json.loads(output)["entries_added"] == len(log.entries)
+
+
+def test_a_table_with_a_damaged_log_of_delta_is_an_error_of_a_line(
+    home: TableHome, tmp_path: Path
+) -> None:
+    path = write(scripted(1), tmp_path / "log", 0, 30).name
+    words = ("tables", "--path", path, "--out", home.path)
+    assert run(*words)[0] == 0
+    Path(home.fact_path("messages"), "_delta_log", "00000000000000000001.json").write_text("junk")
+    code, output = run(*words)
+    assert code == 1
+    assert f"[DLEDGER_TABLES_INVALID] {home.fact_path('messages')}: cannot be read" in output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
