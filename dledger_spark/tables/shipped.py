@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -51,11 +52,12 @@ def update_from_store(
     try:
         store, shipped = fs.FileSystem.from_uri(url)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise OptionInvalid("shipped", url, f"no URL that Arrow opens: {error!s:.300}") from None
+        problem = f"no URL that Arrow opens: {_without_secrets(str(error)):.300}"
+        raise OptionInvalid("shipped", _without_secrets(url), problem) from None
     node = home.shipped_path(url)
     files_max, end, there_is_more = FILES_MAX, 0, True
     while there_is_more:
-        there_is_more = _Shipped(store, shipped, url).copy_next(node, files_max)
+        there_is_more = _Shipped(store, shipped, _without_secrets(url)).copy_next(node, files_max)
         [log] = open_folders(node)
         yield update_tables(
             home,
@@ -114,7 +116,12 @@ class _Shipped(NamedTuple):
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            raise StoreUnreadable(self.url, f"{error!s:.300}") from None
+            raise StoreUnreadable(self.url, f"{_without_secrets(str(error)):.300}") from None
+
+
+def _without_secrets(text: str) -> str:
+    """Return a URL, or a text with it, without the key and the secret before the host."""
+    return re.sub(r"(?<=://)[^/?#\s]*@", "***@", text)
 
 
 def _files(node: str) -> list[str]:
