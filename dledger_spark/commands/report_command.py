@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,9 @@ from dledger_spark.commands.terminal import progress
 
 if TYPE_CHECKING:
     from dledger_spark.tables.catalog import CatalogTable
+
+
+_LATER: Final = "lost_entries"
 
 
 @click.command()
@@ -41,14 +44,16 @@ def report(tables_in: str, out: str, title: str | None) -> None:
 
     home = TableHome(tables_in)
     found = catalog(home)
+    there = {table.name for table in found}
     # Tables that an earlier version has made do not have that of lost entries.
-    wanted = {*FACTS, *DERIVED} - {"lost_entries"}
-    lacking = sorted(wanted - {table.name for table in found})
+    lacking = sorted({*FACTS, *DERIVED} - {_LATER} - there)
     if lacking:
         problem = f"has no table {lacking[0]}: run `dledger-spark tables` without --facts-only"
         raise TablesInvalid(home.path, problem)
     asking = "asking the tables"
     with progress(SECTIONS, asking, asking) as on_progress, duckdb_engine(found) as engine:
+        if _LATER not in there:
+            engine.add(_LATER, [], FACTS[_LATER])
         groups = engine.query("select distinct e.raft_group from entries e").column(0).to_pylist()
         now_ms = time.time_ns() // 1_000_000
         ends = _ends(found, groups)

@@ -122,7 +122,12 @@ class _Shipped(NamedTuple):
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            raise StoreUnreadable(self.url, f"{error!s:.300}") from None
+            raise StoreUnreadable(self.url, f"{_without_secrets(str(error)):.300}") from None
+
+
+def _without_secrets(text: str) -> str:
+    """Return a URL, or a text with it, without the key and the secret before the host."""
+    return re.sub(r"(?<=://)[^/?#\s]*@", "***@", text)
 
 
 def _files(node: str) -> list[str]:

@@ -238,6 +238,14 @@ def test_a_shipped_log_that_cannot_be_read_is_one_line(
     assert "secret" not in line
 
 
+@pytest.mark.parametrize("scheme", ["s3", "strange"])
+def test_an_error_of_a_store_shows_no_secret_of_its_url(scheme: str, tmp_path: Path) -> None:
+    url = f"{scheme}://key:hush@orders/n0?scheme=http&endpoint_override=127.0.0.1:1"
+    line = refused("tables", "--shipped", url, "--out", str(tmp_path / "out"))
+    assert f"{scheme}://***@orders/n0" in line
+    assert "hush" not in line
+
+
 def test_a_shipped_log_is_named_without_a_folder(tmp_path: Path) -> None:
     words = ("--shipped", tmp_path.as_uri(), "--path", str(tmp_path), "--out", str(tmp_path / "o"))
     done = CliRunner().invoke(dledger_spark, ["tables", *words])

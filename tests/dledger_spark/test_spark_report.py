@@ -691,6 +691,15 @@ def test_a_report_goes_into_a_pipe_with_a_name_and_through_a_link(
     assert page.read_bytes().startswith(b"<!doctype html>")
 
 
+def test_tables_of_an_earlier_version_have_a_report(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tables"
+    shutil.copytree(made / "tables", out)
+    shutil.rmtree(out / "facts" / "lost_entries")
+    code, output = run("report", "--tables", out, "--out", "-")
+    assert code == 0, output
+    assert "Reconciles: yes" in output
+
+
 def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:
     path = made / "log"
     assert run("tables", "--path", path, "--out", tmp_path / "facts", "--facts-only")[0] == 0

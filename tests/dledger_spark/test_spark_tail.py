@@ -13,6 +13,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
+from deltalake import DeltaTable
+
 from dledger_spark.errors import OptionInvalid, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
@@ -116,8 +118,8 @@ def test_a_writer_that_adds_entries_meanwhile_changes_no_row(
     update(case.home, case.folder, stop=20)
     looked: list[str] = []
 
-    def looking(name: str, path: str) -> CatalogTable:
-        found = catalog_table(name, path)
+    def looking(name: str, path: str, opened: DeltaTable | None) -> CatalogTable:
+        found = catalog_table(name, path, opened)
         if not looked:
             update(case.home, case.folder, stop=stop, piece_bytes=3000)
         looked.append(name)
