@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jepsen_like.checkers.checker import Request, counted, refuse_other_functions, wrong_value
-from jepsen_like.checkers.deliveries import RECEIVES, Deliveries, Missing
+from jepsen_like.checkers.deliveries import RECEIVES, Deliveries, Missing, sent_again
 from jepsen_like.checkers.quantiles import quantiles, seconds
 from jepsen_like.checkers.report import Findings, Report
 from jepsen_like.history.history import History
@@ -41,6 +41,9 @@ def check_delays(history: History, request: Request) -> Report:
             deliveries.take(operation)
         else:
             name, due_ns = _delayed(history, operation)
+            before = sends.get((operation.key, name))
+            if before is not None:
+                raise sent_again(history, name, before.operation, operation)
             sends[operation.key, name] = _Send(operation, due_ns)
     lateness_ns: list[int] = []
     for key, deliveries in queues.items():

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jepsen_like.checkers.report import Findings
+from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Value, shown
 
@@ -91,6 +93,17 @@ def deliveries_by_key(operations: Iterable[Operation]) -> dict[Value, Deliveries
     for deliveries in found.values():
         deliveries.close()
     return found
+
+
+def sent_again(
+    history: History, message: Value, before: Operation, operation: Operation
+) -> HistoryUnreadable:
+    """Return the error for a message that two operations send: their deliveries look alike."""
+    return history.unreadable(
+        operation.invoked_line,
+        f"{shown(message, 40)} is sent again (first in line {before.invoked_line}): give "
+        "each message a value of its own, and record attempts of one send as one operation",
+    )
 
 
 class Missing:

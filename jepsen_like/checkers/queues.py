@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jepsen_like.checkers.checker import Request, counted, refuse_other_functions
-from jepsen_like.checkers.deliveries import RECEIVES, SENDS, Deliveries, Delivery, Missing
+from jepsen_like.checkers.deliveries import (
+    RECEIVES,
+    SENDS,
+    Deliveries,
+    Delivery,
+    Missing,
+    sent_again,
+)
 from jepsen_like.checkers.report import Findings, Report, Verdict
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
@@ -106,11 +113,7 @@ class _Queue:
             raise self._history.unreadable(line, f"{operation.function} without a message")
         before = self.sends.get(message)
         if before is not None:
-            raise self._history.unreadable(
-                line,
-                f"{shown(message, 40)} is sent again (first in line {before.invoked_line}): give "
-                "each message a value of its own, and record attempts of one send as one operation",
-            )
+            raise sent_again(self._history, message, before, operation)
         self.sends[message] = operation
 
     def check_origin(self, findings: Findings) -> None:

@@ -96,7 +96,7 @@ def _executor(name: str, made: Any) -> Executor:
                 yield done
         except (Skipped, HarnessFailed):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise HarnessFailed(f"{name}: {said(error)}") from error
 
     return carried_out

@@ -70,6 +70,18 @@ class Clumsy(Quake):
         yield Done(())
 
 
+class Ending(Quake):
+    @asynccontextmanager
+    async def carry_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        raise SystemExit(0)
+        yield Done(())
+
+
+class EndingWhenMade(Quake):
+    def __init__(self) -> None:
+        raise SystemExit(0)
+
+
 class Choosy(Quake):
     @asynccontextmanager
     async def carry_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
@@ -117,6 +129,7 @@ def test_its_choices_come_from_the_seed_and_what_it_did_is_told() -> None:
         ("nowhere:Quake", "cannot import nowhere"),
         (f"{HERE}:Flood", "has no class Flood"),
         (f"{HERE}:Needy", "not made without arguments"),
+        (f"{HERE}:EndingWhenMade", "not made without arguments: SystemExit: 0"),
         (f"{HERE}:Kindless", "`kinds` is no tuple of Kind"),
         (f"{HERE}:Endless", "endless lasts from shortest_s to longest_s"),
         (f"{HERE}:SameKind", "there is a kind kill-leader already"),
@@ -131,7 +144,12 @@ def test_a_class_that_is_no_nemesis_is_refused_in_a_line(name: str, said: str) -
 
 
 @pytest.mark.parametrize(
-    ("class_", "said"), [("Silent", "yields None and no Done"), ("Clumsy", "ZeroDivisionError")]
+    ("class_", "said"),
+    [
+        ("Silent", "yields None and no Done"),
+        ("Clumsy", "ZeroDivisionError"),
+        ("Ending", "SystemExit: 0"),
+    ],
 )
 def test_what_goes_wrong_in_a_nemesis_is_told_as_a_failure_of_the_harness(
     class_: str, said: str

@@ -409,6 +409,13 @@ def test_delays(events: list[Events], expected: str) -> None:
     assert kinds(check_delays, *events) == expected
 
 
+def test_a_delayed_message_that_is_sent_again_makes_a_history_unreadable() -> None:
+    with pytest.raises(HistoryUnreadable, match=r"1 is sent again \(first in line 1\)"):
+        report_of(check_delays, delayed(1, 0.5), told("receive", 1, 1), delayed(1, 99.5))
+    apart = [done("send", {"id": 1, "deliver_at_ns": 0}, key=key) for key in ("a", "b")]
+    assert kinds(check_delays, *apart) == "unknown"
+
+
 def test_delays_may_have_an_error_of_the_clock_and_a_limit_of_lateness() -> None:
     early = [delayed(1, 4.5), told("receive", 1, 1)]
     assert kinds(check_delays, *early, clock_error_ns=600_000_000) == "valid"
