@@ -35,7 +35,8 @@ class Producers:
     def __init__(self) -> None:
         self._groups: dict[str, OrderedDict[Client, Producer]] = {}
         self._memberships = Memberships()
-        self._clients: dict[str, Origin] = {}  # the newest connection of each client id
+        # The connections of each client id; that of the newest heartbeat is last.
+        self._clients: dict[str, dict[Origin, None]] = {}
 
     def __len__(self) -> int:
         return len(self._memberships)
@@ -47,7 +48,9 @@ class Producers:
         client = Client(origin, member.client_id)
         self._groups.setdefault(group, OrderedDict())[client] = member
         self._memberships.put(client, group, member.last_heartbeat)
-        self._clients[member.client_id] = origin
+        origins = self._clients.setdefault(member.client_id, {})
+        origins.pop(origin, None)
+        origins[origin] = None
 
     def unregister(self, client: Client, group: str) -> None:
         if not self.is_member(client, group):
@@ -55,9 +58,11 @@ class Producers:
         del self._groups[group][client]
         if not self._groups[group]:
             del self._groups[group]
-        is_gone = self._memberships.drop(client, group)
-        if is_gone and self._clients.get(client.client_id) is client.origin:
-            del self._clients[client.client_id]
+        if self._memberships.drop(client, group):
+            origins = self._clients[client.client_id]
+            del origins[client.origin]
+            if not origins:
+                del self._clients[client.client_id]
 
     def drop_some(self, origin: Origin) -> bool:
         """Remove a few clients of a connection; return whether there were any."""
@@ -88,7 +93,8 @@ class Producers:
         return None
 
     def client(self, client_id: str) -> Origin | None:
-        return self._clients.get(client_id)
+        """Return the connection of a client; None if it has sent no heartbeat."""
+        return next(reversed(self._clients.get(client_id, {})), None)
 
     def group_count(self, client: Client) -> int:
         return len(self._memberships.groups(client))

@@ -110,6 +110,23 @@ async def test_a_reply_that_is_sent_like_other_messages_is_refused(tmp_path: Pat
         assert "send it with request 324 or 325" in str(told.remark)
 
 
+async def test_a_client_is_found_by_its_other_connection_when_the_newer_one_ends(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        one, two, consumer = (Client(nursery, str(broker.config.address)) for _ in range(3))
+        one.answers = two.answers = True
+        for asker in (one, two):
+            await asker.ask(34, encode_heartbeat(Heartbeat("asker", ["P"])))
+        assert (await answer(consumer)).code == 0
+        assert len(two.notices) == 1
+        await two.ask(35, clientID="asker", producerGroup="P")
+        assert (await answer(consumer)).code == 0
+        assert len(one.notices) == 1
+        await one.ask(35, clientID="asker", producerGroup="P")
+        assert (await answer(consumer)).code == ResponseCode.SYSTEM_ERROR
+
+
 async def test_no_other_user_takes_the_replies_to_a_client(tmp_path: Path) -> None:
     async with guarded(tmp_path) as here:
         rights = allow("Topic:*", "Pub", "Create")
