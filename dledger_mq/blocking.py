@@ -22,6 +22,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -69,6 +70,22 @@ MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 
 
+def _as_it_is(message: Message) -> Message:
+    """Copy a message: the loop takes it up later, when its user may have changed it."""
+    if not isinstance(message, Message):
+        return message  # its producer refuses it
+    taken = copy(message)
+    if isinstance(taken.body, bytearray | memoryview):
+        taken.body = bytes(taken.body)
+    return taken
+
+
+def _body_bytes(message: Message) -> int:
+    """Return the length of a body; 0 for what a producer refuses."""
+    body = getattr(message, "body", b"")
+    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0
+
+
 class SentSoon:
     """The messages of a producer that have no outcome yet.
 
@@ -83,19 +100,20 @@ class SentSoon:
     def send(
         self, message: Message, selector: QueueSelector | None, timeout_s: float | None
     ) -> Future[SendResult]:
-        """Begin to send a message; messages are sent in the order of these calls."""
+        """Begin to send a message as it is now; messages are sent in the order of these calls."""
+        message = _as_it_is(message)
         call = partial(self._producer.send, message, selector=selector, timeout_s=timeout_s)
         future = self._loop.submit(call)
-        size = len(message.body)
+        size = _body_bytes(message)
         self._open[future] = size if size > _LONG_BYTES else 0
         future.add_done_callback(self._settled)
         return future
 
     def check_room(self, message: Message) -> None:
         """Raises WindowFull: too many messages, or too many bytes, have no outcome yet."""
-        is_long = len(message.body) > _LONG_BYTES
+        size = _body_bytes(message)
         if len(self._open) >= MAX_SENT_SOON or (
-            is_long and sum(list(self._open.values())) + len(message.body) > MAX_SENT_SOON_BYTES
+            size > _LONG_BYTES and sum(list(self._open.values())) + size > MAX_SENT_SOON_BYTES
         ):
             raise WindowFull(message.topic, len(self._open))
 
