@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from dledger.call_future import wait_for_all
-from dledger.forms import at_once, like, seen, soon, waits
+from dledger.forms import at_once, like, seen, waits
 from dledger.loop_thread import LoopThread
 from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
@@ -191,8 +191,19 @@ class BlockingProducer:
     send_oneway = waits(Producer.send_oneway)
     recall = waits(Producer.recall)
     ask = waits(Producer.ask)
-    ask_soon = soon(Producer.ask)
     reply = waits(Producer.reply)
+
+    @renamed_arguments(timeout_seconds="timeout_s")
+    def ask_soon(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> Future[ReceivedMessage]:
+        """Begin to send a question as it is now; return a future of the reply (see `ask`)."""
+        call = partial(self._inner.ask, _as_it_is(message), selector=selector)
+        return self._loop.submit(partial(call, timeout_s=timeout_s))
 
     @like(Producer.transaction)
     @contextmanager

@@ -23,6 +23,7 @@ from dledger_mq import (
     InvalidNameServers,
     Listener,
     Message,
+    NoReply,
     NotIterable,
     OpenedTwice,
     OtherLoop,
@@ -172,12 +173,17 @@ def test_a_message_that_is_changed_for_the_next_send_is_sent_as_it_was(cluster: 
         for number in wanted:
             message.body = number
             futures.append(producer.send_soon(message))
+        message.body = b"question"
+        asked = producer.ask_soon(message, timeout_s=1)
+        message.body = b"changed"
         futures.append(producer.send_soon(Message("T", body)))  # type: ignore[arg-type]
         body[:] = b"xx"
         held.set()
         for future in futures:
             future.result()
-    assert sorted(cluster.stored()) == sorted([*wanted, bytes(2)])
+        with pytest.raises(NoReply):
+            asked.result()
+    assert sorted(cluster.stored()) == sorted([*wanted, bytes(2), b"question"])
 
 
 @pytest.mark.parametrize("wrong", [Message("T", None), Message("T", 7), "text", None])  # type: ignore[arg-type]
