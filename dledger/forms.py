@@ -51,13 +51,23 @@ def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
     return call
 
 
+def unchanging(value: T) -> T | tuple[Any, ...]:
+    """Return the content of a list as it is now, and any other value itself."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
-    """Derive a method that begins an asynchronous one, and returns a future of its result."""
+    """Derive a method that begins an asynchronous one, and returns a future of its result.
+
+    A list is taken as it is now: the loop looks at it later, when its user may have changed it.
+    """
 
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         loop: LoopThread[Any] = form._loop
-        return loop.submit(partial(method, form._inner, *args, **kwargs))
+        now: Callable[..., Awaitable[R]] = method
+        named = {name: unchanging(value) for name, value in kwargs.items()}
+        return loop.submit(partial(now, form._inner, *map(unchanging, args), **named))
 
     return call
 

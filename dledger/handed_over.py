@@ -51,7 +51,8 @@ class HandedOver:
         if (waiting := len(self._waiting)) >= MAX_HANDED_OVER:
             raise TooManyCalls(waiting)
         future = self._loop.tracked()
-        self._waiting.append((bodies, future))
+        # The loop looks at a list later, when its user may have changed it.
+        self._waiting.append((tuple(bodies) if isinstance(bodies, list) else bodies, future))
         if not self._is_scheduled:
             self._is_scheduled = True
             if not self._loop.soon(self._take_over):

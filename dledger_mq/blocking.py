@@ -22,13 +22,14 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from copy import copy
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
 
 from dledger.call_future import wait_for_all
-from dledger.forms import at_once, like, seen, soon, waits
+from dledger.forms import at_once, like, seen, waits
 from dledger.loop_thread import LoopThread
 from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
@@ -69,6 +70,22 @@ MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 
 
+def _as_it_is(message: Message) -> Message:
+    """Copy a message: the loop takes it up later, when its user may have changed it."""
+    if not isinstance(message, Message):
+        return message  # its producer refuses it
+    taken = copy(message)
+    if isinstance(taken.body, bytearray | memoryview):
+        taken.body = bytes(taken.body)
+    return taken
+
+
+def _body_bytes(message: Message) -> int:
+    """Return the length of a body; 0 for what a producer refuses."""
+    body = getattr(message, "body", b"")
+    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0
+
+
 class SentSoon:
     """The messages of a producer that have no outcome yet.
 
@@ -83,19 +100,20 @@ class SentSoon:
     def send(
         self, message: Message, selector: QueueSelector | None, timeout_s: float | None
     ) -> Future[SendResult]:
-        """Begin to send a message; messages are sent in the order of these calls."""
+        """Begin to send a message as it is now; messages are sent in the order of these calls."""
+        message = _as_it_is(message)
         call = partial(self._producer.send, message, selector=selector, timeout_s=timeout_s)
         future = self._loop.submit(call)
-        size = len(message.body)
+        size = _body_bytes(message)
         self._open[future] = size if size > _LONG_BYTES else 0
         future.add_done_callback(self._settled)
         return future
 
     def check_room(self, message: Message) -> None:
         """Raises WindowFull: too many messages, or too many bytes, have no outcome yet."""
-        is_long = len(message.body) > _LONG_BYTES
+        size = _body_bytes(message)
         if len(self._open) >= MAX_SENT_SOON or (
-            is_long and sum(list(self._open.values())) + len(message.body) > MAX_SENT_SOON_BYTES
+            size > _LONG_BYTES and sum(list(self._open.values())) + size > MAX_SENT_SOON_BYTES
         ):
             raise WindowFull(message.topic, len(self._open))
 
@@ -173,8 +191,19 @@ class BlockingProducer:
     send_oneway = waits(Producer.send_oneway)
     recall = waits(Producer.recall)
     ask = waits(Producer.ask)
-    ask_soon = soon(Producer.ask)
     reply = waits(Producer.reply)
+
+    @renamed_arguments(timeout_seconds="timeout_s")
+    def ask_soon(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> Future[ReceivedMessage]:
+        """Begin to send a question as it is now; return a future of the reply (see `ask`)."""
+        call = partial(self._inner.ask, _as_it_is(message), selector=selector)
+        return self._loop.submit(partial(call, timeout_s=timeout_s))
 
     @like(Producer.transaction)
     @contextmanager

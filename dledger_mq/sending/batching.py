@@ -123,11 +123,9 @@ def may_join(sending: Sending) -> bool:
         or sending.system_flag
         or sending.goes_alone
         or message.is_delayed
-        or message.topic.startswith(RETRY_PREFIX)
+        or sending.topic.startswith(RETRY_PREFIX)
     )
 
 
 def joined_body(sendings: Sequence[Sending]) -> bytes:
-    return encode_batch_body(
-        [BatchMessage(one.body, one.properties, one.message.flag) for one in sendings]
-    )
+    return encode_batch_body([BatchMessage(one.body, one.properties, one.flag) for one in sendings])

@@ -41,12 +41,12 @@ class Compression:
 
     def passes(self, sending: Sending) -> bool:
         """Return whether a message can go on now, compressed if needed; else see `on_done`."""
-        if self._waiting and (waiting := self._waiting.get(sending.message.topic)) is not None:
+        if self._waiting and (waiting := self._waiting.get(sending.topic)) is not None:
             waiting.append(sending)
             return False
         if not sending.to_compress or self._is_quick(sending):
             return True
-        self._waiting[sending.message.topic] = deque((sending,))
+        self._waiting[sending.topic] = deque((sending,))
         return False
 
     async def alone(self, sending: Sending) -> None:

@@ -243,7 +243,7 @@ class SendPipeline:
             await trio.sleep(SILENCE_S / 2)
             before = self.now() - SILENCE_S
             silent = {
-                sending.message.topic
+                sending.topic
                 for sending in self._open
                 if sending.address and sending.attempted_at < before
             }
@@ -259,7 +259,7 @@ class SendPipeline:
         if not leaders:
             return  # the old leader may still answer, and there is no other broker
         for sending in list(self._open):
-            if sending.message.topic != route.topic or not sending.address:
+            if sending.topic != route.topic or not sending.address:
                 continue
             if sending.address not in leaders:
                 sending.reason = f"{sending.address} was silent and another leader was elected"
@@ -322,7 +322,7 @@ class SendPipeline:
 
     def _attempt(self, sending: Sending) -> None:
         """Send a message now if no other is open; else with others that are ready."""
-        topic = sending.message.topic
+        topic = sending.topic
         gathered = self._gathered.get(topic)
         if gathered is None:
             if self._batching is None or (len(self._open) == 1 and not self._lingers):
@@ -411,7 +411,7 @@ class SendPipeline:
             body,
             properties,
             system_flag=sending.system_flag,
-            flag=sending.message.flag,
+            flag=sending.flag,
             born_ms=sending.born_ms,
             batch=sending.batch or len(together) > 1,
         )
@@ -457,7 +457,7 @@ class SendPipeline:
                 self._silent_since = now if outstanding > 1 else None
             self._finish(sending, outcome)
         if stored is not None:
-            self._note_success(together[0].message.topic)
+            self._note_success(together[0].topic)
 
     def _note_success(self, topic: str) -> None:
         if self._failures:
@@ -472,7 +472,7 @@ class SendPipeline:
         if self._closed or sending.deadline <= self.now():
             self._finish(sending, sending.failure())
             return
-        topic = sending.message.topic
+        topic = sending.topic
         self._deferred.setdefault(topic, []).append(sending)
         self._schedule(topic)
 
@@ -528,7 +528,7 @@ class SendPipeline:
         try:
             sending.callback(outcome)
         except Exception:
-            _log.exception("the callback of a message to %s failed", sending.message.topic)
+            _log.exception("the callback of a message to %s failed", sending.topic)
 
     def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
@@ -539,6 +539,6 @@ class SendPipeline:
         if self._metrics is None:
             return
         if isinstance(outcome, SendResult):
-            self._metrics.sent(sending.message.topic, took_s, outcome.attempts)
+            self._metrics.sent(sending.topic, took_s, outcome.attempts)
         else:
-            self._metrics.send_failed(sending.message.topic, outcome, took_s)
+            self._metrics.send_failed(sending.topic, outcome, took_s)

@@ -1,7 +1,7 @@
 """One message in flight, and the meaning of a broker's answer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dledger_mq.errors import OutcomeUnknown, Rejected, SendFailed
@@ -50,7 +50,8 @@ class Sending:
     """A message between `send` and its outcome.
 
     Attributes:
-        message: the user's; of a batch, the first.
+        message: the user's, which may change meanwhile; of a batch, the first.
+        topic, flag: of the message when it was sent.
         body: as it is sent.
         properties: encoded.
         batch: the body holds several messages.
@@ -97,6 +98,11 @@ class Sending:
     attempted_at: float = 0.0
     reason: str = "no attempt was made"
     code: int | None = None
+    topic: str = field(init=False)
+    flag: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topic, self.flag = self.message.topic, self.message.flag
 
     def set_compressed(self, body: bytes, flag: int) -> int:
         """Replace the body by the compressed one; return the bytes that it saves."""
@@ -110,7 +116,7 @@ class Sending:
     def failure(self) -> SendFailed:
         """Return the error if there is no further attempt."""
         kind = OutcomeUnknown if self.maybe_stored else Rejected
-        return kind(self.message.topic, self.reason, self.attempts, self.code)
+        return kind(self.topic, self.reason, self.attempts, self.code)
 
 
 def is_refused_for_good(answer: Command | RemotingError) -> bool:

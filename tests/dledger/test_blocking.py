@@ -234,6 +234,31 @@ def test_threads_append_to_a_group_over_the_network_and_follow_it(
             log.status("n9")
 
 
+def test_a_list_that_is_cleared_for_the_next_entries_is_appended_as_it_was(
+    tmp_path: Path, sums: Sum
+) -> None:
+    settings = config(tmp_path)
+    with (
+        blocking.open_node(settings, dledger.WithSessions(sums)) as node,
+        blocking.connect(settings.peers, group="sum") as log,
+        log.session() as session,
+    ):
+        for form in (node, log, session):
+            held, started = threading.Event(), threading.Event()
+
+            def hold(held: threading.Event = held, started: threading.Event = started) -> None:
+                started.set()
+                held.wait(TIMEOUT_S)
+
+            form._loop.soon(hold)
+            assert started.wait(TIMEOUT_S)
+            bodies = [b"1", b"1"]
+            future = form.append_many_soon(bodies)
+            bodies.clear()
+            held.set()
+            assert len(future.result(TIMEOUT_S)) == 2
+
+
 def test_addresses_that_cannot_be_are_refused_where_they_are_given() -> None:
     with pytest.raises(dledger.ConfigInvalid), blocking.connect("nowhere", group="sum"):
         raise AssertionError("connected")

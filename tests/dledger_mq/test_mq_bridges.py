@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 import trio
@@ -18,9 +19,11 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     InvalidListener,
+    InvalidMessage,
     InvalidNameServers,
     Listener,
     Message,
+    NoReply,
     NotIterable,
     OpenedTwice,
     OtherLoop,
@@ -29,6 +32,8 @@ from dledger_mq import (
     PushConsumer,
     ReceivedMessage,
     Rejected,
+    SendResult,
+    SomeFailed,
     WindowFull,
     blocking,
     for_asyncio,
@@ -148,6 +153,50 @@ def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
         for future in futures:
             assert future.exception(ENOUGH_S) is not None
         assert producer.send_soon(Message("T", b"again"), timeout_s=0.1).exception(9)
+
+
+def test_a_message_that_is_changed_for_the_next_send_is_sent_as_it_was(cluster: Cluster) -> None:
+    wanted = [str(number).encode() for number in range(100)]
+    with blocking.open_producer(cluster.producer()) as producer:
+        message = Message("T", b"")
+        body = bytearray(2)
+        held = threading.Event()
+        started = threading.Event()
+
+        def hold() -> None:
+            started.set()
+            held.wait()
+
+        producer._loop.soon(hold)
+        started.wait()
+        futures = []
+        for number in wanted:
+            message.body = number
+            futures.append(producer.send_soon(message))
+        message.body = b"question"
+        asked = producer.ask_soon(message, timeout_s=1)
+        message.body = b"changed"
+        futures.append(producer.send_soon(Message("T", body)))  # type: ignore[arg-type]
+        body[:] = b"xx"
+        held.set()
+        for future in futures:
+            future.result()
+        with pytest.raises(NoReply):
+            asked.result()
+    assert sorted(cluster.stored()) == sorted([*wanted, bytes(2), b"question"])
+
+
+@pytest.mark.parametrize("wrong", [Message("T", None), Message("T", 7), "text", None])  # type: ignore[arg-type]
+def test_what_is_no_message_is_refused_as_in_trio(cluster: Cluster, wrong: Any) -> None:
+    with blocking.open_producer(cluster.producer()) as producer:
+        with pytest.raises(InvalidMessage):
+            producer.send(wrong)
+        with pytest.raises(InvalidMessage):
+            producer.send_soon(wrong).result()
+        with pytest.raises(SomeFailed) as caught:
+            producer.send_many(iter([Message("T", b"a"), wrong, Message("T", b"b")]))
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [SendResult, InvalidMessage, SendResult]
 
 
 def test_an_object_is_opened_once_and_not_with_a_client_of_another_loop(cluster: Cluster) -> None:

@@ -231,6 +231,27 @@ async def test_a_body_that_can_change_is_sent_as_it_was() -> None:
     assert bodies == [b"before"] * 2
 
 
+async def test_a_message_that_its_user_changes_meanwhile_is_sent_as_it_was() -> None:
+    outcomes: list[SendOutcome] = []
+    async with running() as cluster:
+        cluster.names.set_route("Other", cluster.first.address)
+        async with cluster.producer() as producer:
+            message = Message("T", b"before", flag=1)
+            producer.send_nowait(message, outcomes.append)  # before the topic's route is known
+            message.topic, message.body, message.flag = "Other", b"after", 2
+            producer.send_nowait(message, outcomes.append)
+    assert sorted(one.queue.topic for one in outcomes if isinstance(one, SendResult)) == [
+        "Other",
+        "T",
+    ]
+    assert sorted(
+        (one.fields["b"], one.body, one.fields["h"]) for one in cluster.first.asked(SEND)
+    ) == [
+        ("Other", b"after", "2"),
+        ("T", b"before", "1"),
+    ]
+
+
 @pytest.mark.feature("F52")
 async def test_many_messages_of_one_key_keep_their_order_in_one_queue() -> None:
     async with running() as cluster, cluster.producer() as producer:
