@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
 import trio
 
-from dledger.command_line.standard_streams import input_descriptor
+from dledger.errors import ConfigInvalid
 
 
 def ending_signals() -> AbstractContextManager[Any]:
@@ -24,7 +25,10 @@ async def cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 def standard_input() -> trio.lowlevel.FdStream:
-    return trio.lowlevel.FdStream(os.dup(input_descriptor()))
+    """Return a stream of standard input. Raises ConfigInvalid if it is closed."""
+    if sys.stdin is None:
+        raise ConfigInvalid("standard input", "it is closed: give one, which ends when this is to")
+    return trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
 
 
 async def end_of_input() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from dledger.command_line.ending import CommandFailed, ExitCode
+from dledger.declared_error import DeclaredError
 from dledger.system_refusals import meaning
 
 
@@ -21,8 +22,11 @@ def input_descriptor() -> int:
     return sys.stdin.fileno()
 
 
-class OutputFailed(Exception):
-    """Standard output cannot be written; the cause is the system's error."""
+class OutputFailed(DeclaredError):
+    """Standard output cannot be written; the cause is the error of the system."""
+
+    problem: str
+    _template = "standard output cannot be written: {problem}"
 
 
 @contextmanager
@@ -32,7 +36,7 @@ def telling() -> Iterator[None]:
         yield
     except OSError as error:
         _discard_output()
-        raise OutputFailed from error
+        raise OutputFailed(meaning(error)) from error
 
 
 @contextmanager

@@ -16,10 +16,17 @@ import trio
 from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.config import parse_address, parse_peers
+from dledger.core.membership.change_errors import ConfigurationInvalid
+from dledger.core.membership.configuration import check_member_id
 from dledger.errors import ConfigInvalid
 from dledger.local_group import GROUP_FILE, load_group
 from dledger.rescue.backup import back_up
-from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_group
+from dledger.rescue.group_recovery import (
+    Recovery,
+    RecoveryRefused,
+    check_holds_entries,
+    recover_group,
+)
 from dledger.rescue.survivor import Survivor, longest, look_at
 from dledger.sockets import dialled
 from dledger.unwrapping_nursery import unwrapping_nursery
@@ -110,6 +117,13 @@ def recover(
         survivor.folder, accepted, own, mark=_drawn_mark(), learners=learners, when=now
     )
     _print_done(done, as_json)
+
+
+def _check_name(node_id: str) -> None:
+    try:
+        check_member_id(node_id)
+    except ConfigurationInvalid as error:
+        raise ConfigInvalid("--node", error.problem) from error
 
 
 def _drawn_mark() -> str:
@@ -317,6 +331,9 @@ def restore(
     members = _known_members(survivor, peers)
     name = node_id or survivor.node_id
     own = _own_address(survivor, name, members, address, unchecked=unchecked)
+    # Before anything is copied: a folder of half a member would stand in the way of a second call.
+    _check_name(name)
+    check_holds_entries(survivor, min(survivor.last_index, survivor.committed))
     if not unchecked:
         _check_no_member_runs(survivor, {**members, name: own})
     made = back_up(str(copy), str(target), node_id)

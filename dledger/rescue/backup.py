@@ -22,7 +22,7 @@ from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, node_folder
 from dledger.store.generation import NEVER_RECOVERED
 from dledger.store.generation_file import GenerationFile
-from dledger.store.hard_state_file import HardStateFile, StoreRecord
+from dledger.store.hard_state_file import HardStateFile, StoreRecord, check_name
 from dledger.store.open_store import open_store
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment import file_name
@@ -87,6 +87,8 @@ def back_up(
         DiskFailed: the copy could not be written.
     """
     disk = disk or OsDisk()
+    if node_id is not None:
+        check_name("node_id", node_id)  # before a folder of that name is made
     problem = ""
     for _ in range(ATTEMPTS):
         try:

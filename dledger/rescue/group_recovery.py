@@ -182,10 +182,16 @@ def recovery_steps(
     return steps
 
 
+def check_holds_entries(survivor: Survivor, last_index: int) -> None:
+    """Raise RecoveryRefused if `last_index`, of the entries to begin again from, names none."""
+    if last_index == BEFORE_FIRST_INDEX:
+        problem = "it holds no entry: there is nothing to begin again from"
+        raise RecoveryRefused(survivor.folder, problem)
+
+
 def _check(survivor: Survivor, accepted_through: int) -> None:
     folder = survivor.folder
-    if survivor.last_index == BEFORE_FIRST_INDEX:
-        raise RecoveryRefused(folder, "it holds no entry: there is nothing to begin again from")
+    check_holds_entries(survivor, survivor.last_index)
     if accepted_through != survivor.last_index:
         problem = f"its log ends with entry {survivor.last_index}, not {accepted_through}"
         raise RecoveryRefused(folder, problem)

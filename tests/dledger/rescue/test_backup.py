@@ -22,6 +22,7 @@ from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
 from dledger.store.standing_file import StandingFile
 from dledger.store.store_config import StoreConfig
+from tests.dledger.commands.typed_command import typed
 
 MARK = "0123456789abcdef"
 
@@ -162,3 +163,35 @@ def test_a_target_that_cannot_be_made_is_named_as_such(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed, match="back up") as caught:
         back_up(str(source), str(tmp_path / "copies"), disk=Elsewhere())
     assert str(tmp_path / "copies") in str(caught.value)
+
+
+PEERS = "n0=127.0.0.1:1,n1=127.0.0.1:2"
+
+
+@pytest.mark.parametrize("name", ["a/b", "../b", "a b", "x" * 65])
+def test_a_group_is_not_begun_again_halfway_under_a_name_that_no_member_can_have(
+    tmp_path: Path, name: str
+) -> None:
+    home, target = a_member(tmp_path / "a"), tmp_path / "t"
+    words = ["restore", home, "--dir", target, "--peers", PEERS]
+    ended = typed(*words, "--node", name, "--address", "127.0.0.1:3")
+    assert ended.returncode == 1
+    assert "--node" in ended.stderr
+    assert not target.exists()
+    with pytest.raises(ConfigInvalid, match="node_id"):
+        back_up(str(home), str(target), "a/b")
+    assert not target.exists()
+
+
+def test_a_copy_without_entries_leaves_the_way_free_for_another_copy(tmp_path: Path) -> None:
+    empty, full = (
+        a_member(tmp_path / name, entries=count, committed=count - 1)
+        for name, count in (("empty", 0), ("full", 60))
+    )
+    target = tmp_path / "t"
+    refused, done = (
+        typed("restore", home, "--dir", target, "--peers", PEERS) for home in (empty, full)
+    )
+    assert refused.returncode == 1
+    assert "it holds no entry" in refused.stderr
+    assert done.returncode == 0, done.stderr
