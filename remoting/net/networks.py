@@ -18,7 +18,7 @@ def parse_network(text: str, *, strict: bool = True) -> Network:
     """
     network = ipaddress.ip_network(text, strict=strict)
     if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
-        address = int(network.network_address) & 0xFFFF_FFFF
+        address = network.network_address.packed[-4:]
         return ipaddress.IPv4Network((address, network.prefixlen - _MAPPED.prefixlen))
     return network
 
