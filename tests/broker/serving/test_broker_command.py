@@ -226,7 +226,8 @@ def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -
     else:
         process.stdin.close()
     assert process.wait(10) == 0
-    assert process.stderr.read() == ""
+    # Of other tests, some program may listen where clients with a VIP channel look.
+    assert [line for line in process.stderr if "VIP channel" not in line] == []
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
 
