@@ -43,8 +43,8 @@ _TOLD: Final = frozenset(
     }
 )
 
-# What the secret is made of that an unknown user's signature is checked by.
-_NOBODY: Final = b"a user that nobody is"
+# The secret of all unknown users is derived by this label from the key that seals secrets.
+_UNKNOWN_USER: Final = b"secret of unknown users"
 
 # Decisions that are remembered, of some 300 bytes each. Clients name topics as they like: more are
 # decided anew.
@@ -82,8 +82,8 @@ class AccessGuard:
         self._admin = None if file is None else _administrator(file.admin)
         # Checks the signatures of unknown users, as long as those of known ones: the time for a
         # long body would tell which users there are.
-        secret = b"" if file is None else hmac.digest(file.seal_key, _NOBODY, "sha256")
-        self._nobody = Caller("", secret, is_super=False)
+        secret = b"" if file is None else hmac.digest(file.seal_key, _UNKNOWN_USER, "sha256")
+        self._unknown = Caller("", secret, is_super=False)
         self._callers: dict[str, Caller | None] = {}
         self._decisions: dict[tuple[str, Need, str], bool] = {}
         self._seen = -1
@@ -177,7 +177,7 @@ class AccessGuard:
         caller = self._callers.get(name) or self._caller(name)
         if not name or SIGNATURE not in fields:
             raise self._refused(origin, command, "it is not signed: give the client credentials")
-        if not (caller or self._nobody).signer.has_signed(command) or caller is None:
+        if not (caller or self._unknown).signer.has_signed(command) or caller is None:
             raise self._refused(origin, command, _unproven(name))
         host = origin.peer.host
         if USER in fields and (represented := represented_in(fields)) is not None:
@@ -203,7 +203,7 @@ class AccessGuard:
         if not represented.user:
             raise self._refused(origin, command, "the client has not signed: give it credentials")
         caller = self._caller(represented.user)
-        if not represented.is_proven((caller or self._nobody).secret) or caller is None:
+        if not represented.is_proven((caller or self._unknown).secret) or caller is None:
             raise self._refused(origin, command, _unproven(represented.user))
         return caller
 

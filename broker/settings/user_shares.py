@@ -35,7 +35,6 @@ class UserShares:
         self._has_users = parts.config.access is not None
         self._users: dict[Origin, str] = {}
         self._origins: dict[str, set[Origin]] = {}  # the same, by user
-        self._connections = Counts()
         self.held = Counts()
         self._waiting = Counts()
         self._new = Counts()  # topics and groups that users made in this hour
@@ -55,16 +54,14 @@ class UserShares:
         if origin in self._users or origin.is_closed:
             return
         most = self._settings.now.limits.max_connections_of_user
-        if self._connections.of(user) >= most:
+        if len(self.connections_of(user)) >= most:
             raise _busy(user, f"has {most} connections: close some", "MaxConnections")
         self._users[origin] = user
         self._origins.setdefault(user, set()).add(origin)
-        self._connections.add(user)
 
     def drop(self, origin: Origin) -> None:
         """Count a connection no longer. It has ended."""
         user = self._users.pop(origin, None)
-        self._connections.remove(user)
         if user is not None:
             self._origins[user].discard(origin)
             if not self._origins[user]:

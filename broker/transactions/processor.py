@@ -43,8 +43,8 @@ class TransactionProcessor:
         self._settings = parts[SETTINGS]
 
     def end_needs(self, command: Command) -> Sequence[Need]:
-        """Need to publish to the topic of the transaction's message, also if it has ended: how is
-        told.
+        """Need to publish to the topic of the transaction's message, also if the transaction has
+        ended: the answer says how.
         """
         position = command.integer("commitLogOffset")
         half = self._transactions.halves.get(position)

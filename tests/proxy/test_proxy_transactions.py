@@ -231,7 +231,7 @@ async def test_a_question_goes_to_one_producer_that_can_be_asked(
 async def test_a_proxy_without_a_producer_to_ask_is_not_asked_again(
     autojump_clock: MockClock,
 ) -> None:
-    """A question that nobody can answer counts: after 15 the transaction is given up."""
+    """A check without a producer counts: the broker gives up a transaction after 15."""
     async with scripted_proxy() as here:
         topic = here.brokers.topic("Payments")
         here.brokers.types[topic] = "TRANSACTION"

@@ -71,7 +71,7 @@ async def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
 
 
 async def _connections(here: Guarded, count: int) -> bool:
-    return here.broker.parts[USER_SHARES]._connections.of("greedy") == count
+    return len(here.broker.parts[USER_SHARES].connections_of("greedy")) == count
 
 
 async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_requests_of_a_proxy_count_for_the_users_that_it_represents(tmp_pa
         assert (refused.code, "user greedy has 4 pulls" in (refused.remark or "")) == (BUSY, True)
         nursery.start_soon(pull, "other")
         await until(lambda: held("other", 1))
-        assert shares._connections.of("greedy") == 0  # the connection is the proxy's
+        assert not shares.connections_of("greedy")  # the connection is the proxy's
         nursery.cancel_scope.cancel()
 
 
@@ -325,7 +325,7 @@ def test_so_many_requests_of_a_user_wait_and_each_counts_until_it_is_answered() 
         then(None)
     assert len(answered) == 21
     assert shares._waiting._counts == {}
-    assert shares._connections.of("a") == 0
+    assert not shares.connections_of("a")
 
 
 def test_counts_keep_no_user_without_anything() -> None:

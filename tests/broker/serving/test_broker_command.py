@@ -226,7 +226,7 @@ def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -
     else:
         process.stdin.close()
     assert process.wait(10) == 0
-    # Of other tests, some program may listen where clients with a VIP channel look.
+    # A program of another test may listen at the port of the VIP channel.
     assert [line for line in process.stderr if "VIP channel" not in line] == []
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()

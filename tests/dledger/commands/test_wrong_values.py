@@ -1,4 +1,4 @@
-"""Numbers and names that no command can use are refused, and nobody is asked."""
+"""Commands refuse numbers and names that they cannot use before they ask a member."""
 
 from __future__ import annotations
 
