@@ -102,7 +102,7 @@ def check_recalls(history: History, request: Request) -> Report:
     perhaps = {(one.key, one.value) for one in history.operations if one.function == "recall"}
 
     def kept(one: Operation) -> Operation:
-        """Return a send that ends never in place of one whose message may be missing."""
+        """Return a send that never ends in place of one whose message may be missing."""
         value = one.value.get("id") if isinstance(one.value, Map) else None
         if one.function != "send" or not one.ok or (one.key, value) not in perhaps:
             return one
