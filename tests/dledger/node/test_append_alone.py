@@ -13,6 +13,7 @@ from dledger.core.messages import Phase, PushRequest, PushResponse, VoteResponse
 from dledger.entry import Body
 from dledger.errors import LeadershipLost
 from dledger.node.driver import Driver
+from dledger.node.turn import SYNCS_BESIDE_ENTRIES
 from dledger.waits.call_waits import wait_appended
 from dledger.waits.pending_appends import Done, Outcome
 from tests.dledger.node.stored_member import StoredMember
@@ -124,6 +125,17 @@ async def test_appends_to_a_group_of_one_share_their_syncs() -> None:
         assert len(leader.outcomes) == 4
     finally:
         leader.driver.close()
+
+
+async def test_a_leader_takes_in_further_appends_while_many_wait_for_its_disk(
+    leader: Leader,
+) -> None:
+    for many, syncs_beside in ((SYNCS_BESIDE_ENTRIES - 1, False), (SYNCS_BESIDE_ENTRIES, True)):
+        leader.is_quick()
+        leader.driver.submit([b"body"] * many, 4 * many, leader.outcomes.append)
+        leader.driver.turn()
+        assert leader.driver.member.turn.syncs.busy is syncs_beside
+        leader.acknowledge(leader.member.store.last_index)
 
 
 async def test_nothing_is_appended_at_once_to_a_node_that_has_stopped(leader: Leader) -> None:
