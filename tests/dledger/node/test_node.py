@@ -13,6 +13,8 @@ import trio
 
 import dledger
 from dledger.free_ports import free_ports
+from dledger.store.noop_body import LONGEST_BYTES
+from dledger.store.store_config import MIN_SEGMENT_BYTES
 
 
 class Register:
@@ -102,6 +104,21 @@ async def test_an_append_to_a_group_of_one_returns_its_result_and_survives_a_res
         group2.nodes["n0"] = node
         await group2.leader()
         assert machine.bodies == [b"one", b"two", b"three"]
+
+
+async def test_a_member_leads_though_its_entries_are_shorter_than_a_no_op(tmp_path: Path) -> None:
+    group = Group(tmp_path, 1)
+    config = group.config("n0")
+    least = MIN_SEGMENT_BYTES + LONGEST_BYTES
+    short = replace(config.store, segment_bytes=least, max_body_bytes=0)
+    async with dledger.open_node(replace(config, store=short), Register()) as node:
+        group.nodes["n0"] = node
+        assert await group.leader() is node
+        await node.append(b"")
+        with pytest.raises(dledger.EntryTooLarge):
+            await node.append(b"x")
+    with pytest.raises(dledger.ConfigInvalid, match="segment_bytes: has no room"):
+        replace(config, store=replace(short, segment_bytes=least - 1))
 
 
 async def test_three_nodes_apply_the_same_entries_in_the_same_order(tmp_path: Path) -> None:
