@@ -425,6 +425,30 @@ async def test_a_program_appends_reads_and_follows_over_the_network(tmp_path: Pa
                     await log.append(bytes(MAX_BODY_BYTES + 1))
 
 
+@pytest.mark.parametrize("index", [-1, 2**63, 2**70])
+async def test_an_index_that_no_log_has_is_outside_and_ends_no_connection(
+    tmp_path: Path, index: int
+) -> None:
+    async with real_group(tmp_path) as members:
+        with trio.fail_after(30):
+            async with dledger.connect(members.peers, group=GROUP) as log:
+                held = await log.append(b"one")
+                with pytest.raises(OutsideLog) as outside:
+                    await log.read(index, timeout_s=5)
+                assert (outside.value.asked, outside.value.first) == (index, 0)
+                assert outside.value.last >= held.index
+                if index < 0:
+                    for follow in (False, True):
+                        with pytest.raises(OutsideLog):
+                            await anext(log.tail(index, follow=follow))
+                    async with log.session() as session:
+                        assert (await session.entries_from(index, 0.0))[0].index == 0
+                with pytest.raises(TypeError):
+                    await log.read(index + 0.5)  # type: ignore[arg-type]
+                client = dledger.GroupClient(GROUP, members.peers)
+                await client.entries(index)
+
+
 async def test_a_tail_sees_every_append_once_while_leaders_change(tmp_path: Path) -> None:
     async with real_group(tmp_path) as members:
         seen: list[Entry] = []
