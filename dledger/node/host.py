@@ -52,8 +52,8 @@ def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
     """Return the room of the member's disk. On a small disk its reserve is smaller than set."""
     folder = node_folder(str(config.data_dir), config.node_id)
     size = config.store.reserve_bytes
-    there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # opening the folder says what is wrong with it
+        there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
         size = min(size, platform.disk_space(there).total // PART_OF_DISK)
     reserve = Reserve(platform.disk, folder, size)
     return DiskRoom(platform.disk, reserve, lambda: platform.disk_space(config.data_dir).free)

@@ -347,6 +347,13 @@ def test_a_scrub_period_that_makes_no_sense_is_refused(tmp_path: Path, hours: fl
         replace(Group(tmp_path, 1).config("n0"), scrub_period_hours=hours)
 
 
+async def test_a_folder_that_cannot_be_looked_for_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    config = replace(Group(tmp_path, 1).config("n0"), data_dir=tmp_path / ("x" * 300))
+    with pytest.raises(dledger.DiskFailed, match="File name too long"):
+        async with dledger.open_node(config, Register()):
+            pass
+
+
 def test_a_preferred_leader_must_be_a_member(tmp_path: Path) -> None:
     with pytest.raises(dledger.ConfigInvalid, match="preferred_leader"):
         replace(Group(tmp_path, 1).config("n0"), preferred_leader="n9")
