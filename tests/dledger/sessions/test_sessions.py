@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,8 +17,10 @@ from dledger.free_ports import free_ports
 from dledger.sessions.session import MOST_BODIES_AT_ONCE, MOST_UNSETTLED, Session, open_session
 from dledger.sessions.session_entry import (
     MARK,
+    MAX_TTL_MS,
     AppendInSession,
     CloseSession,
+    OpenSession,
     SessionCommand,
     encode_command,
     encode_expire,
@@ -97,6 +100,33 @@ async def scripted(*script: object) -> AsyncIterator[tuple[ScriptedWay, Session]
     async with open_session(way, ttl_s=600.0) as session:
         way.script = list(script)
         yield way, session
+
+
+@pytest.mark.parametrize("ttl_s", [0, -1.0, float("nan"), float("inf"), True])
+async def test_a_session_of_no_length_is_refused(ttl_s: float) -> None:
+    way = ScriptedWay()
+    with pytest.raises(dledger.ConfigInvalid, match="ttl_s"):
+        async with open_session(way, ttl_s=ttl_s):
+            pass
+    assert way.commands == []
+
+
+async def test_a_session_is_kept_alive_within_the_ttl_that_leaders_grant(
+    autojump_clock: object,
+) -> None:
+    way = ScriptedWay()
+    async with open_session(way, ttl_s=365 * 24 * 3600.0):
+        await trio.sleep(MAX_TTL_MS / 1000)
+    opened, *kept = way.commands[:-1]
+    assert opened == OpenSession(MAX_TTL_MS)
+    assert len(kept) >= 2
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2**40, 1.5, True])
+@pytest.mark.parametrize("name", SessionLimits._fields)
+def test_limits_that_no_leader_can_write_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(dledger.ConfigInvalid, match=f"limits.{name}"):
+        WithSessions(Register(), SessionLimits()._replace(**{name: wrong}))
 
 
 async def test_an_append_is_sent_again_until_it_is_answered_and_applied_once(
