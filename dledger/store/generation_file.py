@@ -26,9 +26,12 @@ class GenerationFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return NEVER_RECOVERED
-        word, _, rest = content.removesuffix(b"\n").decode("ascii", "replace").partition(" ")
+        line, end, more = content.decode("ascii", "replace").partition("\n")
+        word, _, rest = line.partition(" ")
         number, _, mark = rest.partition(" ")
-        if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
+        is_whole = end and not more  # else it was cut, perhaps within the number or the mark
+        named = word == "generation" and number.isdecimal()
+        if is_whole and named and is_generation(int(number), mark):
             return Generation(int(number), mark)
         path = f"{self._folder}/{FILE_NAME}"
         raise LogCorrupt(path, 0, "the file does not name the generation of the folder")

@@ -29,9 +29,12 @@ class OrphansFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return None
-        word, _, rest = content.decode("ascii", "replace").removesuffix("\n").partition(" ")
+        line, end, more = content.decode("ascii", "replace").partition("\n")
+        word, _, rest = line.partition(" ")
         first, _, last = rest.partition(" ")
-        if word == "orphans" and first.isdecimal() and last.isdecimal():
+        is_whole = end and not more  # else it was cut, perhaps within a number
+        named = word == "orphans" and first.isdecimal() and last.isdecimal()
+        if is_whole and named and int(first) <= int(last):
             return Orphans(int(first), int(last))
         path = f"{self._folder}/{FILE_NAME}"
         raise LogCorrupt(path, 0, "the file does not name the entries that the group lost")
