@@ -470,6 +470,21 @@ async def test_a_machine_that_raises_while_it_restores_stops_the_node(member: Me
         assert member.machine.restored == 10
 
 
+async def test_a_disk_that_fails_while_a_machine_restores_is_not_told_as_its_mistake(
+    member: Member,
+) -> None:
+    class Reading(Words):
+        def restore(self, chunks: Iterator[bytes]) -> None:
+            raise OSError(errno.EIO, "Input/output error", "a.snapshot")
+
+    async with member.running() as node:
+        await node.append_many(bodies(10))
+        await node.snapshot()
+    with pytest.raises(dledger.ResourceRefused, match=r"a\.snapshot: the disk fails"):
+        async with member.running(Reading()):
+            pytest.fail("opened")
+
+
 async def test_a_reader_that_the_logs_beginning_overtook_is_told(member: Member) -> None:
     async with member.running(trailing_entries=0, kept=1) as node:
         await node.append_many(bodies(300))
