@@ -13,6 +13,7 @@ from dledger.config import Address
 from dledger.free_ports import free_ports
 from dledger.metrics.metrics_server import serve_text
 from dledger.sockets import ACCEPTED, DIALLED, SilenceLimits, dialled, listening
+from tests.dledger.running_members import lone
 from tests.open_connections import limits_of_open_connections
 
 pytestmark = pytest.mark.skipif(
@@ -66,12 +67,10 @@ async def test_a_name_that_no_machine_has_is_an_error_of_the_system(host: str) -
 async def test_a_member_that_cannot_be_found_by_its_name_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
     with trio.fail_after(30):
         async with (
-            dledger.open_node(config, Nothing()) as node,
-            dledger.connect(peers, group="g") as log,
+            dledger.open_node(lone(tmp_path), Nothing()) as node,
+            dledger.connect(peers := node.config.peers, group="g") as log,
         ):
             await log.append(b"x")
             await node.change([dledger.AddLearner("n1", "no..name:1")])

@@ -17,6 +17,7 @@ from dledger.errors import ConfigInvalid
 from dledger.free_ports import free_ports
 from dledger.node.host import HostConfig
 from tests.dledger.node.ipv6_loopback import needs_ipv6
+from tests.dledger.running_members import ready
 
 GROUP = "g"
 STORE = dledger.StoreConfig(segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=1024)
@@ -159,9 +160,7 @@ async def test_a_host_listens_where_it_is_told_to_and_is_known_by_its_address(
     async with dledger.open_host(host_config) as host:
         peers = {"n0": f"127.0.0.1:{told}"}
         async with host.open_node(config(tmp_path, "n0", peers), dledger.LogOnly()) as node:
-            async for change in node.role_changes():
-                if change.ready:
-                    break
+            await ready(node)
             async with dledger.connect([f"127.0.0.1:{here}"], group=GROUP) as log:
                 await log.status()
             with pytest.raises(OSError, match="all attempts"):

@@ -11,6 +11,7 @@ import trio
 
 import dledger
 from dledger.free_ports import free_addresses
+from tests.dledger.running_members import lone
 
 
 class Versioned:
@@ -117,9 +118,7 @@ async def test_a_removed_member_that_returns_says_so(
 
 
 async def test_a_group_of_one_knows_its_version_at_once(tmp_path: Path) -> None:
-    (address,) = free_addresses(1)
-    config = dledger.NodeConfig(group="g", node_id="n0", peers={"n0": address}, data_dir=tmp_path)
-    async with dledger.open_node(config, Versioned("counter", 3)) as node:
+    async with dledger.open_node(lone(tmp_path), Versioned("counter", 3)) as node:
         assert node.machine_version == 3
 
 

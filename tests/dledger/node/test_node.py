@@ -15,6 +15,7 @@ import dledger
 from dledger.free_ports import free_ports
 from dledger.store.noop_body import LONGEST_BYTES
 from dledger.store.store_config import MIN_SEGMENT_BYTES
+from tests.dledger.running_members import ready
 
 
 class Register:
@@ -57,21 +58,7 @@ class Group:
         )
 
     async def leader(self) -> dledger.Node:
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                send, receive = trio.open_memory_channel[dledger.Node](len(self.nodes))
-                for node in self.nodes.values():
-                    nursery.start_soon(_when_ready, node, send)
-                found = await receive.receive()
-                nursery.cancel_scope.cancel()
-        return found
-
-
-async def _when_ready(node: dledger.Node, send: trio.MemorySendChannel[dledger.Node]) -> None:
-    with suppress(dledger.NodeClosing):  # stopped while this waits: another node leads
-        async for change in node.role_changes():
-            if change.ready:
-                await send.send(node)
+        return await ready(*self.nodes.values())
 
 
 @asynccontextmanager
