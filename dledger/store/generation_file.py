@@ -9,7 +9,7 @@ from __future__ import annotations
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
 from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
-from dledger.store.small_file import read_small_file, write_small_file
+from dledger.store.small_file import only_line, read_small_file, write_small_file
 
 FILE_NAME = "generation"
 
@@ -26,12 +26,9 @@ class GenerationFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return NEVER_RECOVERED
-        line, end, more = content.decode("ascii", "replace").partition("\n")
-        word, _, rest = line.partition(" ")
+        word, _, rest = only_line(content).partition(" ")
         number, _, mark = rest.partition(" ")
-        is_whole = end and not more  # else it was cut, perhaps within the number or the mark
-        named = word == "generation" and number.isdecimal()
-        if is_whole and named and is_generation(int(number), mark):
+        if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
             return Generation(int(number), mark)
         path = f"{self._folder}/{FILE_NAME}"
         raise LogCorrupt(path, 0, "the file does not name the generation of the folder")
