@@ -10,8 +10,7 @@ import pytest
 import trio
 
 import dledger
-from tests.dledger.node.test_machine_kinds import Members
-from tests.dledger.running_members import lone, ready, until
+from tests.dledger.running_members import Members, lone, ready, until
 
 NEW = b"of version 2"
 
@@ -53,7 +52,7 @@ async def appended(members: Members, body: bytes) -> None:
 async def test_a_leader_that_stops_hands_over_and_the_others_go_on(
     tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     machines = {"n0": Reads(1), "n1": Reads(2), "n2": Reads(2)}
     for name, machine in machines.items():
         await members.start(name, machine)
@@ -101,7 +100,7 @@ async def test_a_leader_that_stops_hands_over_and_the_others_go_on(
 async def test_a_group_that_cannot_read_an_entry_goes_on_when_all_pass_it_over(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     for name in ("n0", "n1", "n2"):
         await members.start(name, Reads(1))
     await appended(members, b"before")
@@ -114,10 +113,10 @@ async def test_a_group_that_cannot_read_an_entry_goes_on_when_all_pass_it_over(
     await until(lambda: any(node.role.role == "leader" for node in members.nodes.values()))
     index = next(entry.index for entry in first.entries(0, 1 << 20) if entry.body == NEW)
     machines = {name: Reads(1) for name in members.nodes}
-    for name in members.nodes:
+    for name in machines:
         await members.stop(name)
     for name, machine in machines.items():
-        await members.start(name, machine, frozenset((index,)))
+        await members.start(name, machine, pass_over=frozenset((index,)))
     await appended(members, b"behind")
     await until(lambda: all(one.bodies == [b"before", b"behind"] for one in machines.values()))
     nursery.cancel_scope.cancel()
