@@ -8,14 +8,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dledger.core.membership.change_errors import ConfigurationInvalid
-from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration import Configuration, is_address, unreachable
 from dledger.errors import ConfigInvalid
 from dledger.network.tls_config import TlsConfig
+from dledger.number_check import check_numbers
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
-from dledger.store.store_config import StoreConfig
+from dledger.store.noop_body import LONGEST_BYTES
+from dledger.store.store_config import MIN_SEGMENT_BYTES, StoreConfig
 
 # Members of one group. More would cost more in acknowledgements than they add in safety.
 MAX_MEMBERS = 9
+
+# A group without a leader serves nothing for one to two election timeouts. With more than this its
+# clients give up first, and sessions end.
+MAX_ELECTION_TIMEOUT_MS = 60_000
+
+# A longer interval is a mistake in the unit: a power cut would lose hours of acknowledged entries.
+MAX_FLUSH_INTERVAL_MS = 3_600_000
+
+# One frame carries a push, and holds as much besides its header (`dledger.wire.frame`).
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+
+# Ten years. Something longer is no period for a disk; 0 switches the check off.
+MAX_SCRUB_PERIOD_HOURS = 10 * 366 * 24
 
 # Beyond this a lease is too short, compared to the election timeout, to be worth having.
 MAX_CLOCK_DRIFT = 0.3
@@ -39,6 +54,8 @@ class Address(NamedTuple):
 
 def parse_address(setting: str, text: str) -> Address:
     """Parse `host:port` or `[host]:port`. Raises ConfigInvalid that names `setting`."""
+    if not isinstance(text, str):
+        raise ConfigInvalid(setting, f"{text!r:.100} is no text: give 'host:port'")
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -52,6 +69,16 @@ def parse_address(setting: str, text: str) -> Address:
     return Address(host, int(port))
 
 
+def parse_reached_address(setting: str, text: str) -> Address:
+    """Parse an address at which others reach a member. Raises ConfigInvalid."""
+    address = parse_address(setting, text)
+    if not is_address(str(address)):
+        raise ConfigInvalid(setting, f"{text!r:.300} is not host:port, as in 127.0.0.1:20911")
+    if (problem := unreachable(address.host)) is not None:
+        raise ConfigInvalid(setting, problem)
+    return address
+
+
 def parse_peers(setting: str, text: str) -> dict[str, str]:
     """Parse `n0=127.0.0.1:20911,n1=...`. Raises ConfigInvalid that names `setting`."""
     peers: dict[str, str] = {}
@@ -63,6 +90,14 @@ def parse_peers(setting: str, text: str) -> dict[str, str]:
             raise ConfigInvalid(setting, f"{node_id} is named twice")
         peers[node_id] = address
     return peers
+
+
+_MOST = {
+    "election_timeout_ms": MAX_ELECTION_TIMEOUT_MS,
+    "flush_interval_ms": MAX_FLUSH_INTERVAL_MS,
+    "max_batch_bytes": MAX_BATCH_BYTES,
+    "scrub_period_hours": MAX_SCRUB_PERIOD_HOURS,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +138,8 @@ class NodeConfig:
     # it every process that reaches the port (with TLS: that is believed) may do everything.
     users: Path | None = None
 
-    # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
-    # lost packet or a slow sync does not cost a leader.
+    # An election starts one to two of these after the last sign of a leader; a minute at most. Five
+    # heartbeats: a lost packet or a slow sync does not cost a leader.
     election_timeout_ms: int = 500
     heartbeat_interval_ms: int = 100
 
@@ -126,7 +161,7 @@ class NodeConfig:
     # The same in bytes: a leader's memory for members that do not answer.
     max_pending_bytes: int = 64 * 1024 * 1024
     # One push to a peer. At 30 MB/s and 1 ms a round trip even a tenth of it would do; larger
-    # pushes keep the other messages of the link waiting.
+    # pushes keep the other messages of the link waiting. 4 MiB at most.
     max_batch_bytes: int = 256 * 1024
 
     # What a member keeps for watches, of a state machine that tells its changes (`Changes`): those
@@ -147,11 +182,16 @@ class NodeConfig:
             if not isinstance(given := getattr(self, name), kind):
                 problem = f"{given!r:.100} is no {kind.__name__}: give {kind.__name__}(...)"
                 raise ConfigInvalid(name, problem)
+        if not isinstance(self.peers, Mapping):
+            problem = f"{self.peers!r:.100} is no mapping: give {{'n0': 'host:port', ...}}"
+            raise ConfigInvalid("peers", problem)
         if self.node_id not in self.peers:
             raise ConfigInvalid("node_id", f"{self.node_id} is not one of {sorted(self.peers)}")
         if len(self.peers) > MAX_MEMBERS:
             raise ConfigInvalid("peers", f"{len(self.peers)} members; at most {MAX_MEMBERS}")
-        addresses = [parse_address(f"peers.{peer}", text) for peer, text in self.peers.items()]
+        addresses = [
+            parse_reached_address(f"peers.{peer}", text) for peer, text in self.peers.items()
+        ]
         for peer in self.peers:
             _check_name("peers", peer)
         if len(set(addresses)) != len(addresses):
@@ -161,15 +201,23 @@ class NodeConfig:
         if self.new and self.joining:
             raise ConfigInvalid("new", "a node that joins a group does not begin it: leave one out")
         _ = self.began_with
+        check_numbers(self)
         if self.heartbeat_interval_ms < 1:
             raise ConfigInvalid("heartbeat_interval_ms", "must be at least 1")
         if self.election_timeout_ms < 2 * self.heartbeat_interval_ms:
             raise ConfigInvalid(
                 "election_timeout_ms", "must be at least two heartbeats, or leaders are deposed"
             )
+        for name, most in _MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ConfigInvalid(name, f"must be at most {most}")
+        least = MIN_SEGMENT_BYTES + LONGEST_BYTES
+        if self.store.segment_bytes < least:
+            problem = f"has no room for the entry that opens a term: give {least} or more"
+            raise ConfigInvalid("segment_bytes", problem)
         if any(index < 0 for index in self.pass_over):
             raise ConfigInvalid("pass_over", "holds an index below 0")
-        if not self.scrub_period_hours >= 0:  # or not a number
+        if self.scrub_period_hours < 0:
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
         if self.watch_history_bytes < 0:
             raise ConfigInvalid("watch_history_bytes", "must not be negative; 0 keeps no changes")
@@ -238,5 +286,6 @@ def check_path(setting: str, path: Path) -> None:
 
 def _check_name(setting: str, name: str) -> None:
     # Names become folder names and keys of one-line settings.
-    if not name or len(name) > 64 or not all(c.isalnum() or c in "_-." for c in name):
-        raise ConfigInvalid(setting, f"{name!r}: 1 to 64 letters, digits, '_', '-' or '.'")
+    is_text = isinstance(name, str)
+    if not is_text or not 1 <= len(name) <= 64 or not all(c.isalnum() or c in "_-." for c in name):
+        raise ConfigInvalid(setting, f"{name!r:.100}: 1 to 64 letters, digits, '_', '-' or '.'")

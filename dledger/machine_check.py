@@ -12,6 +12,7 @@ from dledger.errors import (
     MachineTooOld,
     MachineUnusable,
     ResourceRefused,
+    RestoreFailed,
 )
 from dledger.state_machine import SnapshottingMachine, StateMachine
 from dledger.system_refusals import refusal_of
@@ -43,6 +44,16 @@ def _checked_chunk(chunk: bytes) -> bytes:
     if not isinstance(chunk, bytes | bytearray | memoryview):
         raise TypeError(f"snapshot() gave a chunk of {type(chunk).__name__}: chunks are bytes")
     return chunk
+
+
+def restore(machine: SnapshottingMachine, chunks: Callable[[], Iterator[bytes]], path: str) -> None:
+    """Restore a machine from the snapshot at `path`. Raises RestoreFailed, ResourceRefused."""
+    try:
+        machine.restore(chunks())
+    except Exception as error:
+        if refusal_of(error) is not None:  # the disk of the snapshot, perhaps
+            raise ResourceRefused(error) from error
+        raise RestoreFailed(path, raised(error)) from error
 
 
 def check_machine(machine: StateMachine) -> None:

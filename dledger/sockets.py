@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
 import trio
@@ -79,10 +81,11 @@ def limit_silence(made: TakesOptions, limits: SilenceLimits) -> None:
 async def dialled(host: str, port: int) -> trio.SocketStream:
     """Connect to an address. trio sets TCP_NODELAY.
 
-    Raises OSError, and UnicodeError for a name that the domain name system cannot have.
+    Raises OSError.
     """
     try:
-        stream = await trio.open_tcp_stream(host, port)
+        with _name_is_possible(host):
+            stream = await trio.open_tcp_stream(host, port)
     except RuntimeError as error:  # names are looked up in a thread
         if not is_of(Kind.THREADS, error):
             raise
@@ -113,10 +116,20 @@ async def listening(
         assert host is not None
         listeners = [await _shared(host, port)]
     else:
-        listeners = await trio.open_tcp_listeners(port, host=host)
+        with _name_is_possible(host):
+            listeners = await trio.open_tcp_listeners(port, host=host)
     for listener in listeners:
         limit_silence(listener.socket, ACCEPTED)
     return listeners
+
+
+@contextmanager
+def _name_is_possible(host: str | None) -> Iterator[None]:
+    """Turn the UnicodeError for a name that the domain name system cannot have into an OSError."""
+    try:
+        yield
+    except UnicodeError as error:
+        raise OSError(f"no machine is named {host!r:.100}: {error}") from None
 
 
 async def _shared(host: str, port: int) -> trio.SocketListener:

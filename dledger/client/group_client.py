@@ -37,6 +37,7 @@ from dledger.wire.client_protocol import (
     MAX_WAIT_MS,
     Leadership,
     Operation,
+    askable,
     decode_entries_answer,
 )
 from dledger.wire.proof import Credentials, shows_of
@@ -227,7 +228,7 @@ class GroupClient:
         for member in members:
             try:
                 async with self._connection(member) as connection:
-                    numbers = [first, min(wait_ms, MAX_WAIT_MS)]
+                    numbers = [askable(first), min(wait_ms, MAX_WAIT_MS)]
                     return decode_entries_answer(*await connection.ask(Operation.ENTRIES, numbers))
             except GroupUnreachable as error:
                 problems.append(error.problem)  # GroupUnreachable adds the advice again

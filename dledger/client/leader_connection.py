@@ -26,7 +26,7 @@ from dledger.network.tls import GroupTls
 from dledger.pauses import Pauses
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
-from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
+from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, askable, decode_entries_answer
 from dledger.wire.proof import Shows, shows_nothing
 from dledger.wire.session_protocol import decode_session_answers, encode_command
 
@@ -242,7 +242,7 @@ class NetworkWay:
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
         wait_ms = max(0, min(round(1000 * wait_s), MAX_WAIT_MS))
         try:
-            answer = await self._leader.ask(Operation.ENTRIES, [first, wait_ms], b"")
+            answer = await self._leader.ask(Operation.ENTRIES, [askable(first), wait_ms], b"")
             return decode_entries_answer(*answer)
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error

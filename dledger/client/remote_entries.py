@@ -53,7 +53,7 @@ from dledger.watch_errors import (
     WatchInvalid,
     WatchTooLarge,
 )
-from dledger.wire.client_protocol import Operation, decode_entries_answer
+from dledger.wire.client_protocol import Operation, askable, decode_entries_answer
 from dledger.wire.proof import Shows, shows_nothing
 from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
 from dledger.wire.watch_protocol import Watch, Watched, WatchEvent, decode_watched, encode_watch
@@ -197,7 +197,7 @@ class ReadingConnection:
         def take(value: object, payload: bytes) -> Sequence[Entry] | None:
             return entries_in_answer(first, value, payload) or None
 
-        return await self._ask(Operation.ENTRIES, [first, HOLD_MS], b"", take, None)
+        return await self._ask(Operation.ENTRIES, [askable(first), HOLD_MS], b"", take, None)
 
     async def changes(self, watch: Watch) -> Watched:
         """Wait for changes, or for the information that there are none up to a later entry.

@@ -71,6 +71,7 @@ from dledger.wire.client_protocol import (
     MAX_ENTRIES_BYTES,
     READING,
     Operation,
+    askable,
     decode_appended,
 )
 from dledger.wire.proof import Credentials, Shows, shows_nothing, shows_of
@@ -239,7 +240,7 @@ class RemoteLog:
         member of an earlier version); GroupUnreachable when the time is over, with the reason.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        lag_ms = None if max_lag_s is None else math.ceil(1000 * min(max_lag_s, LONGEST_LAG_S))
+        lag_ms = None if max_lag_s is None else _lag_ms(max_lag_s)
         is_stale = stale or lag_ms is not None
         query = Query(name, arguments, is_stale, lag_ms, after, HOLD_MS)
         if on is not None:
@@ -277,7 +278,7 @@ class RemoteLog:
     async def _from_leader(
         self, first: int, max_bytes: int = MAX_ENTRIES_BYTES, timeout_s: float | None = None
     ) -> list[Entry]:
-        numbers = [first, 0, max_bytes]
+        numbers = [askable(first), 0, max_bytes]
         value, payload = await self.ask_leader(Operation.ENTRIES, numbers, b"", timeout_s)
         try:
             return entries_in_answer(first, value, payload)
@@ -358,6 +359,11 @@ class RemoteLog:
                     raise
             if not connection.left:
                 await pauses.pause()
+
+
+def _lag_ms(max_lag_s: float) -> int:
+    """Return the greatest lag in milliseconds. Nothing is newer than now: a negative one is 0."""
+    return math.ceil(1000 * min(max_lag_s, LONGEST_LAG_S)) if max_lag_s > 0 else 0
 
 
 @asynccontextmanager

@@ -102,7 +102,8 @@ def new_table(
         )
     for row, style in zip_longest(rows, styles):
         # Text, because rich would read brackets in a plain string as marks of styles.
-        table.add_row(*[Text(str(cell)) for cell in row], style=style)
+        shown = [shown_on(sys.stdout, str(cell)) for cell in row]
+        table.add_row(*map(Text, shown), style=style)
     return table
 
 
@@ -135,4 +136,4 @@ def print_table(
 def _word(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else shown_on(sys.stdout, str(value))
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

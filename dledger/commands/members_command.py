@@ -11,7 +11,7 @@ import trio
 from dledger.command_line.options import INDEX, TIMEOUT, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.commands.group_options import given_group, group_options
-from dledger.config import parse_address, parse_peers
+from dledger.config import parse_peers, parse_reached_address
 from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
@@ -34,7 +34,7 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
     changes = []
     for text in texts:
         for member, address in parse_peers(option, text).items():
-            changes.append(kind(member, str(parse_address(f"{option} {member}", address))))
+            changes.append(kind(member, str(parse_reached_address(f"{option} {member}", address))))
     return changes
 
 

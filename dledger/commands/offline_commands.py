@@ -19,10 +19,12 @@ from dledger.command_line.options import EXISTING_FOLDER, flag, json_option, opt
 from dledger.command_line.rows import new_table, table_console
 from dledger.command_line.standard_streams import OutputFailed, telling
 from dledger.entry import HEADER_BYTES, Magic
-from dledger.errors import BeginningDropped, BirthUnreadable
+from dledger.errors import BeginningDropped, BirthUnreadable, LogCorrupt
 from dledger.sessions.session_entry import is_envelope
 from dledger.store.birth_file import BirthFile
 from dledger.store.disk import OsDisk
+from dledger.store.generation_file import GenerationFile
+from dledger.store.orphans_file import OrphansFile
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
 
@@ -283,6 +285,7 @@ def _read_one(folder: Path) -> _Report:
             *(f"{p.path} at byte {p.offset}: {p.text}" for p in problems),
             *SnapshotFolder(OsDisk(), scan.folder).problems(),
             *birth_problems,
+            *_problems_of_marks(scan.folder),
         ],
     )
 
@@ -294,6 +297,17 @@ def _birth(folder: str) -> tuple[str, list[str]]:
     except BirthUnreadable as error:
         return "", [str(error)]
     return ("" if record is None else record.birth.hex()), []
+
+
+def _problems_of_marks(folder: str) -> list[str]:
+    """Return the problems of the small files without which no node starts on the folder."""
+    problems = []
+    for read in (GenerationFile, OrphansFile):
+        try:
+            read(OsDisk(), folder)
+        except LogCorrupt as error:
+            problems.append(str(error))
+    return problems
 
 
 def _first_difference(reports: list[_Report]) -> int | None:

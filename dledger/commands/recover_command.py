@@ -15,7 +15,7 @@ import trio
 
 from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
-from dledger.config import parse_address, parse_peers
+from dledger.config import parse_address, parse_peers, parse_reached_address
 from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.configuration import check_member_id
 from dledger.errors import ConfigInvalid
@@ -105,13 +105,16 @@ def recover(
     (survivor,) = survivors
     members = _known_members(survivor, peers)
     own = _own_address(survivor, survivor.node_id, members, address, unchecked=unchecked)
+    learners = {
+        name: str(parse_reached_address(f"--learner {name}", place))
+        for name, place in parse_peers("--learner", ",".join(learner)).items()
+    }
     if not as_json:
         _print_survivor(survivor, members)
     if not unchecked:
         _check_no_member_runs(survivor, members)
     if accepted is None:
         accepted = _ask(survivor)
-    learners = parse_peers("--learner", ",".join(learner))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(
         survivor.folder, accepted, own, mark=_drawn_mark(), learners=learners, when=now
@@ -167,8 +170,7 @@ def _own_address(
         )
     if own is None:
         raise ConfigInvalid("--address", f"where {node_id} listens is not known: give it")
-    parse_address("--address", own)
-    return own
+    return str(parse_reached_address("--address", own))
 
 
 def _check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:

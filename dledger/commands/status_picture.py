@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dledger.command_line.rows import fits
 from dledger.commands.group_alarms import Said, Severity, group_alarms, leader_of, sync_average_s
+from dledger.shown_output import escaped
 
 _COLUMNS = ("term", "last", "committed", "applied", "lag", "sync", "contact", "snapshot", "disk")
 _WORDS = ("node", "address", "role")
@@ -44,6 +45,9 @@ def group_picture(
 ) -> Group:
     """Draw the alarms, the members with the columns that fit on the console, and the notes."""
     parts: list[Text | Table] = []
+    if console.is_terminal:
+        found = {escaped(node_id): _escaped(said) for node_id, said in found.items()}
+        known = _escaped(known)
     for alarm in group_alarms(found):
         text = f"{alarm.severity.name}  {alarm.text}"
         parts.append(Text(text, style=_STYLES[alarm.severity], overflow="fold"))
@@ -79,9 +83,24 @@ def _table(title: str, rows: list[list[str | Text]], without: Container[str]) ->
         if name not in without:
             table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
     for row in rows:
-        cells = zip(names, row, strict=True)
-        table.add_row(*[cell for name, cell in cells if name not in without])
+        cells = [each for each in zip(names, row, strict=True) if each[0] not in without]
+        # Text, because rich would read the brackets of an IPv6 address as marks of styles.
+        shown = [Text(cell) if isinstance(cell, str) else cell for _, cell in cells]
+        table.add_row(*shown)
     return table
+
+
+def _escaped(said: Any) -> Any:
+    """Return what a member said, with its texts escaped: nothing of it commands the terminal."""
+    match said:
+        case str():
+            return escaped(said)
+        case Mapping():
+            return {key: _escaped(value) for key, value in said.items()}
+        case list():
+            return [_escaped(value) for value in said]
+        case _:
+            return said
 
 
 def _row(said: Mapping[str, Any], last: int | None, earlier: Syncs | None) -> list[str | Text]:

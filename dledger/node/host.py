@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import trio
 
-from dledger.config import Address, NodeConfig, check_path, parse_address
+from dledger.config import Address, NodeConfig, check_path, parse_address, parse_reached_address
 from dledger.errors import ConfigInvalid, DiskUnresponsive, NodeClosing, OtherLoop
 from dledger.home_loop import HomeLoop
 from dledger.loop_watch import LoopWatch, watched_loop
@@ -22,6 +22,7 @@ from dledger.network.host_connection import HostConnection
 from dledger.network.tls import group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.node import Node
+from dledger.number_check import check_numbers
 from dledger.serving.host_parts import HostParts
 from dledger.serving.host_timer import HostTimer
 from dledger.serving.listener import Listener
@@ -51,8 +52,8 @@ def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
     """Return the room of the member's disk. On a small disk its reserve is smaller than set."""
     folder = node_folder(str(config.data_dir), config.node_id)
     size = config.store.reserve_bytes
-    there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # opening the folder says what is wrong with it
+        there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
         size = min(size, platform.disk_space(there).total // PART_OF_DISK)
     reserve = Reserve(platform.disk, folder, size)
     return DiskRoom(platform.disk, reserve, lambda: platform.disk_space(config.data_dir).free)
@@ -95,11 +96,12 @@ class HostConfig:
     users: Path | None = None
 
     def __post_init__(self) -> None:
-        parse_address("address", self.address)
+        parse_reached_address("address", self.address)
         if self.listen is not None:
             parse_address("listen", self.listen)
         if self.users is not None:
             check_path("users", self.users)
+        check_numbers(self)
         if not 1 <= self.max_groups <= MAX_GROUPS:
             raise ConfigInvalid("max_groups", f"{self.max_groups} is not within 1..{MAX_GROUPS}")
 

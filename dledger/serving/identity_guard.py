@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from dledger.config import NodeConfig
 from dledger.core.orphans import Orphans, orphans_text
+from dledger.errors import DiskFailed
 from dledger.network.channel import Identity
 from dledger.serving.lasting_refusals import LastingRefusals
 from dledger.snapshots.restoring import Opened
 from dledger.store.birth_record import shown_names
-from dledger.store.disk import Disk
+from dledger.store.disk import Disk, failing
 from dledger.store.folder import node_folder
 from dledger.store.generation import Generation
 from dledger.store.generation_file import GenerationFile
@@ -64,7 +65,9 @@ class IdentityGuard:
         self._node_id = config.node_id
         self._address = config.address
         disk: Disk = opened.folder.disk
-        self._file = GenerationFile(disk, node_folder(str(config.data_dir), config.node_id))
+        self._folder = node_folder(str(config.data_dir), config.node_id)
+        with failing("open", self._folder):
+            self._file = GenerationFile(disk, self._folder)
         self._first_voters = opened.birth.first_voters
         self._voters_sum = opened.birth.voters_sum
         self._birth = opened.birth.birth.hex()
@@ -203,8 +206,9 @@ class IdentityGuard:
             self._fail(Superseded(self._group, self._node_id, self.generation, newer))
             return
         try:
-            self._file.set(newer)
-        except OSError as error:
+            with failing("write", self._folder):
+                self._file.set(newer)
+        except DiskFailed as error:
             self._fail(error)
             return
         logger.info("%s joins generation %d of group %s", self._node_id, newer.number, self._group)

@@ -19,6 +19,7 @@ import trio
 from dledger.body_check import checked_lengths
 from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
+    ConfigInvalid,
     Discarded,
     InvariantBroken,
     NodeClosing,
@@ -27,9 +28,11 @@ from dledger.errors import (
     Rejected,
 )
 from dledger.home_loop import HomeLoop
+from dledger.number_check import check_number
 from dledger.patient_limit import patient_limit
 from dledger.pauses import Pauses
 from dledger.sessions.session_entry import (
+    MAX_TTL_MS,
     AppendInSession,
     CloseSession,
     KeepSessionAlive,
@@ -337,8 +340,12 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """Begin a session, keep it alive, and end it with the block.
 
-    Raises NotAppendedInTime, SessionsOff.
+    Raises NotAppendedInTime, SessionsOff, ConfigInvalid.
     """
+    check_number("ttl_s", ttl_s)
+    if ttl_s <= 0:
+        raise ConfigInvalid("ttl_s", "must be above 0")
+    ttl_s = min(ttl_s, MAX_TTL_MS / 1000)  # a leader grants no more
     session = Session(way, await _open(way, math.ceil(ttl_s * 1000), timeout_s))
     try:
         async with unwrapping_nursery() as nursery:

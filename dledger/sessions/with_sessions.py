@@ -10,9 +10,12 @@ from typing import NamedTuple
 import msgpack
 
 from dledger.entry import Entry
+from dledger.errors import ConfigInvalid
 from dledger.machine_check import applied, check_machine
 from dledger.machine_kind import machine_kind
+from dledger.number_check import check_number
 from dledger.sessions.session_entry import (
+    MAX_LIMITS,
     AppendEntry,
     CloseEntry,
     ExpireEntry,
@@ -94,10 +97,14 @@ class WithSessions:
         return super().__new__(cls)
 
     def __init__(self, machine: StateMachine, limits: SessionLimits | None = None) -> None:
-        """Raises MachineUnusable."""
+        """Raises MachineUnusable, ConfigInvalid."""
         check_machine(machine)
         self.machine = machine
         self.limits = limits or SessionLimits()
+        for name, limit, most in zip(SessionLimits._fields, self.limits, MAX_LIMITS, strict=True):
+            check_number(f"limits.{name}", limit, whole=True)
+            if not 1 <= limit <= most:
+                raise ConfigInvalid(f"limits.{name}", f"must be from 1 to {most}")
         self.table = SessionTable()
 
     @property

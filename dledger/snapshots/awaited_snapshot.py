@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 
 from dledger.core.replica import Replica
-from dledger.errors import DLedgerError, InvariantBroken, RestoreFailed
-from dledger.machine_check import raised
+from dledger.errors import InvariantBroken
+from dledger.machine_check import restore
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.state_machine import SnapshottingMachine, StateMachine
 from dledger.store.log_store import LogStore
@@ -54,7 +54,7 @@ class AwaitedSnapshot:
     def restore_if_due(self) -> None:
         """Begin to restore the machine if the log has reached the snapshot's last entry.
 
-        Raises RestoreFailed or InvariantBroken, here or in `beside`: the node cannot go on.
+        Raises InvariantBroken, and in `beside` as `restore`: the node cannot go on.
         """
         snapshot, machine = self.snapshot, self._machine
         if snapshot is None or self.is_restoring:
@@ -68,15 +68,12 @@ class AwaitedSnapshot:
         assert isinstance(machine, SnapshottingMachine)
         self.is_restoring = True
 
-        def restore() -> Continuation:
-            try:
-                # Its sums were checked when it arrived, or at the start; and again now.
-                machine.restore(self._folder.reader(snapshot).chunks())
-            except (Exception, DLedgerError) as error:
-                raise RestoreFailed(snapshot.path, raised(error)) from error
+        def work() -> Continuation:
+            # Its sums were checked when it arrived, or at the start; and again now.
+            restore(machine, lambda: self._folder.reader(snapshot).chunks(), snapshot.path)
             return lambda: self._has_restored(snapshot)
 
-        self._beside(restore)
+        self._beside(work)
 
     def _has_restored(self, snapshot: Snapshot) -> None:
         self.is_restoring = False

@@ -15,10 +15,9 @@ from dledger.errors import (
     ConfigInvalid,
     ConfigurationMalformed,
     DiskFailed,
-    RestoreFailed,
     SnapshotLost,
 )
-from dledger.machine_check import raised
+from dledger.machine_check import restore
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind, machine_kind
 from dledger.state_machine import (
     SnapshottingMachine,
@@ -276,7 +275,7 @@ def restore_newest(
 ) -> Snapshot | None:
     """Restore the machine from the newest valid snapshot of this log; return that snapshot.
 
-    Checks every sum before the machine reads a byte. Raises SnapshotLost, RestoreFailed.
+    Checks every sum before the machine reads a byte. Raises SnapshotLost, and as `restore`.
     """
     judge = _log_judge(store, snapshot_format(machine), group)
     newest, problems = folder.find_newest(judge)
@@ -287,8 +286,5 @@ def restore_newest(
             raise SnapshotLost(folder.path, store.first_index, tuple(problems))
         return None
     folder.make_durable(newest)
-    try:
-        machine.restore(newest.chunks())
-    except Exception as error:
-        raise RestoreFailed(newest.path, raised(error)) from error
+    restore(machine, newest.chunks, newest.path)
     return Snapshot(newest.header, newest.path, newest.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dledger.errors import ConfigInvalid
+from dledger.number_check import check_numbers
 
 # Two: if the newest is damaged on the disk, the one before it and the log after that suffice.
 DEFAULT_KEPT = 2
@@ -34,6 +35,7 @@ class SnapshotPolicy:
     trailing_entries: int = DEFAULT_TRAILING_ENTRIES
 
     def __post_init__(self) -> None:
+        check_numbers(self, "snapshots.")
         for name in ("every_entries", "every_bytes", "trailing_entries"):
             if getattr(self, name) < 0:
                 raise ConfigInvalid(f"snapshots.{name}", "must not be negative")

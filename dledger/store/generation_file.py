@@ -9,7 +9,7 @@ from __future__ import annotations
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
 from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
-from dledger.store.small_file import read_small_file, write_small_file
+from dledger.store.small_file import only_line, read_small_file, write_small_file
 
 FILE_NAME = "generation"
 
@@ -26,7 +26,7 @@ class GenerationFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return NEVER_RECOVERED
-        word, _, rest = content.removesuffix(b"\n").decode("ascii", "replace").partition(" ")
+        word, _, rest = only_line(content).partition(" ")
         number, _, mark = rest.partition(" ")
         if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
             return Generation(int(number), mark)

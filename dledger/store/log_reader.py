@@ -57,7 +57,7 @@ class LogReader:
             raise OutsideLog("entry", index, extent.first_index, extent.last_index)
         with self._health.disk_work("read"):
             unit = self._index.unit(index)
-        if unit is None:
+        if unit is None or not extent.begin_pos <= unit.pos < unit.end <= extent.end_pos:
             problem = f"the index unit of entry {index} is broken"
             self._health.fail(
                 LogCorrupt(self._index.files.path(index * UNIT_BYTES), index * UNIT_BYTES, problem)

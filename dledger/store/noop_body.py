@@ -27,6 +27,9 @@ BIRTH_BYTES = 16
 # The birth of every group whose first entry names none: it began before births were recorded.
 BEFORE_BIRTHS = bytes(BIRTH_BYTES)
 
+# The name of the leader takes up to 127 bytes.
+LONGEST_BYTES = 160
+
 _FIELDS = 4
 _MAX_LEADER_CHARACTERS = 64
 _MAX_TIME_MS = 2**63 - 1

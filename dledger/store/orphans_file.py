@@ -9,7 +9,12 @@ from __future__ import annotations
 from dledger.core.orphans import Orphans
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
-from dledger.store.small_file import read_small_file, remove_small_file, write_small_file
+from dledger.store.small_file import (
+    only_line,
+    read_small_file,
+    remove_small_file,
+    write_small_file,
+)
 
 FILE_NAME = "orphans"
 
@@ -29,9 +34,10 @@ class OrphansFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return None
-        word, _, rest = content.decode("ascii", "replace").removesuffix("\n").partition(" ")
+        word, _, rest = only_line(content).partition(" ")
         first, _, last = rest.partition(" ")
-        if word == "orphans" and first.isdecimal() and last.isdecimal():
+        named = word == "orphans" and first.isdecimal() and last.isdecimal()
+        if named and int(first) <= int(last):
             return Orphans(int(first), int(last))
         path = f"{self._folder}/{FILE_NAME}"
         raise LogCorrupt(path, 0, "the file does not name the entries that the group lost")

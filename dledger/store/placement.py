@@ -66,10 +66,10 @@ def place(
 
     Raises:
         EntryTooLarge: a body is longer than `body_limit`; nothing was changed. The limit is for
-            applications: a configuration may fill a segment.
+            applications: a configuration may fill a segment, and so may a no-op.
     """
     pos, chain = end.pos, end.chain
-    if magic == Magic.CONFIGURATION:
+    if magic != Magic.NORMAL:
         body_limit = segment_bytes - HEADER_BYTES - BLANK_BYTES
     if len(bodies) == 1 and (placed := _place_one(term, magic, bodies, end, segment_bytes)):
         if (size := len(placed.entries.bodies[0])) > body_limit:

@@ -7,8 +7,9 @@ docs/storage-format.md for the rules, `recovery_table` for the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from dledger.core.ledger_view import TermRun
 from dledger.entry import (
     BEFORE_FIRST_INDEX,
     BLANK_BYTES,
@@ -20,6 +21,7 @@ from dledger.errors import InvariantBroken, LogCorrupt
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
 from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.placement import segment_end
 from dledger.store.recovered import CONFIGURATION, Cut, Recovered
 from dledger.store.recovery_table import Evidence, Verdict, decide
 from dledger.store.segment import SegmentFiles
@@ -149,8 +151,9 @@ class Recovery:
         if anchor is None or read_unit(self._index, first) is None:
             return begin_pos
         index_files = self._index
-        runs = term_runs(lambda i: read_unit(index_files, i), first, record.scan_index - 1)
-        if runs is None or runs[-1].term != anchor.term:
+        last = record.scan_index - 1
+        runs = term_runs(lambda i: read_unit(index_files, i), first, last)
+        if runs is None or not self._have_these_terms(runs, last):
             return begin_pos
         walker.next_index = record.scan_index
         walker.term = anchor.term
@@ -164,14 +167,39 @@ class Recovery:
 
     def _header_before(self, index: int, pos: int) -> Header | None:
         """Return the header of the entry before the one at `pos`, if index and data agree on it."""
-        unit = read_unit(self._index, index - 1)
-        if unit is None or unit.end > pos or not pos - self._data.segment_bytes <= unit.pos < pos:
+        header = self._header_of(index - 1)
+        if header is None:
             return None
-        if pos % self._data.segment_bytes and unit.end != pos:
+        end = header.pos + header.size
+        if end > pos or not pos - self._data.segment_bytes <= header.pos < pos:
+            return None
+        if pos % self._data.segment_bytes and end != pos:
             return None  # a blank lies between two entries only at the end of a segment
-        header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
+        return header
+
+    def _header_of(self, index: int) -> Header | None:
+        """Return the header of an entry, if index and data agree on it."""
+        unit, data = read_unit(self._index, index), self._data
+        if unit is None or not data.begin <= unit.pos < data.end:
+            return None
+        if unit.end > segment_end(unit.pos, data.segment_bytes):
+            return None
+        header = decode_header(data.read(HEADER_BYTES, unit.pos))
         agrees = (header.pos, header.index, header.size) == (unit.pos, unit.index, unit.size)
         return header if agrees and header.well_formed and header.term == unit.term else None
+
+    def _have_these_terms(self, runs: Sequence[TermRun], last: int) -> bool:
+        """Return whether the entries up to `last` have the terms that the index says.
+
+        Terms never decrease, so those of the first and the last entry of each run suffice.
+        """
+        ends = [*(run.first_index - 1 for run in runs[1:]), last]
+        for run, end in zip(runs, ends, strict=True):
+            for index in (run.first_index, end):
+                header = self._header_of(index)
+                if header is None or header.term != run.term:
+                    return False
+        return True
 
     # --- the walk -----------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ def _mend(
     data = open_data(disk, data_folder, segment_bytes, find_files(disk, data_folder))
     stack.callback(data.close)
     starts = [segment.start for segment in copy.segments]
-    source = SegmentFiles(disk, copy_folder, segment_bytes, starts)
+    source = SegmentFiles(disk, copy_folder, segment_bytes, starts, writable=False)
     stack.callback(source.close)
     found = find_files(disk, index_folder)
     index = open_index(disk, index_folder, found.segment_bytes or UNIT_BYTES, found)

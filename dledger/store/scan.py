@@ -338,7 +338,7 @@ class StoreScan:
         except LogCorrupt as error:
             self._note(ProblemKind.FILE_MISSING, error.path, error.offset, None, error.problem)
             starts = []
-        return SegmentFiles(self._disk, folder, size, starts)
+        return SegmentFiles(self._disk, folder, size, starts, writable=False)
 
     def _index_agrees(self, files: SegmentFiles, headers: list[RawHeader]) -> bool:
         """Note the first unit of this run that contradicts the data."""

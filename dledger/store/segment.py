@@ -63,7 +63,11 @@ def check_spacing(folder: str, starts: list[int], segment_bytes: int) -> None:
 
 
 class SegmentFiles:
-    """The files of `data/` or of `index/`. Errors of the disk pass through as OSError."""
+    """The files of `data/` or of `index/`. Errors of the disk pass through as OSError.
+
+    With `writable` False they are only read: they may be those of another user, or on a disk that
+    is read-only.
+    """
 
     def __init__(
         self,
@@ -71,11 +75,14 @@ class SegmentFiles:
         folder: str,
         segment_bytes: int,
         starts: Iterable[int] = (),
+        *,
+        writable: bool = True,
     ) -> None:
         self._disk = disk
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.starts = sorted(starts)
+        self._writable = writable
         self._spares: SpareSegments | None = None
         self._open: OrderedDict[int, DiskFile] = OrderedDict()
         self._dirty: set[int] = set()
@@ -103,7 +110,7 @@ class SegmentFiles:
         start = pos - pos % self.segment_bytes
         file = self._open.get(start)
         if file is None:
-            file = self._disk.open(self.path(start))
+            file = self._disk.open(self.path(start), writable=self._writable)
             self._open[start] = file
             self._close_idle(but=start)
         else:

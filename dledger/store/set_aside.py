@@ -6,12 +6,17 @@ keeps it from voting and counting until it holds the entries that its group reli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 
 from dledger.core.admission.standing import Standing
-from dledger.errors import ConfigInvalid
+from dledger.errors import BirthUnreadable, ConfigInvalid, LogCorrupt
+from dledger.store.birth_file import FILE_NAME as BIRTH
+from dledger.store.birth_file import BirthFile
 from dledger.store.disk import Disk, OsDisk, failing
 from dledger.store.folder import DATA, INDEX, LOCK
+from dledger.store.generation_file import FILE_NAME as GENERATION
+from dledger.store.generation_file import GenerationFile
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.orphans_file import FILE_NAME as ORPHANS
 from dledger.store.snapshot_folder import SNAPSHOTS
@@ -19,6 +24,9 @@ from dledger.store.standing_file import FILE_NAME as UNPROVEN
 from dledger.store.standing_file import StandingFile
 
 _PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS, ORPHANS)
+
+# They tell the emptied member which group it belongs to, and stay unless they cannot be read.
+_OF_GROUP: dict[str, Callable[[Disk, str], object]] = {GENERATION: GenerationFile, BIRTH: BirthFile}
 
 
 def set_aside(folder: str, disk: Disk | None = None) -> str:
@@ -42,12 +50,21 @@ def set_aside(folder: str, disk: Disk | None = None) -> str:
             number += 1
         aside = f"{path}/aside-{number}"
         disk.make_folder(aside)
-        for part in _PARTS:
+        unreadable = [part for part in _OF_GROUP if not _is_readable(disk, path, part)]
+        for part in (*_PARTS, *unreadable):
             if part in names:
                 disk.rename(f"{path}/{part}", f"{aside}/{part}")
         disk.sync_folder(aside)
         disk.sync_folder(path)
     return aside
+
+
+def _is_readable(disk: Disk, folder: str, part: str) -> bool:
+    try:
+        _OF_GROUP[part](disk, folder)
+    except (LogCorrupt, BirthUnreadable):
+        return False
+    return True
 
 
 def _node_folder(disk: Disk, folder: str) -> str:

@@ -29,6 +29,12 @@ def read_small_file(
         return file.read(most_bytes, 0)
 
 
+def only_line(content: bytes) -> str:
+    """Return the line of a file of one line; nothing if it was cut, or has more than one."""
+    line, end, more = content.decode("ascii", "replace").partition("\n")
+    return line if end and not more else ""
+
+
 def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None:
     """Write or replace the file; durable on return. Raises OSError."""
     new = _path(folder, name + _NEW_SUFFIX)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dledger.entry import BLANK_BYTES, HEADER_BYTES, LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from dledger.errors import ConfigInvalid
+from dledger.number_check import check_numbers
 from dledger.store.index_unit import UNIT_BYTES
 
 MIB = 1024 * 1024
@@ -53,6 +54,7 @@ class StoreConfig:
     reserve_bytes: int = DEFAULT_RESERVE_BYTES
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         if not 0 <= self.max_body_bytes <= LARGEST_BODY_BYTES:
             raise ConfigInvalid(
                 "max_body_bytes", f"{self.max_body_bytes} is not within 0..{LARGEST_BODY_BYTES}"

@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -267,6 +268,14 @@ def decode_leadership(value: object) -> Leadership:
 
 
 # --- entries ------------------------------------------------------------------------------------
+
+
+def askable(index: int) -> int:
+    """Return the nearest index that a request can name: a node ends the connection over others.
+
+    Raises TypeError.
+    """
+    return min(max(int(operator.index(index)), 0), HIGHEST)
 
 
 def encode_entries(request_id: int, entries: Iterable[Entry]) -> bytes:

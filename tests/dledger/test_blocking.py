@@ -26,6 +26,7 @@ from dledger.machines import (
     ReplicatedCounter,
     ReplicatedLocks,
 )
+from tests.dledger.running_members import lone
 
 # One election of a group of one, with room for a busy machine.
 TIMEOUT_S = 30
@@ -47,19 +48,6 @@ class Sum:
         return results
 
 
-def config(folder: Path) -> dledger.NodeConfig:
-    return dledger.NodeConfig(
-        group="sum",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=folder,
-        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-        new=True,
-    )
-
-
 @pytest.fixture
 def sums() -> Sum:
     return Sum()
@@ -67,7 +55,7 @@ def sums() -> Sum:
 
 @pytest.fixture
 def node(tmp_path: Path, sums: Sum) -> Iterator[blocking.BlockingNode]:
-    with blocking.open_node(config(tmp_path), dledger.WithSessions(sums)) as node:
+    with blocking.open_node(lone(tmp_path), dledger.WithSessions(sums)) as node:
         node.read(lambda: None, timeout_s=TIMEOUT_S)
         yield node
 
@@ -163,7 +151,7 @@ def test_threads_that_are_faster_than_the_loop_are_told_so(
 
 def test_a_node_that_stops_by_itself_says_why_at_the_end_of_the_block(tmp_path: Path) -> None:
     def run() -> None:
-        with blocking.open_node(config(tmp_path), Sum()) as node:
+        with blocking.open_node(lone(tmp_path), Sum()) as node:
             node.read(lambda: None, timeout_s=TIMEOUT_S)
             future = node.append_soon(b"break")
             with pytest.raises(dledger.OutcomeUnknown):
@@ -174,7 +162,7 @@ def test_a_node_that_stops_by_itself_says_why_at_the_end_of_the_block(tmp_path: 
 
 
 def test_a_call_behind_the_end_of_the_block_is_refused(tmp_path: Path) -> None:
-    with blocking.open_node(config(tmp_path), Sum()) as node:
+    with blocking.open_node(lone(tmp_path), Sum()) as node:
         node.read(lambda: None, timeout_s=TIMEOUT_S)
     with pytest.raises(dledger.NodeClosing):
         node.append(b"1")
@@ -183,7 +171,7 @@ def test_a_call_behind_the_end_of_the_block_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
-    mine = config(tmp_path)
+    mine = lone(tmp_path)
     again = replace(mine, peers={"n0": "127.0.0.1:1"})
     with (
         blocking.open_node(mine, Sum()),
@@ -196,7 +184,7 @@ def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
 def test_objects_are_called_through_a_session_or_are_refused_at_once(tmp_path: Path) -> None:
     counter = ReplicatedCounter()
     machine = dledger.WithSessions(Objects(counter=counter))
-    with blocking.open_node(config(tmp_path), machine) as node, node.session() as session:
+    with blocking.open_node(lone(tmp_path), machine) as node, node.session() as session:
         for plain in (session, node):
             with pytest.raises(AppendNotAwaitable, match=r"session\.do"):
                 counter.through(plain)  # type: ignore[arg-type]  # what a type checker refuses
@@ -211,10 +199,10 @@ def test_objects_are_called_through_a_session_or_are_refused_at_once(tmp_path: P
 def test_threads_append_to_a_group_over_the_network_and_follow_it(
     tmp_path: Path, sums: Sum
 ) -> None:
-    settings = config(tmp_path)
+    settings = lone(tmp_path)
     with (
         blocking.open_node(settings, dledger.WithSessions(sums)),
-        blocking.connect(settings.peers, group="sum") as log,
+        blocking.connect(settings.peers, group="g") as log,
     ):
         first = log.append(b"1")
         with ThreadPoolExecutor(8) as threads:
@@ -237,10 +225,10 @@ def test_threads_append_to_a_group_over_the_network_and_follow_it(
 def test_a_list_that_is_cleared_for_the_next_entries_is_appended_as_it_was(
     tmp_path: Path, sums: Sum
 ) -> None:
-    settings = config(tmp_path)
+    settings = lone(tmp_path)
     with (
         blocking.open_node(settings, dledger.WithSessions(sums)) as node,
-        blocking.connect(settings.peers, group="sum") as log,
+        blocking.connect(settings.peers, group="g") as log,
         log.session() as session,
     ):
         for form in (node, log, session):
@@ -260,7 +248,7 @@ def test_a_list_that_is_cleared_for_the_next_entries_is_appended_as_it_was(
 
 
 def test_addresses_that_cannot_be_are_refused_where_they_are_given() -> None:
-    with pytest.raises(dledger.ConfigInvalid), blocking.connect("nowhere", group="sum"):
+    with pytest.raises(dledger.ConfigInvalid), blocking.connect("nowhere", group="g"):
         raise AssertionError("connected")
 
 
@@ -275,7 +263,7 @@ def test_an_odd_body_is_told_to_its_caller_and_the_node_lives_on(
 
 def test_no_call_outlives_the_node_whatever_ends_it(tmp_path: Path) -> None:
     with pytest.raises(dledger.MachineFailed):
-        break_while_calls_wait(config(tmp_path))
+        break_while_calls_wait(lone(tmp_path))
 
 
 def break_while_calls_wait(settings: dledger.NodeConfig) -> None:
@@ -297,7 +285,7 @@ def break_while_calls_wait(settings: dledger.NodeConfig) -> None:
 
 def test_what_is_handed_over_while_the_loop_ends_is_answered(tmp_path: Path) -> None:
     for _ in range(20):
-        with blocking.open_node(config(tmp_path), Sum()) as node:
+        with blocking.open_node(lone(tmp_path), Sum()) as node:
             node.read(lambda: None, timeout_s=TIMEOUT_S)
             node._loop.soon(node._loop._stop.cancel)
             waiting: list[Future[Any]] = [node.append_soon(b"1") for _ in range(5)]
@@ -338,7 +326,7 @@ def test_a_callback_may_append_and_may_not_wait(node: blocking.BlockingNode) -> 
 def test_a_lock_is_held_by_a_plain_block(tmp_path: Path) -> None:
     locks = ReplicatedLocks()
     machine = dledger.WithSessions(Objects(locks=locks))
-    with blocking.open_node(config(tmp_path), machine) as node, node.session() as session:
+    with blocking.open_node(lone(tmp_path), machine) as node, node.session() as session:
         with session.within(lambda session: LockCalls(locks, session).hold("door")) as token:
             assert token >= 1
         with pytest.raises(LockNotAcquired):

@@ -10,28 +10,18 @@ import pytest
 
 import dledger
 from dledger import for_asyncio
-from dledger.free_ports import free_ports
 from dledger.machines import Objects, ReplicatedCounter
+from tests.dledger.running_members import lone
 
 
 def run(
     folder: Path, use: Callable[[for_asyncio.AsyncioNode, ReplicatedCounter], Awaitable[None]]
 ) -> None:
     counter = ReplicatedCounter()
-    config = dledger.NodeConfig(
-        group="bridge",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=folder,
-        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-        new=True,
-    )
 
     async def main() -> None:
         machine = dledger.WithSessions(Objects(counter=counter))
-        async with for_asyncio.open_node(config, machine) as node:
+        async with for_asyncio.open_node(lone(folder), machine) as node:
             await node.read(lambda: None)
             await use(node, counter)
 
@@ -89,7 +79,7 @@ def test_an_exception_in_the_block_closes_the_node(tmp_path: Path) -> None:
 def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
     async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
         peers = dict((await node.status()).members.addresses)
-        async with for_asyncio.connect(peers, group="bridge") as log:
+        async with for_asyncio.connect(peers, group="g") as log:
             first = await log.append(b"first")
             rest = await asyncio.gather(*(log.append(b"%d" % number) for number in range(50)))
             assert len({each.index for each in rest}) == 50
@@ -109,17 +99,14 @@ def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
 
 
 def test_the_calls_of_trio_say_that_they_are_not_for_asyncio(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    config = dledger.NodeConfig(
-        group="bridge", node_id="n0", peers={"n0": address}, data_dir=tmp_path
-    )
+    config = lone(tmp_path)
 
     async def open_node() -> None:
         async with dledger.open_node(config, dledger.LogOnly()):
             pytest.fail("it opened")
 
     async def open_host() -> None:
-        async with dledger.open_host(dledger.HostConfig(address=address)):
+        async with dledger.open_host(dledger.HostConfig(address=str(config.address))):
             pytest.fail("it opened")
 
     with pytest.raises(dledger.NotInTrio, match=r"dledger\.for_asyncio\.open_node"):
@@ -162,16 +149,8 @@ def test_a_node_that_stops_by_itself_cancels_the_block_and_gives_the_reason(tmp_
         def apply(self, entries: Sequence[dledger.Entry]) -> Sequence[object]:
             raise KeyError("customer 17")
 
-    config = dledger.NodeConfig(
-        group="dies",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=tmp_path,
-        new=True,
-    )
-
     async def main() -> None:
-        async with for_asyncio.open_node(config, Raises()) as node:
+        async with for_asyncio.open_node(lone(tmp_path), Raises()) as node:
             await node.read(lambda: None)
             with pytest.raises(dledger.OutcomeUnknown) as caught:
                 await node.append(b"x")

@@ -11,8 +11,8 @@ import trio
 
 import dledger
 from dledger.entry import Entry
-from dledger.free_ports import free_ports
 from dledger.machine_check import applied, raised, snapshot_chunks
+from tests.dledger.running_members import lone, ready
 
 
 class NoApply:
@@ -57,17 +57,6 @@ class Gives:
         return self._give(entries)
 
 
-def config(folder: Path) -> dledger.NodeConfig:
-    return dledger.NodeConfig(
-        group="g",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=folder,
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-    )
-
-
 @pytest.mark.parametrize(
     ("machine", "problem"),
     [
@@ -84,7 +73,7 @@ async def test_what_is_no_state_machine_is_told_when_the_node_opens(
     tmp_path: Path, machine: dledger.StateMachine, problem: str
 ) -> None:
     with pytest.raises(dledger.MachineUnusable, match=problem) as caught:
-        async with dledger.open_node(config(tmp_path), machine):
+        async with dledger.open_node(lone(tmp_path), machine):
             raise AssertionError("it was opened")
     assert "\n" not in str(caught.value)
     with pytest.raises(dledger.MachineUnusable, match=problem):
@@ -110,7 +99,7 @@ async def test_what_apply_gives_is_named_when_it_is_no_list_of_results(
     machine: dledger.StateMachine = Gives(give)  # type: ignore[assignment]
     with trio.fail_after(20), pytest.raises(dledger.MachineFailed, match=problem):
         await append_in_a_session(
-            config(tmp_path), dledger.WithSessions(machine) if wrapped else machine
+            lone(tmp_path), dledger.WithSessions(machine) if wrapped else machine
         )
 
 
@@ -126,9 +115,7 @@ def test_what_the_system_refuses_a_machine_is_no_fault_of_the_machine() -> None:
 
 async def append_in_a_session(settings: dledger.NodeConfig, machine: dledger.StateMachine) -> None:
     async with dledger.open_node(settings, machine) as node:
-        async for change in node.role_changes():
-            if change.ready:
-                break
+        await ready(node)
         if isinstance(machine, dledger.WithSessions):
             async with node.session() as session:
                 await session.append(b"one")
@@ -138,10 +125,8 @@ async def append_in_a_session(settings: dledger.NodeConfig, machine: dledger.Sta
 async def test_odd_bodies_are_refused_and_the_node_lives_on(tmp_path: Path) -> None:
     for machine in (dledger.LogOnly(), dledger.WithSessions(dledger.LogOnly())):
         folder = tmp_path / type(machine).__name__
-        async with dledger.open_node(config(folder), machine) as node:
-            async for change in node.role_changes():
-                if change.ready:
-                    break
+        async with dledger.open_node(lone(folder), machine) as node:
+            await ready(node)
             odd: list[object] = [["text"], [{"a": 1}], [b"a", "b"], [bytearray(b"a")], b"abc", 5]
             for bodies in odd:
                 with pytest.raises(dledger.BodyInvalid):
@@ -198,10 +183,8 @@ def test_what_snapshot_gives_is_named_when_it_is_no_list_of_chunks() -> None:
 
 async def test_a_snapshot_of_plain_bytes_is_refused_with_what_to_give(tmp_path: Path) -> None:
     machine: dledger.StateMachine = Saves(b"state")
-    async with dledger.open_node(config(tmp_path), machine) as node:
-        async for change in node.role_changes():
-            if change.ready:
-                break
+    async with dledger.open_node(lone(tmp_path), machine) as node:
+        await ready(node)
         await node.append(b"one")
         with pytest.raises(dledger.SnapshotUnavailable, match="return a list of chunks"):
             await node.snapshot()
@@ -220,4 +203,4 @@ def test_a_setting_of_another_kind_is_refused_with_what_to_give(
 ) -> None:
     wrong = {setting: 100}
     with pytest.raises(dledger.ConfigInvalid, match=f"100 is no {kind}: give {kind}"):
-        config(tmp_path).with_changes(wrong)
+        lone(tmp_path).with_changes(wrong)

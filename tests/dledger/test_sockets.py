@@ -12,7 +12,8 @@ import dledger
 from dledger.config import Address
 from dledger.free_ports import free_ports
 from dledger.metrics.metrics_server import serve_text
-from dledger.sockets import ACCEPTED, DIALLED, SilenceLimits, dialled
+from dledger.sockets import ACCEPTED, DIALLED, SilenceLimits, dialled, listening
+from tests.dledger.running_members import lone
 from tests.open_connections import limits_of_open_connections
 
 pytestmark = pytest.mark.skipif(
@@ -54,6 +55,30 @@ async def test_members_their_clients_and_scrapers_notice_that_the_other_side_is_
     assert found.keys() == {DIALLED, ACCEPTED}
     # A link between members, the log's connection to the leader, its reading one, the scraper's.
     assert found[ACCEPTED] == found[DIALLED] >= 4
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".b"])
+async def test_a_name_that_no_machine_has_is_an_error_of_the_system(host: str) -> None:
+    for attempt in (dialled, listening):
+        with pytest.raises(OSError, match="no machine is named"):
+            await attempt(host, 1)
+
+
+async def test_a_member_that_cannot_be_found_by_its_name_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with trio.fail_after(30):
+        async with (
+            dledger.open_node(lone(tmp_path), Nothing()) as node,
+            dledger.connect(peers := node.config.peers, group="g") as log,
+        ):
+            await log.append(b"x")
+            await node.change([dledger.AddLearner("n1", "no..name:1")])
+            async with dledger.connect({"n1": "no..name:1", **peers}, group="g") as other:
+                await other.append(b"y")
+                async for _ in other.tail(0):
+                    break
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.parametrize("limits", [DIALLED, ACCEPTED])

@@ -12,11 +12,11 @@ from typing import Any
 import trio
 
 import dledger
-from dledger.free_ports import free_ports
 from dledger.loop_thread import LoopThread
 from dledger_mq import Message, Producer, PullConsumer, ReceivedMessage
 from dledger_mq.send_result import SendResult
 from remoting.message.properties import CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT
+from tests.dledger.running_members import lone
 from tests.dledger_mq.real_group import real_group
 
 TOPIC = "T"
@@ -54,16 +54,7 @@ def machine() -> dledger.StateMachine:
 
 def node_config(folder: Path, group: str = "g", address: str = "") -> dledger.NodeConfig:
     """A member alone in its group, quick to lead."""
-    return dledger.NodeConfig(
-        group=group,
-        node_id="n0",
-        peers={"n0": address or f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=folder,
-        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-        new=True,
-    )
+    return lone(folder, group=group, **({"peers": {"n0": address}} if address else {}))
 
 
 @dataclass

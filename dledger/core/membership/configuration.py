@@ -7,6 +7,7 @@ its entry is committed there (`membership`), as in etcd, and not with the append
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -137,17 +138,39 @@ def check_member_id(member: str) -> None:
 
 def check_address(member: str, address: str) -> None:
     """Raise ConfigurationInvalid unless `address` is host:port."""
-    host, _, port = address.rpartition(":")
-    if (
-        not host
-        or len(address) > MAX_ADDRESS_CHARACTERS
-        or not (address.isascii() and address.isprintable())
-        or " " in address
-        or not port.isdecimal()
-        or port.startswith("0")
-        or not 0 < int(port[:6]) <= _HIGHEST_PORT
-    ):
+    if not is_address(address):
         raise ConfigurationInvalid(
             f"{address[:MAX_ADDRESS_CHARACTERS]!r} is no address for {member}: "
             "host:port, as in 10.0.0.1:20911"
         )
+
+
+def is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return (
+        bool(host)
+        and len(text) <= MAX_ADDRESS_CHARACTERS
+        and text.isascii()
+        and text.isprintable()
+        and " " not in text
+        and port.isdecimal()
+        and not port.startswith("0")
+        and 0 < int(port[:6]) <= _HIGHEST_PORT
+    )
+
+
+def unreachable(host: str) -> str | None:
+    """Return why others cannot connect to `host`, if it stands for all addresses of a machine.
+
+    Only new addresses of members are checked: the logs of earlier versions may hold such a host.
+    """
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    if not (getattr(found, "ipv4_mapped", None) or found).is_unspecified:
+        return None
+    return (
+        f"other members and clients cannot connect to {host}: name the address that they use, and "
+        "give the member this one as where to listen (`listen`, --listen)"
+    )

@@ -14,13 +14,14 @@ from enum import Enum
 
 from dledger.core.membership.change_errors import (
     AlreadyJoint,
+    ConfigurationInvalid,
     MemberUnknown,
     NotAStep,
     NotJoint,
     NoVoters,
     TooManyVotersChanged,
 )
-from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration import Configuration, unreachable
 from dledger.errors import InvariantBroken
 
 
@@ -169,10 +170,10 @@ class _Draft:
         for wanted in changes:
             match wanted:
                 case AddVoter(member, address):
-                    self.addresses[member] = address
+                    self._place(member, address)
                     self._make_voter(member)
                 case AddLearner(member, address):
-                    self.addresses[member] = address
+                    self._place(member, address)
                     self._make_learner(member)
                 case Promote(member):
                     self._require(member)
@@ -184,7 +185,7 @@ class _Draft:
                     self._remove(member)
                 case UpdateAddress(member, address):
                     self._require(member)
-                    self.addresses[member] = address
+                    self._place(member, address)
                 case _:
                     raise InvariantBroken(f"{wanted} is not a known change")
         if not self.voters:
@@ -205,6 +206,12 @@ class _Draft:
         # Outgoing voters are members until the joint phase ends.
         if member not in self.voters | self.outgoing | self.learners:
             raise MemberUnknown(member)
+
+    def _place(self, member: str, address: str) -> None:
+        problem = unreachable(address.rpartition(":")[0].strip("[]"))
+        if problem is not None and self.addresses.get(member) != address:
+            raise ConfigurationInvalid(f"{member}: {problem}")
+        self.addresses[member] = address
 
     def _make_voter(self, member: str) -> None:
         self._remove(member)

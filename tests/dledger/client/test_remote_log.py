@@ -32,6 +32,7 @@ from tests.dledger.client.fake_member import (
     fake_group,
     silent,
 )
+from tests.dledger.running_members import Members
 
 QUIET_S = 0.02
 
@@ -341,61 +342,13 @@ async def test_a_member_that_answers_nonsense_is_left_for_another(
 # --- a real group ---------------------------------------------------------------------------------
 
 
-class Members:
-    """Three nodes of a group in this process, which may be stopped and started."""
-
-    def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
-        self.folder = folder
-        self.nursery = nursery
-        self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
-        self.nodes: dict[str, dledger.Node] = {}
-        self._scopes: dict[str, trio.CancelScope] = {}
-        self._closed: dict[str, trio.Event] = {}
-
-    async def start(self, node_id: str) -> None:
-        self._closed[node_id] = trio.Event()
-        await self.nursery.start(self._run, node_id)
-
-    async def _run(self, node_id: str, task_status: trio.TaskStatus[None]) -> None:
-        config = dledger.NodeConfig(
-            group=GROUP,
-            node_id=node_id,
-            peers=self.peers,
-            data_dir=self.folder / node_id,
-            election_timeout_ms=200,
-            heartbeat_interval_ms=40,
-        )
-        machine = dledger.WithSessions(dledger.LogOnly())
-        with trio.CancelScope() as self._scopes[node_id]:
-            async with dledger.open_node(config, machine) as node:
-                self.nodes[node_id] = node
-                task_status.started()
-                await trio.sleep_forever()
-        self._closed[node_id].set()
-
-    async def stop(self, node_id: str) -> None:
-        """Stop a node; its folder is free afterwards."""
-        self._scopes.pop(node_id).cancel()
-        del self.nodes[node_id]
-        await self._closed[node_id].wait()
-
-    def leader(self) -> str | None:
-        return next((name for name, node in self.nodes.items() if node.is_ready_leader), None)
-
-    async def wait_leader(self) -> str:
-        with trio.fail_after(30):
-            while True:
-                if (found := self.leader()) is not None:
-                    return found
-                await trio.sleep(0.01)
-
-
 @asynccontextmanager
 async def real_group(folder: Path) -> AsyncIterator[Members]:
     async with trio.open_nursery() as nursery:
-        members = Members(folder, nursery)
+        quick = {"election_timeout_ms": 200, "heartbeat_interval_ms": 40}
+        members = Members(folder, nursery, **quick)
         for node_id in members.peers:
-            await members.start(node_id)
+            await members.start(node_id, dledger.WithSessions(dledger.LogOnly()))
         yield members
         nursery.cancel_scope.cancel()
 
@@ -415,7 +368,7 @@ async def test_a_program_appends_reads_and_follows_over_the_network(tmp_path: Pa
                 so_far = [entry.body async for entry in log.tail(first.index, follow=False)]
                 assert so_far == [b"one", b"two", b"three"]
                 status = await log.status()
-                assert status["node_id"] == members.leader()
+                assert status["node_id"] == members.leading
                 assert (await log.status("n1"))["node_id"] == "n1"
                 with pytest.raises(dledger.GroupUnreachable):
                     await log.status("n9")
@@ -423,6 +376,30 @@ async def test_a_program_appends_reads_and_follows_over_the_network(tmp_path: Pa
                     assert not (await session.append(b"four")).repeated
                 with pytest.raises(dledger.EntryTooLarge):
                     await log.append(bytes(MAX_BODY_BYTES + 1))
+
+
+@pytest.mark.parametrize("index", [-1, 2**63, 2**70])
+async def test_an_index_that_no_log_has_is_outside_and_ends_no_connection(
+    tmp_path: Path, index: int
+) -> None:
+    async with real_group(tmp_path) as members:
+        with trio.fail_after(30):
+            async with dledger.connect(members.peers, group=GROUP) as log:
+                held = await log.append(b"one")
+                with pytest.raises(OutsideLog) as outside:
+                    await log.read(index, timeout_s=5)
+                assert (outside.value.asked, outside.value.first) == (index, 0)
+                assert outside.value.last >= held.index
+                if index < 0:
+                    for follow in (False, True):
+                        with pytest.raises(OutsideLog):
+                            await anext(log.tail(index, follow=follow))
+                    async with log.session() as session:
+                        assert (await session.entries_from(index, 0.0))[0].index == 0
+                with pytest.raises(TypeError):
+                    await log.read(index + 0.5)  # type: ignore[arg-type]
+                client = dledger.GroupClient(GROUP, members.peers)
+                await client.entries(index)
 
 
 async def test_a_tail_sees_every_append_once_while_leaders_change(tmp_path: Path) -> None:
@@ -455,12 +432,12 @@ async def test_a_tail_sees_every_append_once_while_leaders_change(tmp_path: Path
                     for _ in range(5):
                         loads.start_soon(load)
                     for _ in range(3):
-                        leader = await members.wait_leader()
+                        leader = await members.leader()
                         await trio.sleep(0.3)
                         await members.stop(leader)
-                        await members.wait_leader()
+                        await members.leader()
                         await trio.sleep(0.3)
-                        await members.start(leader)
+                        await members.start(leader, dledger.WithSessions(dledger.LogOnly()))
                     over = True
                 await log.append(b"last")
                 await seen_last.wait()
@@ -492,6 +469,6 @@ async def test_appends_go_on_while_leadership_is_handed_over(tmp_path: Path) -> 
                     for _ in range(10):
                         nursery.start_soon(load, log)
                     await some.wait()
-                    leader = await members.wait_leader()
+                    leader = await members.leader()
                     await members.nodes[leader].transfer_leadership()
                 assert (await log.status())["node_id"] != leader

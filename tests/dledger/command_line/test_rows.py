@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dledger.command_line.options import flag, given, kept_option, option, options
 from dledger.command_line.progress import counted
-from dledger.command_line.rows import print_table
+from dledger.command_line.rows import new_table, print_table, table_console
 
 ROWS = [("n0", 1, 0.125), ("[bold]\x1b[2J", 20, None)]
 
@@ -37,6 +37,7 @@ def test_a_terminal_gets_a_table_in_which_nothing_of_users_is_a_command(
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "dumb")
     print_table(("node", "entries", "s"), ROWS, words=("node",), title="members")
+    table_console().print(new_table(("node", "entries", "s"), ROWS, ("node",)))
     shown = terminal.getvalue()
     assert "members" in shown
     assert "[bold]\\x1b[2J" in shown

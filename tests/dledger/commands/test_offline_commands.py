@@ -48,6 +48,18 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_compared(
     assert "equal" not in found.output
 
 
+@pytest.mark.parametrize("file", ["generation", "orphans", "birth"])
+def test_a_small_file_without_which_no_member_starts_is_a_problem(
+    tmp_path: Path, file: str
+) -> None:
+    folder = folder_of(tmp_path, "n0")
+    assert CliRunner().invoke(verify, [str(folder)]).exit_code == 0
+    (folder / file).write_bytes(b"")
+    found = CliRunner().invoke(verify, [str(folder)])
+    assert found.exit_code == 1
+    assert f"{folder}/{file}" in found.output
+
+
 def test_a_folder_of_dledger_mq_up_stands_for_its_members_which_are_compared_by_group(
     tmp_path: Path,
 ) -> None:

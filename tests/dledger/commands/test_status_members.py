@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 import trio
 import trio.testing
 from click.testing import CliRunner
+from rich.console import Console
 
 from dledger.client.group_client import GroupClient
 from dledger.commands.group_alarms import group_alarms
 from dledger.commands.group_commands import commands
 from dledger.commands.status_command import member_notes, member_statuses
+from dledger.commands.status_picture import group_picture
 from dledger.free_ports import free_ports
 from dledger.wire.client_protocol import Operation, Request, encode_answer
 from tests.dledger.client.fake_member import GROUP, Answer, FakeGroup, fake_group
@@ -116,3 +119,18 @@ async def test_the_members_to_choose_among_are_those_that_the_group_names(
         assert not client.members_are_told
         assert await client.ask_members() == {"n0": group[0].address, "n2": group[2].address}
         assert client.members_are_told
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_picture_shows_ipv6_addresses_and_commands_no_terminal(is_terminal: bool) -> None:
+    numbers = dict.fromkeys(("term", "last_index", "committed", "applied"), 7)
+    alarms = [{"kind": "x", "text": "told\x1b[2J"}]
+    said = {"role": "lost\x1b[2J", "ready": True, "proven": True, "alarms": alarms, **numbers}
+    known = {"n0": "[fd00::1]:20911", "n1": "h\x1b[2J:1"}
+    output = io.StringIO()
+    console = Console(file=output, width=300, force_terminal=is_terminal, color_system=None)
+    console.print(group_picture("g", known, {"n0": said, "n1": {"problem": "no"}}, {}, console))
+    shown = output.getvalue()
+    assert "[fd00::1]:20911" in shown
+    assert ("\x1b[2J" in shown) is not is_terminal
+    assert shown.count("\\x1b[2J") == 3 * is_terminal

@@ -12,6 +12,7 @@ from dledger.config import NodeConfig, parse_address
 from dledger.errors import ConfigInvalid
 from dledger.node.host import HostConfig
 from tests.dledger.commands.typed_command import typed
+from tests.dledger.rescue.test_group_recovery import a_member
 
 # Nothing listens there: a command that asked would end with 1.
 GROUP = ("--peers", "n0=127.0.0.1:1")
@@ -100,10 +101,68 @@ def test_a_port_of_thousands_of_digits_is_no_port() -> None:
         parse_address("listen", "127.0.0.1:" + "1" * 5000)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("members", *GROUP, "--timeout", "0", "--add", "n1=0.0.0.0:1"),
+        ("members", *GROUP, "--timeout", "0", "--learner", "n1=[::]:1"),
+        ("members", *GROUP, "--timeout", "0", "--move", "n0=0.0.0.0:1"),
+        ("recover", "--without-check", "--address", "0.0.0.0:1"),
+        ("recover", "--without-check", "--address", "h:1", "--learner", "n1=0.0.0.0:1"),
+        ("restore", "--without-check", "--address", "0.0.0.0:1", "--dir"),
+    ],
+)
+def test_an_address_that_nobody_reaches_is_not_given_to_a_group(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    name, *arguments = words
+    if name == "restore":
+        arguments.append(str(tmp_path / "new"))
+    if name != "members":
+        arguments.append(str(a_member(tmp_path)))
+    ended = typed(name, *arguments)
+    assert ended.returncode == ExitCode.FAILED
+    (line,) = ended.stderr.splitlines()
+    assert "cannot connect to" in line
+    assert "--listen" in line
+
+
+@pytest.mark.parametrize("address", ["no host:1", "h\u00f6st:1", "x" * 300 + ":1"])
+def test_a_restore_to_an_address_that_no_member_can_have_copies_nothing(
+    tmp_path: Path, address: str
+) -> None:
+    home, target = a_member(tmp_path), tmp_path / "new"
+    ended = typed("restore", "--without-check", "--address", address, "--dir", target, home)
+    assert ended.returncode == ExitCode.FAILED
+    assert "--address" in ended.stderr
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("path", ["data", 5, None, Path("a\0b")], ids=repr)
 def test_a_data_folder_that_is_no_path_is_refused_with_the_settings(path: Any) -> None:
     with pytest.raises(ConfigInvalid, match="data_dir"):
         NodeConfig(group="g", node_id="n0", peers={"n0": "127.0.0.1:1"}, data_dir=path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("group", 5), ("node_id", None), ("listen", ("h", 1)), ("group", "x" * 65)),
+        *(("peers", ["n0=h:1"]), ("peers", {"n0": ("h", 1)}), ("peers", {"n0": "h:1", 5: "h:2"})),
+        *(("peers", {"n0": "h:1", "n1": "no host:2"}), ("preferred_leader", 7)),
+    ],
+)
+@pytest.mark.parametrize("joining", [False, True])
+def test_a_setting_of_another_type_is_refused_with_its_name(
+    setting: str, value: Any, joining: bool
+) -> None:
+    good: dict[str, Any] = {
+        **{"group": "g", "node_id": "n0", "peers": {"n0": "h:1"}, "data_dir": Path("data")},
+        "joining": joining,
+    }
+    with pytest.raises(ConfigInvalid) as refused:
+        NodeConfig(**{**good, setting: value})
+    assert refused.value.setting.startswith(setting)
 
 
 @pytest.mark.parametrize("path", ["users.toml", Path("a\0b")], ids=repr)

@@ -108,6 +108,22 @@ def test_a_member_added_anew_is_where_the_last_word_puts_it() -> None:
     assert change(ABC, [AddVoter("a", "elsewhere:1")]).addresses["a"] == "elsewhere:1"
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [AddVoter("d", "0.0.0.0:1"), AddLearner("d", "[::]:1"), UpdateAddress("a", "0.0.0.0:1")],
+)
+def test_a_change_to_an_address_that_nobody_reaches_is_refused(wanted: Change) -> None:
+    with pytest.raises(ConfigurationInvalid, match="cannot connect to"):
+        change(ABC, [wanted])
+
+
+def test_an_address_that_nobody_reaches_does_not_hinder_another_change() -> None:
+    addresses = {**ABC.addresses, "a": "0.0.0.0:1"}
+    old = Configuration(voters=ABC.voters, addresses=addresses)
+    assert change(old, [add_voter("d"), AddVoter("a", "0.0.0.0:1")]).addresses["a"] == "0.0.0.0:1"
+    assert change(old, [UpdateAddress("a", "h:1")]).addresses["a"] == "h:1"
+
+
 @pytest.mark.parametrize("wanted", [Promote("x"), Demote("x"), UpdateAddress("x", "h:1")])
 def test_a_change_of_somebody_who_is_no_member_is_refused(wanted: Change) -> None:
     with pytest.raises(MemberUnknown, match="'x' is not a member"):

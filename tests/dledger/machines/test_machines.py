@@ -17,7 +17,6 @@ from trio.testing import MockClock
 
 import dledger
 from dledger.entry import Entry, Magic
-from dledger.free_ports import free_ports
 from dledger.machines import (
     CommandRefused,
     Holding,
@@ -36,6 +35,7 @@ from dledger.machines.replicated import CHUNK_BYTES
 from dledger.sessions.session_entry import AppendInSession
 from dledger.sessions.session_entry import encode_command as encode_command_of_session
 from dledger.sessions.session_table import SessionLimits
+from tests.dledger.running_members import lone
 
 # The map {[]: 0}: msgpack has such maps, Python has none.
 LIST_AS_KEY = b"\x81\x90\x00"
@@ -542,14 +542,7 @@ async def test_an_exception_in_the_block_comes_out_as_itself_and_gives_the_lock_
 
 
 async def test_objects_survive_a_restart_of_their_node(tmp_path: Path) -> None:
-    config = dledger.NodeConfig(
-        group="objects",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=tmp_path,
-        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
-    )
-    first = World()
+    config, first = lone(tmp_path), World()
     async with (
         dledger.open_node(config, dledger.WithSessions(first.machine)) as node,
         node.session() as session,

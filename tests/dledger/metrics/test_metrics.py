@@ -29,6 +29,7 @@ from dledger.metrics.metrics_server import (
 )
 from dledger.node.tally import SYNC_CLASSES_S, Tally
 from dledger.status import GroupStatus, InstallStatus, PeerStatus, Status
+from tests.dledger.running_members import lone
 
 
 def a_status(node_id: str = "n0") -> Status:
@@ -279,14 +280,7 @@ async def test_an_address_that_cannot_be_had_is_named(nursery: trio.Nursery) -> 
 
 
 async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.Nursery) -> None:
-    config = dledger.NodeConfig(
-        group="counted",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=tmp_path,
-        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
-    )
-    async with dledger.open_node(config, dledger.LogOnly()) as node:
+    async with dledger.open_node(lone(tmp_path, group="counted"), dledger.LogOnly()) as node:
         port = await nursery.start(
             partial(dledger.serve_metrics, lambda: [node], f"127.0.0.1:{free_ports(1)[0]}")
         )

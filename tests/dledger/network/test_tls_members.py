@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from dledger.wire.client_protocol import Operation
 from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Caller, Hello, encode_hello, encode_welcome
 from tests.dledger.network.certificates import Authority
+from tests.dledger.running_members import ready, until
 from tests.dledger.serving import shelf
 
 Certificates = Mapping[str, dledger.TlsConfig | None]
@@ -53,14 +54,6 @@ def files(authority: Authority, name: str) -> dledger.TlsConfig:
         key=folder / f"{name}-key.pem",
         authorities=folder / "authority.pem",
     )
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while True:
-            if happened():
-                return
-            await trio.sleep(0.01)
 
 
 def at_least(refused: refusals.Refusals, count: int) -> bool:
@@ -95,12 +88,7 @@ class Group:
         return parse_address(node_id, self.peers[node_id])
 
     async def leader(self) -> dledger.Node:
-        with trio.fail_after(20):
-            while True:
-                for node in self.nodes.values():
-                    if node.is_ready_leader:
-                        return node
-                await trio.sleep(0.01)
+        return await ready(*self.nodes.values())
 
     def problem(self, node_id: str, peer: str) -> str:
         """Why there is no connection from one to the other."""

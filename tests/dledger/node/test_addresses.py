@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import dledger
 from dledger.config import Address, NodeConfig, parse_address
 from dledger.errors import ConfigInvalid
 from dledger.free_ports import free_ports
+from dledger.node.host import HostConfig
 from tests.dledger.node.ipv6_loopback import needs_ipv6
+from tests.dledger.running_members import ready
 
 GROUP = "g"
 STORE = dledger.StoreConfig(segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=1024)
@@ -41,6 +44,22 @@ def test_an_address_is_read_and_written_alike(text: str, address: Address) -> No
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigInvalid, match="peers"):
         parse_address("peers", text)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "[::%lo]"])
+def test_an_address_that_is_all_of_a_machine_is_one_to_listen_at_only(
+    tmp_path: Path, host: str
+) -> None:
+    everywhere, home = f"{host}:20911", "10.0.0.1:20911"
+    listening = config(tmp_path, "n0", {"n0": home}, everywhere)
+    assert str(listening.listen_address) == everywhere
+    HostConfig(address=home, listen=everywhere)
+    for joining in (False, True):
+        with pytest.raises(ConfigInvalid, match="cannot connect to") as refused:
+            replace(listening, peers={"n0": home, "n1": everywhere}, joining=joining)
+        assert refused.value.setting == "peers.n1"
+    with pytest.raises(ConfigInvalid, match="cannot connect to"):
+        HostConfig(address=everywhere)
 
 
 def test_an_ipv6_address_without_brackets_is_told_how_it_is_written() -> None:
@@ -141,9 +160,7 @@ async def test_a_host_listens_where_it_is_told_to_and_is_known_by_its_address(
     async with dledger.open_host(host_config) as host:
         peers = {"n0": f"127.0.0.1:{told}"}
         async with host.open_node(config(tmp_path, "n0", peers), dledger.LogOnly()) as node:
-            async for change in node.role_changes():
-                if change.ready:
-                    break
+            await ready(node)
             async with dledger.connect([f"127.0.0.1:{here}"], group=GROUP) as log:
                 await log.status()
             with pytest.raises(OSError, match="all attempts"):

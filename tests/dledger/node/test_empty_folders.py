@@ -19,7 +19,8 @@ from dledger.core.membership.change_errors import GrowthNotNoted
 from dledger.node.host import HostConfig, open_host
 from dledger.serving.platform import Platform
 from dledger.store.disk import OsDisk, OsDiskFile
-from tests.dledger.node.test_node_members import Changing, changing, until
+from tests.dledger.node.test_node_members import Changing, changing
+from tests.dledger.running_members import ready, until
 
 TIMEOUT_MS = 200
 # A member says that it waits, and could have begun long ago.
@@ -74,11 +75,6 @@ async def stays_down(node: dledger.Node) -> str:
         await node.append(b"a fork")
     assert status.not_begun is not None
     return status.not_begun
-
-
-async def ready(node: dledger.Node) -> dledger.Node:
-    await until(lambda: node.status().ready)
-    return node
 
 
 def empty(group: Changing, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dledger.free_ports import free_ports
 from dledger.metrics.exposition import render
 from dledger.serving.platform import Platform
 from tests.dledger.full_disk import FullDisk
+from tests.dledger.running_members import ready, until
 
 MIB = 1 << 20
 STORE = dledger.StoreConfig(
@@ -78,8 +79,7 @@ class Group:
             yield
 
     async def leader(self) -> dledger.Node:
-        await until(lambda: any(node.is_ready_leader for node in self.nodes.values()))
-        return next(node for node in self.nodes.values() if node.is_ready_leader)
+        return await ready(*self.nodes.values())
 
     async def append_one(self) -> dledger.Appended:
         """One entry, by whoever leads; through the moves of leadership that a full disk caused."""
@@ -101,12 +101,6 @@ class Group:
             except dledger.DLedgerError:  # another leads now
                 await trio.sleep(0.02)
                 leader = await self.leader()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.02)
 
 
 async def test_a_full_leader_refuses_appends_and_goes_on_without_a_restart(

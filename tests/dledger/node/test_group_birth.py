@@ -21,7 +21,8 @@ from dledger.store.noop_body import BEFORE_BIRTHS, decode_noop_body
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from tests.dledger.node.test_node import Group, Register
-from tests.dledger.node.test_node_members import changing, until
+from tests.dledger.node.test_node_members import changing
+from tests.dledger.running_members import until
 from tests.dledger.snapshots.test_install_nodes import caught_up
 from tests.dledger.snapshots.test_snapshots import Trio, Words, append_until_compacted
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import trio
 
 import dledger
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
-from dledger.free_ports import free_ports
 from dledger.state_machine import keeps_nothing
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
+from tests.dledger.running_members import lone, ready
 
 
 class Counted(dledger.LogOnly):
@@ -53,41 +52,18 @@ def test_only_a_machine_that_says_so_of_its_own_apply_keeps_nothing() -> None:
     assert not keeps_nothing(dledger.WithSessions(dledger.LogOnly()))
 
 
-def config(folder: Path, peers: dict[str, str]) -> dledger.NodeConfig:
-    return dledger.NodeConfig(
-        group="g",
-        node_id="n0",
-        peers=peers,
-        data_dir=folder,
-        store=dledger.StoreConfig(
-            segment_bytes=1 << 20,
-            index_segment_bytes=1 << 16,
-            max_body_bytes=64 * 1024,
-            spare_segments=0,
-        ),
-    )
-
-
-async def ready(node: dledger.Node) -> None:
-    with trio.fail_after(10):
-        async for change in node.role_changes():
-            if change.ready:
-                return
-
-
 @pytest.mark.parametrize("kind", [Counted, Keeping])
 async def test_a_restart_gives_a_machine_what_it_has_to_know(
     tmp_path: Path, kind: type[Counted] | type[Keeping]
 ) -> None:
-    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    machine = kind()
-    async with dledger.open_node(config(tmp_path, peers), machine) as node:
+    config, machine = lone(tmp_path), kind()
+    async with dledger.open_node(config, machine) as node:
         await ready(node)
         await node.append_many([b"x"] * 100)
         last = node.status().last_index
     assert len(machine.given) == 100
     machine = kind()
-    async with dledger.open_node(config(tmp_path, peers), machine) as node:
+    async with dledger.open_node(config, machine) as node:
         assert node.status().applied == (last if kind is Counted else -1)
         await ready(node)
         appended = await node.append(b"after the restart")
@@ -100,9 +76,7 @@ async def test_a_restart_gives_a_machine_what_it_has_to_know(
 async def test_a_machine_that_keeps_nothing_is_given_what_was_not_committed_yet(
     tmp_path: Path,
 ) -> None:
-
-    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    settings = config(tmp_path, peers)
+    settings = lone(tmp_path)
     store = open_store(OsDisk(), str(tmp_path), settings.store, "g", "n0")
     store.append(1, Magic.NORMAL, [b"x"] * 10)
     store.begin_sync(HardState(1, "n0")).run()

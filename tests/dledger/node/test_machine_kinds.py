@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import dledger
-from dledger.free_ports import free_addresses
+from tests.dledger.running_members import Members, lone, until
 
 
 class Versioned:
@@ -25,77 +25,33 @@ class Versioned:
         return [None] * len(entries)
 
 
-class Members:
-    """Three members, each opened in a scope of its own."""
-
-    def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
-        self._folder = folder
-        self._nursery = nursery
-        self._peers = dict(zip(("n0", "n1", "n2"), free_addresses(3), strict=True))
-        self._scopes: dict[str, trio.CancelScope] = {}
-        self._ended: dict[str, trio.Event] = {}
-        self.nodes: dict[str, dledger.Node] = {}
-
-    async def start(
-        self, name: str, machine: dledger.StateMachine, pass_over: frozenset[int] = frozenset()
-    ) -> None:
-        self.nodes[name] = await self._nursery.start(self._run, name, machine, pass_over)
-
-    async def _run(
-        self,
-        name: str,
-        machine: dledger.StateMachine,
-        pass_over: frozenset[int],
-        task_status: trio.TaskStatus[dledger.Node],
-    ) -> None:
-        config = dledger.NodeConfig(
-            group="g",
-            node_id=name,
-            peers=self._peers,
-            data_dir=self._folder / name,
-            new=True,
-            pass_over=pass_over,
-        )
-        ended = self._ended[name] = trio.Event()
-        with trio.CancelScope() as self._scopes[name]:
-            async with dledger.open_node(config, machine) as node:
-                task_status.started(node)
-                await trio.sleep_forever()
-        ended.set()
-
-    async def stop(self, name: str) -> None:
-        self._scopes[name].cancel()
-        await self._ended[name].wait()
-
-    async def until_version(self, name: str, version: int | None) -> None:
-        with trio.fail_after(20):
-            while self.nodes[name].machine_version != version:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+async def until_version(members: Members, name: str, version: int | None) -> None:
+    await until(lambda: members.nodes[name].machine_version == version)
 
 
 async def test_a_member_knows_the_version_that_all_members_read(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     await members.start("n0", Versioned("counter", 3))
     await members.start("n1", Versioned("counter", 2))
     assert members.nodes["n0"].machine_version is None
     await members.start("n2", dledger.WithSessions(Versioned("counter", 5)))
     for name in members.nodes:
-        await members.until_version(name, 2)
+        await until_version(members, name, 2)
     assert members.nodes["n0"].status().machine_version == 2
     assert members.nodes["n0"].status().peers["n2"].machine_version == 5
     await members.stop("n1")
-    await members.until_version("n0", None)
+    await until_version(members, "n0", None)
     await members.start("n1", Versioned("counter", 3))
-    await members.until_version("n0", 3)
+    await until_version(members, "n0", 3)
     nursery.cancel_scope.cancel()
 
 
 async def test_a_removed_member_that_returns_says_so(
     tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     for name in ("n0", "n1", "n2"):
         await members.start(name, Versioned("counter", 1))
     with trio.fail_after(20):
@@ -117,16 +73,14 @@ async def test_a_removed_member_that_returns_says_so(
 
 
 async def test_a_group_of_one_knows_its_version_at_once(tmp_path: Path) -> None:
-    (address,) = free_addresses(1)
-    config = dledger.NodeConfig(group="g", node_id="n0", peers={"n0": address}, data_dir=tmp_path)
-    async with dledger.open_node(config, Versioned("counter", 3)) as node:
+    async with dledger.open_node(lone(tmp_path), Versioned("counter", 3)) as node:
         assert node.machine_version == 3
 
 
 async def test_a_member_without_a_version_leaves_that_of_the_group_unknown(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     await members.start("n0", Versioned("counter", 3))
     for name in ("n1", "n2"):
         await members.start(name, Versioned("", 0))
@@ -141,7 +95,7 @@ async def test_a_member_without_a_version_leaves_that_of_the_group_unknown(
 async def test_members_with_other_machines_exchange_no_messages(
     tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     for name in ("n0", "n1"):
         await members.start(name, Versioned("counter", 1))
     with caplog.at_level(logging.WARNING):
@@ -154,8 +108,7 @@ async def test_members_with_other_machines_exchange_no_messages(
                 if role.leader is not None:
                     break
     assert role.leader in ("n0", "n1")
-    problem = members.nodes["n2"].status().peers["n0"].problem
-    assert problem is not None
-    assert "for the state machine 'counter' at n0, and n2 has 'log'" in problem
+    said = "for the state machine 'counter' at n0, and n2 has 'log'"
+    await until(lambda: said in (members.nodes["n2"].status().peers["n0"].problem or ""))
     assert members.nodes["n2"].role.leader is None
     nursery.cancel_scope.cancel()

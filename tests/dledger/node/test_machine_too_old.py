@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import trio
 
 import dledger
-from dledger.free_ports import free_addresses
-from tests.dledger.node.test_machine_kinds import Members
+from tests.dledger.running_members import Members, lone, ready, until
 
 NEW = b"of version 2"
 
@@ -30,12 +29,6 @@ class Reads:
                 raise dledger.MachineTooOld(entry.index, "it is of version 2")
             self.bodies.append(entry.body)
         return [len(self.bodies)] * len(entries)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not holds():  # noqa: ASYNC110
-            await trio.sleep(0.01)
 
 
 def leader(members: Members) -> dledger.Node | None:
@@ -59,17 +52,15 @@ async def appended(members: Members, body: bytes) -> None:
 async def test_a_leader_that_stops_hands_over_and_the_others_go_on(
     tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     machines = {"n0": Reads(1), "n1": Reads(2), "n2": Reads(2)}
     for name, machine in machines.items():
         await members.start(name, machine)
     old = members.nodes["n0"]
-    await until(lambda: leader(members) is not None)
-    first = leader(members)
-    assert first is not None
+    first = await ready(*members.nodes.values())
     if first is not old:
         await first.transfer_leadership("n0")
-        await until(lambda: old.is_ready_leader)
+        await ready(old)
     with caplog.at_level(logging.ERROR), pytest.raises(dledger.OutcomeUnknown):
         await old.append(NEW)
     await until(lambda: leader(members) not in (None, old))
@@ -109,7 +100,7 @@ async def test_a_leader_that_stops_hands_over_and_the_others_go_on(
 async def test_a_group_that_cannot_read_an_entry_goes_on_when_all_pass_it_over(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    members = Members(tmp_path, nursery)
+    members = Members(tmp_path, nursery, new=True)
     for name in ("n0", "n1", "n2"):
         await members.start(name, Reads(1))
     await appended(members, b"before")
@@ -122,10 +113,10 @@ async def test_a_group_that_cannot_read_an_entry_goes_on_when_all_pass_it_over(
     await until(lambda: any(node.role.role == "leader" for node in members.nodes.values()))
     index = next(entry.index for entry in first.entries(0, 1 << 20) if entry.body == NEW)
     machines = {name: Reads(1) for name in members.nodes}
-    for name in members.nodes:
+    for name in machines:
         await members.stop(name)
     for name, machine in machines.items():
-        await members.start(name, machine, frozenset((index,)))
+        await members.start(name, machine, pass_over=frozenset((index,)))
     await appended(members, b"behind")
     await until(lambda: all(one.bodies == [b"before", b"behind"] for one in machines.values()))
     nursery.cancel_scope.cancel()
@@ -143,10 +134,8 @@ class Saved(Reads):
 
 
 async def test_a_machine_that_has_stopped_writes_no_snapshot(tmp_path: Path) -> None:
-    (address,) = free_addresses(1)
-    config = dledger.NodeConfig(group="g", node_id="n0", peers={"n0": address}, data_dir=tmp_path)
-    async with dledger.open_node(config, Saved(1)) as node:
-        await until(lambda: node.is_ready_leader)
+    async with dledger.open_node(lone(tmp_path), Saved(1)) as node:
+        await ready(node)
         await node.append(b"before")
         node.submit([b"together", NEW], lambda outcome: None)
         await until(lambda: node.status().machine_stopped is not None)

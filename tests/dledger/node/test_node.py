@@ -13,6 +13,9 @@ import trio
 
 import dledger
 from dledger.free_ports import free_ports
+from dledger.store.noop_body import LONGEST_BYTES
+from dledger.store.store_config import MIN_SEGMENT_BYTES
+from tests.dledger.running_members import ready
 
 
 class Register:
@@ -55,21 +58,7 @@ class Group:
         )
 
     async def leader(self) -> dledger.Node:
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                send, receive = trio.open_memory_channel[dledger.Node](len(self.nodes))
-                for node in self.nodes.values():
-                    nursery.start_soon(_when_ready, node, send)
-                found = await receive.receive()
-                nursery.cancel_scope.cancel()
-        return found
-
-
-async def _when_ready(node: dledger.Node, send: trio.MemorySendChannel[dledger.Node]) -> None:
-    with suppress(dledger.NodeClosing):  # stopped while this waits: another node leads
-        async for change in node.role_changes():
-            if change.ready:
-                await send.send(node)
+        return await ready(*self.nodes.values())
 
 
 @asynccontextmanager
@@ -102,6 +91,21 @@ async def test_an_append_to_a_group_of_one_returns_its_result_and_survives_a_res
         group2.nodes["n0"] = node
         await group2.leader()
         assert machine.bodies == [b"one", b"two", b"three"]
+
+
+async def test_a_member_leads_though_its_entries_are_shorter_than_a_no_op(tmp_path: Path) -> None:
+    group = Group(tmp_path, 1)
+    config = group.config("n0")
+    least = MIN_SEGMENT_BYTES + LONGEST_BYTES
+    short = replace(config.store, segment_bytes=least, max_body_bytes=0)
+    async with dledger.open_node(replace(config, store=short), Register()) as node:
+        group.nodes["n0"] = node
+        assert await group.leader() is node
+        await node.append(b"")
+        with pytest.raises(dledger.EntryTooLarge):
+            await node.append(b"x")
+    with pytest.raises(dledger.ConfigInvalid, match="segment_bytes: has no room"):
+        replace(config, store=replace(short, segment_bytes=least - 1))
 
 
 async def test_three_nodes_apply_the_same_entries_in_the_same_order(tmp_path: Path) -> None:
@@ -328,6 +332,13 @@ def test_a_clock_drift_that_makes_no_sense_is_refused(tmp_path: Path, drift: flo
 def test_a_scrub_period_that_makes_no_sense_is_refused(tmp_path: Path, hours: float) -> None:
     with pytest.raises(dledger.ConfigInvalid, match="scrub_period_hours"):
         replace(Group(tmp_path, 1).config("n0"), scrub_period_hours=hours)
+
+
+async def test_a_folder_that_cannot_be_looked_for_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    config = replace(Group(tmp_path, 1).config("n0"), data_dir=tmp_path / ("x" * 300))
+    with pytest.raises(dledger.DiskFailed, match="File name too long"):
+        async with dledger.open_node(config, Register()):
+            pass
 
 
 def test_a_preferred_leader_must_be_a_member(tmp_path: Path) -> None:

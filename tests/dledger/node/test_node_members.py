@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from dledger.sessions.session_gate import SessionGate
 from dledger.wire.change_protocol import ChangeRequest, decode_change, encode_change
 from dledger.wire.client_protocol import Operation, Request
 from tests.dledger.node.test_node import Group, Register
+from tests.dledger.running_members import until
 
 
 class Changing(Group):
@@ -93,12 +94,6 @@ async def changing(folder: Path, founders: int, others: int = 0) -> AsyncIterato
         yield group
         for node_id in list(group.nodes):
             await group.stop(node_id)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.01)
 
 
 def voters(node: dledger.Node) -> set[str]:

@@ -21,7 +21,7 @@ from dledger.serving import lasting_refusals
 from dledger.store.set_aside import set_aside
 from tests.dledger.node.test_group_birth import some
 from tests.dledger.node.test_node import Group, Register
-from tests.dledger.node.test_node_members import until
+from tests.dledger.running_members import until
 
 LOST = [b"lost %d" % number for number in range(40)]
 

@@ -13,13 +13,12 @@ import trio
 import trio.testing
 
 import dledger
-from dledger.config import NodeConfig
 from dledger.errors import ConfigInvalid
-from dledger.free_ports import free_ports
 from dledger.node.node import Node
 from dledger.node.node_events import SLOW_SYNCS_TOLD_S, STALLED_S, NodeEvents
 from dledger.node.tally import Tally
 from dledger.state_machine import LogOnly
+from tests.dledger.running_members import lone, ready
 
 
 class Saved:
@@ -35,25 +34,8 @@ class Saved:
         list(chunks)
 
 
-def config(folder: Path) -> NodeConfig:
-    return NodeConfig(
-        group="g",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
-        data_dir=folder,
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-    )
-
-
-async def ready(node: Node) -> None:
-    async for change in node.role_changes():
-        if change.ready:
-            return
-
-
 async def test_a_snapshot_policy_is_taken_over_by_a_running_node(tmp_path: Path) -> None:
-    settings = config(tmp_path)
+    settings = lone(tmp_path)
     async with dledger.open_node(settings, Saved()) as node:
         await ready(node)
         await node.append_many([b"x"] * 10)
@@ -69,7 +51,7 @@ async def test_a_snapshot_policy_is_taken_over_by_a_running_node(tmp_path: Path)
 
 
 async def test_what_a_running_node_cannot_take_over_changes_nothing(tmp_path: Path) -> None:
-    settings = config(tmp_path)
+    settings = lone(tmp_path)
     async with dledger.open_node(settings, LogOnly()) as node:
         with pytest.raises(ConfigInvalid, match="max_batch_bytes: cannot change while"):
             node.reconfigure(

@@ -13,7 +13,6 @@ from dledger.core.hard_state import HardState
 from dledger.core.messages import Phase, PushResponse, VoteResponse
 from dledger.entry import HEADER_BYTES, Magic, decode_entries
 from dledger.errors import LogCorrupt
-from dledger.free_ports import free_ports
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scrubber import Scrubber
@@ -21,6 +20,7 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from tests.dledger.core.core_group import TIMEOUT_S
 from tests.dledger.node.stored_member import StoredMember
+from tests.dledger.running_members import lone, ready
 
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
 BODIES = [b"body %d " % number * 5 for number in range(8)]
@@ -119,11 +119,7 @@ class Heard:
 
 
 def config(folder: Path) -> dledger.NodeConfig:
-    """A group of one."""
-    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    return dledger.NodeConfig(
-        group="g", node_id="n0", peers=peers, data_dir=folder, store=CONFIG, scrub_period_hours=0
-    )
+    return lone(folder, store=CONFIG, scrub_period_hours=0)
 
 
 async def run_for_ever(settings: dledger.NodeConfig, machine: Heard) -> None:
@@ -131,12 +127,6 @@ async def run_for_ever(settings: dledger.NodeConfig, machine: Heard) -> None:
     async with dledger.open_node(settings, machine) as node:
         assert node._store.recovered.entries_checked < 50
         await trio.sleep_forever()
-
-
-async def ready(node: dledger.Node) -> None:
-    async for change in node.role_changes():
-        if change.ready:
-            return
 
 
 async def read_on_rot(folder: Path, seen: list[bytes]) -> None:

@@ -13,7 +13,6 @@ from dledger.config import Address
 from dledger.core.agenda import Agenda
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.messages import Phase, PushRequest, PushResponse
-from dledger.free_ports import free_ports
 from dledger.network.channel import Identity
 from dledger.network.connections import Connections
 from dledger.network.host_connection import MAX_OUTBOX_BYTES
@@ -22,7 +21,7 @@ from dledger.waits.pending_appends import Outcome
 from dledger.wire.channel_protocol import encode_opened
 from dledger.wire.handshake import encode_welcome
 from tests.dledger.core.core_group import EntriesAtOnce, view_of
-from tests.dledger.node.test_keeps_nothing import ready
+from tests.dledger.running_members import lone, ready
 
 
 def test_a_refusal_that_arrives_after_the_acknowledgement_causes_no_new_probe() -> None:
@@ -49,18 +48,10 @@ class Counted:
 
 
 async def test_a_leader_takes_only_as_many_appends_as_it_has_room_for(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    config = dledger.NodeConfig(
-        group="g",
-        node_id="n0",
-        peers={"n0": f"127.0.0.1:{port}"},
-        data_dir=tmp_path,
-        store=dledger.StoreConfig(
-            segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=1000
-        ),
-        max_pending_entries=10,
-        max_pending_bytes=5000,
+    store = dledger.StoreConfig(
+        segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=1000
     )
+    config = lone(tmp_path, store=store, max_pending_entries=10, max_pending_bytes=5000)
     async with dledger.open_node(config, Counted()) as node:
         await ready(node)
         outcomes: list[Outcome] = []

@@ -10,6 +10,7 @@ import trio
 
 import dledger
 from dledger.free_ports import free_ports
+from tests.dledger.running_members import ready, until
 
 Wait = Callable[[dledger.Node], Awaitable[object]]
 
@@ -94,21 +95,6 @@ def config(folder: Path, name: str, peers: dict[str, str]) -> dledger.NodeConfig
         election_timeout_ms=1000,
         heartbeat_interval_ms=50,
     )
-
-
-async def ready(*nodes: dledger.Node) -> dledger.Node:
-    with trio.fail_after(20):
-        while True:
-            for node in nodes:
-                if node.is_ready_leader:
-                    return node
-            await trio.sleep(0.01)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 - a status tells it, and no event
-            await trio.sleep(0.01)
 
 
 class Ended:

@@ -16,6 +16,7 @@ from dledger.serving import listener
 from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Hello, encode_hello
 from dledger.wire.proof import MEMBER, Credentials, Shown
+from tests.dledger.running_members import ready
 
 MEMBERS = "the-secret-of-all-members"
 ALL = tuple(dledger.Right)
@@ -86,12 +87,7 @@ class Group:
         return parse_address(node_id, self.peers[node_id])
 
     async def leader(self) -> dledger.Node:
-        with trio.fail_after(20):
-            while True:
-                for node in self.nodes.values():
-                    if node.is_ready_leader:
-                        return node
-                await trio.sleep(0.01)
+        return await ready(*self.nodes.values())
 
 
 @asynccontextmanager

@@ -11,9 +11,9 @@ import msgpack
 import dledger
 from dledger.changes import Path as WatchedPath
 from dledger.client.node_connection import NodeConnection, connect_node
-from dledger.free_ports import free_addresses
 from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
 from dledger.wire.watch_protocol import Watch, Watched, decode_watched, encode_watch
+from tests.dledger.running_members import lone
 
 
 class Books:
@@ -81,10 +81,7 @@ async def running(
     folder: Path, machine: dledger.StateMachine, **settings: object
 ) -> AsyncIterator[dledger.Node]:
     """A group of one."""
-    config = dledger.NodeConfig(
-        group="g", node_id="n0", peers={"n0": free_addresses(1)[0]}, data_dir=folder, new=True
-    ).with_changes(settings)
-    async with dledger.open_node(config, machine) as node:
+    async with dledger.open_node(lone(folder, **settings), machine) as node:
         await node.read()
         yield node
 

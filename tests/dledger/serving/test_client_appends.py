@@ -10,20 +10,14 @@ import pytest
 
 import dledger
 from dledger.client.node_connection import connect_node
-from dledger.free_ports import free_addresses
 from dledger.wire.client_protocol import ADMINISTERING, APPENDING, READING, Operation
+from tests.dledger.running_members import lone, ready
 
 
 @asynccontextmanager
 async def closed_group(folder: Path, machine: dledger.StateMachine) -> AsyncIterator[dledger.Node]:
-    (address,) = free_addresses(1)
-    config = dledger.NodeConfig(
-        group="g", node_id="n0", peers={"n0": address}, data_dir=folder, client_appends=False
-    )
-    async with dledger.open_node(config, machine) as node:
-        async for role in node.role_changes():
-            if role.ready:
-                break
+    async with dledger.open_node(lone(folder, client_appends=False), machine) as node:
+        await ready(node)
         yield node
 
 

@@ -18,7 +18,6 @@ from dledger.client.node_connection import NodeConnection
 from dledger.config import parse_address
 from dledger.entry import Body
 from dledger.errors import LogFull, MessageMalformed
-from dledger.free_ports import free_ports
 from dledger.network.conversation import Conversation
 from dledger.serving import client_server, client_turns
 from dledger.serving.client_server import ClientServer, ServedNode
@@ -38,6 +37,7 @@ from dledger.wire.client_protocol import (
 )
 from dledger.wire.frame import Frame, FrameDecoder, encode_frame
 from dledger.wire.handshake import Caller, Hello, encode_hello
+from tests.dledger.running_members import lone
 
 
 class HoldingNode:
@@ -331,19 +331,9 @@ async def test_a_flood_of_requests_lets_the_loop_go_on_after_each_turn(
 
 @asynccontextmanager
 async def group_of_one(folder: Path) -> AsyncIterator[tuple[dledger.Node, str]]:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    config = dledger.NodeConfig(
-        group="g",
-        node_id="n0",
-        peers={"n0": address},
-        data_dir=folder,
-        new=True,
-        election_timeout_ms=100,
-        heartbeat_interval_ms=20,
-    )
-    async with dledger.open_node(config, dledger.LogOnly()) as node:
+    async with dledger.open_node(lone(folder), dledger.LogOnly()) as node:
         await node.read()
-        yield node, address
+        yield node, str(node.config.address)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import pytest
 from dledger.config import NodeConfig
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
+from dledger.errors import DiskFailed
 from dledger.serving.identity_guard import MAX_TOLD, IdentityGuard
 from dledger.snapshots.restoring import Opened, open_and_restore
 from dledger.store.birth_record import voters_sum
@@ -72,6 +73,19 @@ def founder(tmp_path: Path) -> Iterator[Guarded]:
     guarded = Guarded(tmp_path, lives=False)
     yield guarded
     guarded.opened.store.close()
+
+
+def test_a_generation_that_the_disk_does_not_read_or_write_is_an_error_of_the_disk(
+    tmp_path: Path, empty: Guarded
+) -> None:
+    folder = tmp_path / "dledger-n0"
+    (folder / "generation.new").mkdir()
+    empty.guard.refusal("n1", GroupIdentity(Generation(2, A), OURS, ""))
+    assert isinstance(empty.failure, DiskFailed)
+    (folder / "generation").mkdir()
+    config = NodeConfig(group="g", node_id="n0", peers=PEERS, data_dir=tmp_path, joining=True)
+    with pytest.raises(DiskFailed, match="generation: Is a directory"):
+        IdentityGuard(config, empty.opened, empty._adopt, empty._call, empty._fail)
 
 
 def test_a_member_introduces_itself_with_all_it_knows(member: Guarded) -> None:

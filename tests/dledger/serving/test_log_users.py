@@ -25,7 +25,7 @@ from dledger.wire.frame import Frame, FrameDecoder, encode_frame
 from dledger.wire.handshake import Caller, Hello, Refused, encode_hello
 from dledger.wire.proof import MEMBER, NONCE_BYTES, Shown, decode_proof, encode_proof
 from dledger.wire.rights import NEEDED, Right
-from tests.dledger.network.test_tls_members import until
+from tests.dledger.running_members import until
 from tests.dledger.serving.log_users import (
     ALL,
     MEMBERS,

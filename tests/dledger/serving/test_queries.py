@@ -17,8 +17,8 @@ from dledger.wire.client_protocol import Operation, Request, encode_request
 from dledger.wire.frame import FrameDecoder, encode_frame
 from dledger.wire.handshake import Caller, Hello, encode_hello
 from dledger.wire.query_protocol import MAX_ARGUMENT_BYTES, MAX_RESULT_BYTES, Queried, Query
+from tests.dledger.running_members import until
 from tests.dledger.serving.shelf import Shelf, ask, connected, running
-from tests.dledger.snapshots.test_snapshots import until
 
 
 async def test_a_query_is_answered_by_the_state_with_its_index(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from dledger.machines.command import Command, encode_command
 from dledger.serving import client_server, served_watches
 from dledger.wire import watch_protocol
 from dledger.wire.watch_protocol import ValueDeleted, ValueSet, Watched, WatchedState
+from tests.dledger.running_members import until
 from tests.dledger.serving.shelf import Books, Shelf, connected, running, watch
-from tests.dledger.snapshots.test_snapshots import Trio, append_until_compacted, until
+from tests.dledger.snapshots.test_snapshots import Trio, append_until_compacted
 
 TEA, MILK = ("books", "tea"), ("books", "milk")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,8 +18,10 @@ from dledger.free_ports import free_ports
 from dledger.sessions.session import MOST_BODIES_AT_ONCE, MOST_UNSETTLED, Session, open_session
 from dledger.sessions.session_entry import (
     MARK,
+    MAX_TTL_MS,
     AppendInSession,
     CloseSession,
+    OpenSession,
     SessionCommand,
     encode_command,
     encode_expire,
@@ -26,6 +30,7 @@ from dledger.sessions.session_gate import SessionGate
 from dledger.sessions.session_table import SessionLimits
 from dledger.sessions.with_sessions import SessionAnswer, WithSessions
 from dledger.waits.pending_appends import Done
+from tests.dledger.running_members import SMALL_FILES, Members
 
 FAILED = LeadershipLost(1, 1, None)
 REFUSED = LogFull(1, 1)
@@ -97,6 +102,33 @@ async def scripted(*script: object) -> AsyncIterator[tuple[ScriptedWay, Session]
     async with open_session(way, ttl_s=600.0) as session:
         way.script = list(script)
         yield way, session
+
+
+@pytest.mark.parametrize("ttl_s", [0, -1.0, float("nan"), float("inf"), True])
+async def test_a_session_of_no_length_is_refused(ttl_s: float) -> None:
+    way = ScriptedWay()
+    with pytest.raises(dledger.ConfigInvalid, match="ttl_s"):
+        async with open_session(way, ttl_s=ttl_s):
+            pass
+    assert way.commands == []
+
+
+async def test_a_session_is_kept_alive_within_the_ttl_that_leaders_grant(
+    autojump_clock: object,
+) -> None:
+    way = ScriptedWay()
+    async with open_session(way, ttl_s=365 * 24 * 3600.0):
+        await trio.sleep(MAX_TTL_MS / 1000)
+    opened, *kept = way.commands[:-1]
+    assert opened == OpenSession(MAX_TTL_MS)
+    assert len(kept) >= 2
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2**40, 1.5, True])
+@pytest.mark.parametrize("name", SessionLimits._fields)
+def test_limits_that_no_leader_can_write_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(dledger.ConfigInvalid, match=f"limits.{name}"):
+        WithSessions(Register(), SessionLimits()._replace(**{name: wrong}))
 
 
 async def test_an_append_is_sent_again_until_it_is_answered_and_applied_once(
@@ -330,54 +362,18 @@ async def test_the_error_of_a_block_leaves_as_itself(autojump_clock: object) -> 
 # --- real nodes -----------------------------------------------------------------------------------
 
 
-class Group:
-    """Members in this process, each of which can be stopped and started again."""
+class Group(Members):
+    """Members of which each keeps a register."""
 
     def __init__(self, folder: Path, nodes: int, nursery: trio.Nursery) -> None:
-        ports = free_ports(nodes)
-        self.folder = folder
-        self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports)}
+        quick = {"election_timeout_ms": 200, "heartbeat_interval_ms": 40}
+        store = replace(SMALL_FILES, max_body_bytes=64 * 1024)
+        super().__init__(folder, nursery, nodes, store=store, **quick)
         self.registers: dict[str, Register] = {}
-        self.nodes: dict[str, dledger.Node] = {}
-        self._nursery = nursery
-        self._stops: dict[str, trio.Event] = {}
-        self._ends: dict[str, trio.Event] = {}
 
-    async def start(self, node_id: str) -> None:
-        self._stops[node_id], self._ends[node_id] = trio.Event(), trio.Event()
-        await self._nursery.start(self._run, node_id)
-
-    async def _run(self, node_id: str, task_status: trio.TaskStatus[None]) -> None:
-        config = dledger.NodeConfig(
-            group="g",
-            node_id=node_id,
-            peers=self.peers,
-            data_dir=self.folder / node_id,
-            store=dledger.StoreConfig(
-                segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=64 * 1024
-            ),
-            election_timeout_ms=200,
-            heartbeat_interval_ms=40,
-        )
+    async def begin(self, node_id: str) -> None:
         register = self.registers[node_id] = Register()
-        async with dledger.open_node(config, dledger.WithSessions(register)) as node:
-            self.nodes[node_id] = node
-            task_status.started()
-            await self._stops[node_id].wait()
-            del self.nodes[node_id]
-        self._ends[node_id].set()
-
-    async def stop(self, node_id: str) -> None:
-        self._stops[node_id].set()
-        await self._ends[node_id].wait()
-
-    async def leader(self) -> str:
-        with trio.fail_after(10):
-            while True:
-                for node_id, node in self.nodes.items():
-                    if node.is_ready_leader:
-                        return node_id
-                await trio.sleep(0.01)
+        await self.start(node_id, dledger.WithSessions(register))
 
     async def same(self, count: int) -> list[bytes]:
         """The bodies that every running member has applied; there must be `count`."""
@@ -396,7 +392,7 @@ async def running(folder: Path, nodes: int) -> AsyncIterator[Group]:
     async with trio.open_nursery() as nursery:
         group = Group(folder, nodes, nursery)
         for node_id in group.peers:
-            await group.start(node_id)
+            await group.begin(node_id)
         yield group
         for node_id in list(group.nodes):
             await group.stop(node_id)
@@ -432,7 +428,7 @@ async def test_an_append_that_loses_its_leader_is_applied_once_by_the_next(
                     if leader != follower:
                         await trio.sleep(0.01)
                         await group.stop(leader)
-                        await group.start(leader)
+                        await group.begin(leader)
                 sent += 20
         assert await group.same(sent) == [b"%d" % number for number in range(sent)]
 
@@ -453,7 +449,7 @@ async def test_a_network_client_appends_in_a_session_and_survives_a_change_of_th
             leader = await group.leader()
             await group.stop(leader)
             assert (await session.append(b"two")).result == 2
-            await group.start(leader)
+            await group.begin(leader)
             with pytest.raises(dledger.EntryTooLarge):
                 await session.append(bytes(64 * 1024))
             assert (await session.append(b"three")).sequence == 3
@@ -471,7 +467,7 @@ async def test_plain_appends_of_a_group_with_sessions_are_the_bodies_that_were_g
         assert [entry.body for entry in node.entries(first.index, 48)] == [b"plain"]
         assert group.registers["n0"].bodies == [b"plain", MARK + b"\x01\x05"]
         await group.stop("n0")
-        await group.start("n0")
+        await group.begin("n0")
         await group.leader()
         assert group.registers["n0"].bodies == [b"plain", MARK + b"\x01\x05"]
 

@@ -22,12 +22,12 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
 from tests.dledger.core.core_group import EntriesAtOnce, view_of
+from tests.dledger.running_members import ready, until
 from tests.dledger.snapshots.test_snapshots import (
     Trio,
     Words,
     append_until_compacted,
     bodies,
-    until,
 )
 
 
@@ -313,7 +313,7 @@ async def test_a_member_that_joins_by_an_older_snapshot_never_says_that_it_was_r
     second = group.config("n1").with_changes({"joining": True, "new": False})
     roles: list[str] = []
     async with dledger.open_node(first, Words()) as leader, trio.open_nursery() as nursery:
-        await until(lambda: leader.is_ready_leader)
+        await ready(leader)
         await append_until_compacted([leader])
         # The newest snapshot is of a time before the member is admitted.
         await leader.append_many(bodies(30, 99_000))

@@ -17,6 +17,7 @@ import dledger
 from dledger.errors import OutsideLog
 from dledger.free_ports import free_ports
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
+from tests.dledger.running_members import ready, until
 
 SEGMENT_BYTES = 4096
 KEEP = b"keep from "
@@ -99,20 +100,12 @@ class Members:
                     dledger.WithSessions(machine) if wrapped else machine,
                 )
                 nodes.append(await stack.enter_async_context(opened))
-            await until(lambda: any(node.is_ready_leader for node in nodes))
+            await ready(*nodes)
             yield sorted(nodes, key=lambda node: not node.is_ready_leader)
 
     def first_segment(self, node_id: str = "n0") -> int:
         data = self.folder / node_id / f"dledger-{node_id}" / "data"
         return min(int(path.name) for path in data.iterdir())
-
-
-async def until(condition: object) -> None:
-    """Wait for what happens beside the appends; twenty seconds at most."""
-    assert callable(condition)
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110
-            await trio.sleep(0.02)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:

@@ -22,6 +22,7 @@ from dledger.free_ports import free_ports
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.scan import scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
+from tests.dledger.running_members import ready, until
 
 SEGMENT_BYTES = 4096
 
@@ -86,9 +87,7 @@ class Member:
         started = self.machine if machine is None else machine
         with trio.fail_after(20):
             async with dledger.open_node(self.config(**policy), started) as node:  # type: ignore[arg-type]
-                async for change in node.role_changes():
-                    if change.ready:
-                        break
+                await ready(node)
                 yield node
 
     def files(self) -> list[str]:
@@ -101,15 +100,6 @@ class Member:
 @pytest.fixture
 def member(tmp_path: Path) -> Member:
     return Member(tmp_path)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what happens beside the appends; ten seconds at most."""
-    with trio.fail_after(10):
-        while True:
-            if condition():
-                return
-            await trio.sleep(0.02)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:
@@ -470,6 +460,21 @@ async def test_a_machine_that_raises_while_it_restores_stops_the_node(member: Me
         assert member.machine.restored == 10
 
 
+async def test_a_disk_that_fails_while_a_machine_restores_is_not_told_as_its_mistake(
+    member: Member,
+) -> None:
+    class Reading(Words):
+        def restore(self, chunks: Iterator[bytes]) -> None:
+            raise OSError(errno.EIO, "Input/output error", "a.snapshot")
+
+    async with member.running() as node:
+        await node.append_many(bodies(10))
+        await node.snapshot()
+    with pytest.raises(dledger.ResourceRefused, match=r"a\.snapshot: the disk fails"):
+        async with member.running(Reading()):
+            pytest.fail("opened")
+
+
 async def test_a_reader_that_the_logs_beginning_overtook_is_told(member: Member) -> None:
     async with member.running(trailing_entries=0, kept=1) as node:
         await node.append_many(bodies(300))
@@ -518,7 +523,7 @@ class Trio:
                     await stack.enter_async_context(dledger.open_node(self.config(name), machine))
                     for name, machine in machines.items()
                 ]
-                await until(lambda: any(node.is_ready_leader for node in nodes))
+                await ready(*nodes)
                 nodes.sort(key=lambda node: not node.is_ready_leader)
                 yield nodes
 

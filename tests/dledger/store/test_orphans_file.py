@@ -62,7 +62,13 @@ def test_a_folder_that_is_set_aside_takes_the_record_with_it(tmp_path: Path) -> 
     store.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"orphans", b"orphans 1", b"orphans -1 4\n", b"\xff" * 9])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"orphans", b"orphans 1", b"orphans -1 4\n", b"\xff" * 9),
+        *(b"orphans 1 4", b"orphans 1 4\n\n", b"orphans 5 4\n"),
+    ],
+)
 def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(LogCorrupt):

@@ -195,6 +195,29 @@ def test_an_index_unit_that_ends_elsewhere_makes_the_start_walk_everything(tmp_p
     store.close()
 
 
+def test_a_start_takes_no_term_from_the_index_that_the_entries_do_not_have(tmp_path: Path) -> None:
+    store = reopen(tmp_path)
+    for term in range(2, 6):
+        store.append(term, Magic.NORMAL, [b"x" * BODY_BYTES] * (20 * term))
+        store.begin_sync(HardState(term, "n0")).run()
+    store.note_committed(store.last_index)
+    store.save_committed()
+    runs, entries = store.term_runs(), read_all(store)
+    store._files.close()
+    assert record_of(tmp_path).scan_index > 100
+    index = tmp_path / "dledger-n0" / "index" / file_name(0)
+    whole = index.read_bytes()
+    for entry in [*range(12), *range(35, 45), *range(98, 104)]:
+        for bit in (0, 1, 2, 5):
+            changed = bytearray(whole)
+            changed[(entry + 1) * UNIT_BYTES - 1] ^= 1 << bit  # its term is the last field
+            index.write_bytes(changed)
+            store = reopen(tmp_path)
+            assert store.term_runs() == runs, (entry, bit)
+            assert read_all(store) == entries
+            store._files.close()
+
+
 @pytest.mark.parametrize("moved", [-ENTRY_BYTES, ENTRY_BYTES, -SEGMENT_BYTES])
 def test_a_record_whose_place_is_not_that_of_its_entry_is_not_relied_on(
     tmp_path: Path, moved: int
@@ -242,6 +265,19 @@ def test_a_broken_entry_before_the_checkpoint_is_found_by_its_reader(tmp_path: P
     problems = scan_folder(str(tmp_path)).verify()
     assert problems[0].kind is ProblemKind.BROKEN_RECORD
     assert problems[0].entry == broken.index
+
+
+@pytest.mark.parametrize("field", [4, 8, 12, 16])
+def test_a_broken_index_unit_before_the_checkpoint_is_damage_of_the_log(
+    tmp_path: Path, field: int
+) -> None:
+    build(tmp_path)
+    index = tmp_path / "dledger-n0" / "index" / file_name(0)
+    flip(index, 500 * UNIT_BYTES + field)
+    store = reopen(tmp_path)
+    with pytest.raises(LogCorrupt, match="entry 500"):
+        store.read(500, 500, 1)
+    store._files.close()
 
 
 def test_a_broken_header_before_the_checkpoint_makes_the_start_walk_everything(

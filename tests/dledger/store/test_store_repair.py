@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +17,7 @@ from dledger.commands.group_commands import commands
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
 from dledger.errors import ConfigInvalid, DataFolderLocked, LogCorrupt, RepairFailed
-from dledger.store.disk import OsDisk
+from dledger.store.disk import OsDisk, OsDiskFile
 from dledger.store.open_store import open_store
 from dledger.store.repair import repair_folder
 from dledger.store.scan import scan_folder
@@ -58,6 +60,18 @@ def broken(tmp_path: Path) -> Path:
 def intact(tmp_path: Path) -> Path:
     """The same log, of another member."""
     return write(tmp_path, "n1", committed=100)
+
+
+class ReadOnlyDisk(OsDisk):
+    """A disk on which the files below one folder can only be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def open(self, path: str, *, writable: bool = True) -> OsDiskFile:
+        if writable and path.startswith(self._folder):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return super().open(path, writable=writable)
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -239,3 +253,14 @@ def test_the_command_says_what_it_replaced(broken: Path, intact: Path) -> None:
     printed = CliRunner().invoke(commands, arguments)
     assert printed.exit_code == 0
     assert data_files(broken)[1].name in printed.output
+
+
+def test_a_folder_that_can_only_be_read_is_verified_and_repaired_from(
+    broken: Path, intact: Path
+) -> None:
+    whole = contents(broken)
+    damage(data_files(broken)[0], 1000, b"\xff")
+    disk = ReadOnlyDisk(intact)
+    assert scan_folder(str(intact), disk).verify() == []
+    assert len(repair_folder(str(broken), str(intact), disk)) == 1
+    assert contents(broken) == whole

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger import NodeConfig, open_node
+from dledger import open_node
 from dledger.entry import Magic
-from dledger.free_ports import free_ports
 from dledger.node.housekeeping import Housekeeper
 from dledger.state_machine import LogOnly
 from dledger.store.disk import OsDisk
@@ -18,6 +17,7 @@ from dledger.store.open_store import open_store
 from dledger.store.scrubber import Scrubber
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
+from tests.dledger.running_members import lone
 
 CONFIG = StoreConfig(
     segment_bytes=4096, index_segment_bytes=1024, max_body_bytes=1000, spare_segments=0
@@ -94,8 +94,6 @@ def test_a_period_takes_the_scrubber_once_through_the_log(
 
 
 async def test_a_node_tells_what_the_scrubber_found(tmp_path: Path) -> None:
-    peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    config = NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
-    async with open_node(config, LogOnly()) as node:
+    async with open_node(lone(tmp_path), LogOnly()) as node:
         status = node.status()
     assert (status.scrub_passes, status.scrub_damage) == (0, None)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
+from dledger.core.membership.configuration import Configuration
 from dledger.entry import Magic
-from dledger.errors import ConfigInvalid, DataFolderLocked, DiskFailed, HardStateLost, LogCorrupt
+from dledger.errors import (
+    BirthUnreadable,
+    ConfigInvalid,
+    DataFolderLocked,
+    DiskFailed,
+    HardStateLost,
+    LogCorrupt,
+)
+from dledger.store.birth_file import BirthFile
+from dledger.store.birth_record import BirthRecord
 from dledger.store.disk import OsDisk
+from dledger.store.generation import Generation
+from dledger.store.generation_file import GenerationFile
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.open_store import open_store
 from dledger.store.repair import repair_folder
@@ -152,6 +165,22 @@ def test_a_lost_committed_tail_or_record_has_a_way_forward(tmp_path: Path) -> No
     store = real(tmp_path)
     assert store.standing is Standing.LOST
     store.close()
+
+
+@pytest.mark.parametrize(("name", "read"), [("generation", GenerationFile), ("birth", BirthFile)])
+def test_a_mark_of_the_group_that_cannot_be_read_is_set_aside_too(
+    tmp_path: Path, name: str, read: Callable[[OsDisk, str], object]
+) -> None:
+    folder = log_of(tmp_path)
+    GenerationFile(OsDisk(), str(folder)).set(Generation(2))
+    BirthFile(OsDisk(), str(folder)).write(BirthRecord("g", Configuration()))
+    (folder / name).write_bytes(b"\x80 broken")
+    with pytest.raises((LogCorrupt, BirthUnreadable)):
+        read(OsDisk(), str(folder))
+    aside = set(real_names(Path(set_aside(str(folder)))))
+    assert aside & {"generation", "birth"} == {name}
+    assert real_names(folder) & {"generation", "birth"} == {"generation", "birth"} - {name}
+    read(OsDisk(), str(folder))
 
 
 def test_a_folder_in_use_or_without_a_node_is_not_set_aside(tmp_path: Path) -> None:

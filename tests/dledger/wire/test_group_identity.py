@@ -198,6 +198,9 @@ def test_the_number_alone_is_what_versions_before_marks_wrote(tmp_path: object) 
         "generation \n",
         "generation -1\n",
         f"generation 1 {MARK}0\n",
+        f"generation 1 {MARK}",
+        "generation 1",
+        "generation 1\n\n",
         "generation ²\n",
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dledger
-from dledger.config import Address, parse_address
+from dledger.config import Address
 from dledger.core.ledger_view import TermRun
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import AddVoter, Remove
@@ -44,7 +44,6 @@ from dledger.core.messages import (
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.entry import Entry
 from dledger.errors import MessageMalformed
-from dledger.free_ports import free_ports
 from dledger.query_errors import QueryInvalid
 from dledger.sessions.session_entry import (
     AppendInSession,
@@ -118,6 +117,7 @@ from dledger.wire.watch_protocol import (
     encode_state,
     encode_watch,
 )
+from tests.dledger.running_members import lone, ready
 from tests.examples import examples
 
 HERE = Address("127.0.0.1", 20911)
@@ -475,16 +475,10 @@ class Anything:
 
 @asynccontextmanager
 async def a_node(folder: Path) -> AsyncIterator[tuple[dledger.Node, Address]]:
-    [port] = free_ports(1)
-    config = dledger.NodeConfig(
-        group="g", node_id="n0", peers={"n0": f"127.0.0.1:{port}"}, data_dir=folder
-    )
-    async with dledger.open_node(config, dledger.WithSessions(dledger.LogOnly())) as node:
-        with trio.fail_after(20):
-            async for change in node.role_changes():
-                if change.ready:
-                    break
-        yield node, parse_address("n0", config.peers["n0"])
+    machine = dledger.WithSessions(dledger.LogOnly())
+    async with dledger.open_node(lone(folder), machine) as node:
+        await ready(node)
+        yield node, node.config.address
 
 
 async def say(address: Address, data: bytes) -> None:
