@@ -1,5 +1,6 @@
 """Requests that wait: RocketMQ's long polling, without a task or an event for each."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -145,9 +146,10 @@ class WaitingRequests(Generic[R, P]):
 
     def take_all(self) -> list[Waiting[R]]:
         taken = self.all()
-        for name in self._by_key:
-            for one in self.of_name(name):
-                self._users.remove(one.user)
+        # Of a client that is gone some may wait by their key alone, until they are forgotten.
+        by_key = chain.from_iterable(map(self.of_name, self._by_key))
+        for user, count in Counter([one.user for one in by_key]).items():
+            self._users.remove(user, count)
         self._by_key, self._by_origin = {}, {}
         self._ends.clear()
         self._count = self._weight = 0
