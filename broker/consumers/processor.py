@@ -330,7 +330,7 @@ class ClientProcessor:
         self, origin: Origin, command: Command, client_id: str, data: ConsumerData
     ) -> None:
         member = Member(client_id, self._clock(), data, command.language, command.version)
-        self._filters.registered(data)
+        self._filters.registered(data, self._shares.user_of(origin, command))
         if self._consumers.register(origin, member):
             self._notify([data.group])
 

@@ -34,7 +34,7 @@ def service(parts: Parts) -> Service:
                 confirmed=True,
             ),
             RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
-                processor.time_spans, on_group(Action.GET, field="group"), confirmed=True
+                processor.time_spans, processor.time_needs, confirmed=True
             ),
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler(
                 processor.subscription, on_group(Action.GET, Action.SUB, field="group")

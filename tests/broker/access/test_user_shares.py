@@ -16,20 +16,32 @@ import pytest
 import trio
 
 from broker.errors import RequestRefused
+from broker.filters.state import FILTERS
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
 from broker.producers.members import PRODUCERS
 from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
 from broker.settings.user_shares import USER_SHARES, UserShares
-from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
+from remoting.bodies.consumer_group import (
+    QueueLock,
+    decode_locked_queues,
+    encode_queue_lock,
+)
+from remoting.bodies.heartbeat import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionData,
+    encode_heartbeat,
+)
+from remoting.bodies.message_queue import MessageQueue
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.on_behalf import Represented
 from remoting.wire.signature import Credentials
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, Guarded, allow, guarded
-from tests.broker.one_broker import Client, until
+from tests.broker.one_broker import Client, send_fields, served, until
 
 BUSY = ResponseCode.SYSTEM_BUSY
 FEW = replace(
@@ -306,6 +318,85 @@ def test_an_hour_later_a_user_may_make_topics_again() -> None:
     shares.make(None, 1000)
     shares.now = 3601.0
     shares.make("a", 5)
+
+
+def test_a_user_takes_a_quarter_of_a_table_within_an_hour_while_half_of_it_is_taken() -> None:
+    shares = Shares()
+    for _ in range(3):  # as long as there is room for others, it may
+        shares.take("a", "places", 8, is_half_full=False)
+    assert not shares.may_take("a", "places", 8, is_half_full=True)
+    with pytest.raises(RequestRefused, match="user a has taken 3 places within an hour"):
+        shares.take("a", "places", 8, is_half_full=True)
+    assert shares.may_take("a", "others", 8, is_half_full=True, count=2)
+    assert not shares.may_take("b", "places", 8, is_half_full=True, count=3)
+    assert shares.may_take("b", "places", 8, is_half_full=True, count=2)
+    shares.take(None, "places", 8, is_half_full=True, count=1000)
+    shares.now = 3601.0
+    shares.take("a", "places", 8, is_half_full=True)
+
+
+async def test_a_user_cannot_take_all_places_of_tables_that_users_share(tmp_path: Path) -> None:
+    few = replace(
+        BrokerLimits(),
+        max_offset_tables=8,
+        max_open_transactions=8,
+        max_delayed_messages=8,
+        max_locks=8,
+        max_filters=8,
+    )
+    async with guarded(tmp_path, limits=few) as here:
+        greedy, other = await two_users(here)
+        state = here.broker.machine.state
+
+        async def commits(client: Client, number: int) -> int:
+            of: dict[str, Any] = {"consumerGroup": f"g{number}", "topic": "orders", "queueId": 0}
+            return (await client.ask(CODE.UPDATE_CONSUMER_OFFSET, commitOffset=1, **of)).code
+
+        async def sends(client: Client, properties: str) -> int:
+            fields = send_fields("orders")
+            fields["i"] += "\x02" + properties
+            return (await client.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code
+
+        async def locks(client: Client, number: int) -> int:
+            queue = MessageQueue("orders", "broker-a", number)
+            body = encode_queue_lock(QueueLock("g", client.address, [queue]))
+            locked = decode_locked_queues((await client.ask(CODE.LOCK_BATCH_MQ, body)).body)
+            return 0 if locked else BUSY
+
+        async def filters(client: Client, number: int) -> int:
+            wanted = SubscriptionData("orders", "a = 1", expression_type="SQL92", version=1)
+            data = [ConsumerData(f"f{number}", subscriptions=[wanted])]
+            await client.ask(CODE.HEART_BEAT, encode_heartbeat(Heartbeat("c", [], data)))
+            await client.send("orders", b"1")  # what is applied behind it
+            return 0 if (f"f{number}", "orders") in state[FILTERS].tables else BUSY
+
+        half = "TRAN_MSG\x01true\x02PGROUP\x01p"
+        for take in (
+            commits,
+            lambda client, _number: sends(client, half),
+            lambda client, _number: sends(client, "TIMER_DELAY_SEC\x01600"),
+            locks,
+            filters,
+        ):
+            codes = [await take(greedy, number) for number in range(8)]
+            assert codes == [0] * 4 + [BUSY] * 4
+            assert [await take(other, number) for number in (8, 9)] == [0, 0]
+        assert await sends(greedy, f"{half}\x02TIMER_DELAY_SEC\x01600") == BUSY
+
+
+async def test_a_delayed_message_of_a_transaction_needs_room_among_delayed_ones(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, limits=replace(BrokerLimits(), max_delayed_messages=1)) as client:
+        for properties, code in (
+            ("TRAN_MSG\x01true\x02PGROUP\x01p\x02TIMER_DELAY_SEC\x01600", 0),
+            ("TIMER_DELAY_SEC\x01600", 0),
+            ("TRAN_MSG\x01true\x02PGROUP\x01p\x02TIMER_DELAY_SEC\x01600", BUSY),
+            ("TRAN_MSG\x01true\x02PGROUP\x01p", 0),
+        ):
+            fields = send_fields("T")
+            fields["i"] += "\x02" + properties
+            assert (await client.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code == code
 
 
 def test_so_many_requests_of_a_user_wait_and_each_counts_until_it_is_answered() -> None:

@@ -13,14 +13,17 @@ from broker.lite import popping as lite_popping
 from broker.lite import processor as lite_processor
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
-from broker.lite.popping import SUBSCRIPTIONS
+from broker.lite.popping import LITE_POPPING, SUBSCRIPTIONS
 from broker.lite.subscribing import Subscribing
 from broker.log.entry import LITE_VERSION
+from broker.log.folded import Folded
 from broker.machine import BrokerMachine
+from broker.serving.waiting_requests import WaitingRequests
 from dledger import LogFull
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.properties import encode_properties
 from remoting.wire.codes import RequestCode, ResponseCode
+from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.lite.lite_broker import GROUP, PARENT, LiteClient, lite_broker
 from tests.broker.one_broker import Client, Clock, send_fields, until
 
@@ -343,6 +346,50 @@ async def test_clients_of_a_wildcard_group_read_all_lite_topics(tmp_path: Path) 
         await until(lambda: waits(one, 1))
         await one.send("new", b"new")
         await until(lambda: _is(late == [b"new"]))
+
+
+async def test_clients_that_subscribe_are_limited_whether_they_name_lite_topics_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes memory until it was silent for three minutes."""
+    monkeypatch.setattr("broker.lite.subscribing.MAX_SUBSCRIBERS", 2)
+    async with lite_broker(tmp_path) as one:
+        await one.make(wildcard="true")
+        codes = [
+            (await one.subscribe(f"c{number}", action="COMPLETE_ADD")).code
+            for number in (0, 1, 0, 2)
+        ]
+        refused = ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
+        assert codes == [0, 0, 0, refused]
+        assert (await one.subscribe("c1", action="COMPLETE_REMOVE")).code == 0
+        assert (await one.subscribe("c2", action="COMPLETE_ADD")).code == 0
+
+
+def test_a_message_does_not_look_at_all_clients_that_want_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most of them may be busy, so that none of many waits."""
+    asked = 0
+
+    def count(_self: object, _group: str, _client_id: str) -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    monkeypatch.setattr(WaitingRequests, "count", count)
+    with broker_in_memory() as broker:
+        subscriptions = broker.parts[SUBSCRIPTIONS]
+        for number in range(5_000):
+            origin: Any = broker.client
+            client = subscriptions.heard("g", f"c{number}", "P", origin, 0.0)
+            subscriptions.be_wild(client)
+        folded = Folded()
+        folded.lite_arrivals += [("P", b"a"), ("P", b"b")] * 100
+        broker.parts[LITE_POPPING].applied(folded)
+        wanted = subscriptions.group("P", "g")
+        assert wanted is not None
+        assert [*wanted.ready] == [b"a", b"b"]
+    assert asked < 10
 
 
 async def test_lite_topics_end_after_their_last_message(tmp_path: Path) -> None:
