@@ -18,6 +18,7 @@ from broker.errors import RequestRefused
 from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
+from broker.log.append_outcome import not_leader
 from broker.producers.members import PRODUCERS, Producer
 from broker.producers.proxies import PROXIES, Outcomes
 from broker.serving.memberships import Client
@@ -79,6 +80,8 @@ class ClientProcessor:
         self._access = parts[ACCESS_GUARD]
         self._shares = parts[USER_SHARES]
         self._clock = parts.clock
+        self._led_term = parts.led_term
+        self._broker_name = parts.config.group
         self._work = parts.work
 
     @staticmethod
@@ -109,6 +112,8 @@ class ClientProcessor:
         def registered(data: ConsumerData, refusal: RequestRefused | None) -> None:
             nonlocal waiting
             waiting -= 1
+            if refusal is None and self._led_term() is None:
+                refusal = not_leader(self._broker_name)  # members that it knew would outlast it
             if refusal is not None:
                 refusals.append(refusal)
             elif not origin.is_closed:

@@ -91,6 +91,7 @@ class LitePopping:
         self._subscriptions = parts[SUBSCRIPTIONS]
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
+        self._led_term = parts.led_term
         self._work = parts.work
         self._shares = parts[USER_SHARES]
         self._waiting: WaitingRequests[LiteRequest, str] = WaitingRequests(
@@ -299,8 +300,8 @@ class LitePopping:
         if self._is_given(pop):
             return
         is_more = bool(self._ready_of(pop.request.key))
-        if pop.deadline <= self._clock() and not is_more:
-            self._answer_nothing(pop)
+        if (pop.deadline <= self._clock() and not is_more) or self._led_term() is None:
+            self._answer_nothing(pop)  # only a leader looks at those that wait
         elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, _times(pop, 0)))
         else:

@@ -75,6 +75,7 @@ class Popping:
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
+        self._led_term = parts.led_term
         self._work = parts.work
         self._shares = parts[USER_SHARES]
         self._waiting = waiting_pops(self._shares.held)
@@ -248,8 +249,8 @@ class Popping:
     def _give_or_wait(self, pop: WaitingPop) -> None:
         if self._is_given(pop):
             return
-        if pop.deadline <= self._clock():
-            self._answer_nothing(pop)
+        if pop.deadline <= self._clock() or self._led_term() is None:
+            self._answer_nothing(pop)  # only a leader looks at those that wait
         elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             self._answer_full(pop)
         else:

@@ -74,20 +74,20 @@ def test_no_step_of_a_long_list_takes_long(kind: str) -> None:
         attributes = {"+message.type": "NORMAL"}
         rows = [{"topicName": one, "attributes": attributes} for one in names]
         body = {"topicConfigList": rows}
-    longest_s = 0.0
+    longest_s, count = 0.0, 0
     with broker_in_memory(format_version=FORMAT_VERSION) as broker:
         client: Any = broker.client
 
         def go_on(steps: Any) -> None:
-            nonlocal longest_s
+            nonlocal longest_s, count
             while True:
                 began = time.process_time()
                 is_over = next(steps, client) is client
-                longest_s = max(longest_s, time.process_time() - began)
+                longest_s, count = max(longest_s, time.process_time() - began), count + 1
                 if is_over:
                     return
 
         client.go_on = go_on
         reply = broker.ask(code, json.dumps(body).encode())
         assert reply.code == 0, reply
-    assert longest_s < 0.05
+    assert (longest_s < 0.05, count > 7) == (True, True), longest_s

@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 import trio
 
+from broker.features import empty_state
 from broker.lite import popping as lite_popping
 from broker.lite import processor as lite_processor
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
 from broker.lite.popping import LITE_POPPING, SUBSCRIPTIONS
+from broker.lite.state import LITE, LiteGroup, LiteParent
 from broker.lite.subscribing import Subscribing
 from broker.log.entry import LITE_VERSION
 from broker.log.folded import Folded
+from broker.log.state import Deletion
 from broker.machine import BrokerMachine
+from broker.pop.state import InFlight, PopQueue
 from broker.serving.waiting_requests import WaitingRequests
 from dledger import LogFull
 from remoting.message.batch import BatchMessage, encode_batch_body
@@ -416,6 +420,30 @@ async def test_lite_topics_end_after_their_last_message(tmp_path: Path) -> None:
 
 async def _has(one: LiteClient, count: int) -> bool:
     return one.lite.topic_count == count
+
+
+def test_what_is_in_flight_of_a_deleted_parent_or_group_is_freed_a_little_at_a_time() -> None:
+    """There may be half a million messages, and a deletion is one entry of the log."""
+    lite = empty_state()[LITE]
+    for parent in ("P", "Q"):
+        of = lite.parents[parent] = LiteParent()
+        for name in ("g", "h"):
+            group = of.groups[name] = LiteGroup()
+            for number in range(3_000):
+                key = b"s%d" % number
+                group.out.put(key, PopQueue(1, {0: InFlight(1, 2, 1)}))
+            lite.count_in_flight(group, 3_000)
+    kept = [table.captured() for table in (lite.parents["P"].groups["h"].out,)]
+    LITE.group_deleted(lite, Deletion("g", with_offsets=False, with_locks=True))
+    assert (lite.in_flight_count, len(lite.parents["P"].groups["g"].out)) == (6_000, 0)
+    LITE.topic_deleted(lite, Deletion("P", with_offsets=True, with_locks=True))
+    assert lite.in_flight_count == lite.parents["Q"].groups["h"].in_flight_count == 3_000
+    freed = 0
+    while lite.ended:
+        lite.sweep()
+        freed += 1
+    assert freed > 3_000
+    assert sum(len(shard) for shard in kept[0]) == 3_000  # what a snapshot has stays
 
 
 async def test_a_deleted_parent_or_group_leaves_nothing(tmp_path: Path) -> None:
