@@ -3,7 +3,6 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
@@ -12,13 +11,11 @@ from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
-from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name
-from broker.topics.needs import group_need, topic_need
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
@@ -114,12 +111,6 @@ class InspectionProcessor:
         table = {str(queue_id): slowest[queue_id] for queue_id in sorted(slowest)}
         return command.reply(body=compact_json({"correctionOffsets": table}).encode())
 
-    @staticmethod
-    def time_needs(command: Command) -> Sequence[Need]:
-        """Need to look at the group, and at the topic: the answer has times of its messages."""
-        group = group_need(command.name("group"), Action.GET)
-        return (group, topic_need(command.name("topic"), Action.GET, Action.SUB))
-
     def time_spans(self, _origin: Origin, command: Command) -> Steps:
         """Return for each queue the time of its messages, and how long the next one has waited
         (303).
@@ -153,11 +144,6 @@ class InspectionProcessor:
             },
             "minTimeStamp": oldest,
         }
-
-    @staticmethod
-    def clone_needs(command: Command) -> Sequence[Need]:
-        source = group_need(command.name("srcGroup"), Action.GET)
-        return (source, group_need(command.name("destGroup"), Action.UPDATE))
 
     def clone_offsets(self, origin: Origin, command: Command) -> Steps:
         """Copy the offsets of one group to another (314): in one topic, or in all.

@@ -5,7 +5,6 @@ works for every client, and for groups without members. RocketMQ 4 asks the memb
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -14,12 +13,10 @@ from broker.log.submissions import submit_commands
 from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
-from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.store.message_reader import MESSAGE_READER
-from broker.topics.needs import group_need, topic_need
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.net.answering import Steps
@@ -42,13 +39,6 @@ class ResetProcessor:
         self._room = parts[OFFSET_ROOM]
         self._broker_name = parts.config.group
         self._wall_clock_ms = parts.wall_clock_ms
-
-    @staticmethod
-    def needs(command: Command) -> Sequence[Need]:
-        """Need to change the group, and to read the topic: the answer tells its offsets."""
-        group = group_need(command.name("group"), Action.UPDATE)
-        topic = topic_need(command.name("topic"), Action.SUB, Action.GET, Action.UPDATE)
-        return (group, topic)
 
     def reset(self, origin: Origin, command: Command) -> Steps:
         """Reset a group in a topic: all queues, or one.
