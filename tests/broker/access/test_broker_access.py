@@ -409,11 +409,7 @@ async def test_a_pop_of_lite_topics_that_waits_while_its_right_is_taken_away_get
     tmp_path: Path,
 ) -> None:
     async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
-        made = await here.ask(
-            CODE.UPDATE_AND_CREATE_TOPIC, topic="chats", attributes="+message.type=LITE"
-        )
-        bound = {"groupName": "agents", "attributes": {"+lite.bind.topic": "chats"}}
-        assert (made, await here.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, bound)) == (0, 0)
+        await here.lite_parent("chats", "agents")
         reader = await here.user("reader", allow("*", "Sub"))
         wanted: dict[str, Any] = {"action": "PARTIAL_ADD", "group": "agents", "clientId": "c"}
         wanted |= {"topic": "chats", "liteTopicSet": ["a"], "version": 1}

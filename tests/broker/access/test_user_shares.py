@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -86,14 +85,14 @@ async def _connections(here: Guarded, count: int) -> bool:
     return len(here.broker.parts[USER_SHARES].connections_of("greedy")) == count
 
 
+async def held(here: Guarded, user: str, count: int) -> bool:
+    return here.broker.parts[USER_SHARES].held.of(user) == count
+
+
 async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
         greedy, other = await two_users(here)
         waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
-        shares = here.broker.parts[USER_SHARES]
-
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
 
         async def pull(client: Client) -> None:
             with suppress(ConnectionClosed):
@@ -101,7 +100,7 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
 
         for _ in range(4):
             nursery.start_soon(pull, greedy)
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await greedy.pull("orders", 1, **waits)
         assert (refused.code, "4 pulls that wait" in (refused.remark or "")) == (BUSY, True)
         pop: dict[str, Any] = {"consumerGroup": "g", "topic": "orders", "queueId": -1}
@@ -110,11 +109,11 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         codes = [(await greedy.ask(CODE.POP_MESSAGE, **pop)).code for _ in range(2)]
         assert codes == [0, ResponseCode.POLLING_FULL]  # what is there is given
         nursery.start_soon(pull, other)
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         greedy.close()
-        await until(lambda: held("greedy", 0))
+        await until(lambda: held(here, "greedy", 0))
         assert (await here.admin.send("orders", b"2")).code == 0
-        await until(lambda: held("other", 0))
+        await until(lambda: held(here, "other", 0))
         nursery.cancel_scope.cancel()
 
 
@@ -183,25 +182,10 @@ async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Pa
     """Beside pulls and pops: until they are answered, or their client is gone."""
     async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
         greedy, other = await two_users(here)
-        parent: dict[str, Any] = {
-            "topic": "chats",
-            "readQueueNums": 4,
-            "writeQueueNums": 4,
-            "perm": 6,
-        }
-        made = await here.admin.ask(
-            CODE.UPDATE_AND_CREATE_TOPIC, **parent, attributes="+message.type=LITE"
-        )
-        body = json.dumps({"groupName": "agents", "attributes": {"+lite.bind.topic": "chats"}})
-        group = await here.admin.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body.encode())
-        assert (made.code, group.code) == (0, 0)
-        shares = here.broker.parts[USER_SHARES]
+        await here.lite_parent("chats", "agents")
         pop: dict[str, Any] = {"clientId": "c", "consumerGroup": "agents", "topic": "chats"}
         pop |= {"maxMsgNum": 1, "invisibleTime": 60000, "pollTime": 15000, "bornTime": 10**15}
         pop |= {"attemptId": "a"}
-
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
 
         async def wait(client: Client) -> None:
             with suppress(ConnectionClosed):
@@ -209,17 +193,17 @@ async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Pa
 
         for _ in range(4):
             nursery.start_soon(wait, greedy)
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await greedy.ask(CODE.POP_LITE_MESSAGE, **pop)
         assert refused.code == ResponseCode.POLLING_FULL
         waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
         assert (await greedy.pull("orders", 1, **waits)).code == BUSY
         nursery.start_soon(wait, other)
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         greedy.close()
-        await until(lambda: held("greedy", 0))
+        await until(lambda: held(here, "greedy", 0))
         here.broker.parts[LITE_POPPING].end_term()
-        await until(lambda: held("other", 0))
+        await until(lambda: held(here, "other", 0))
         nursery.cancel_scope.cancel()
 
 
@@ -240,16 +224,13 @@ async def test_requests_of_a_proxy_count_for_the_users_that_it_represents(tmp_pa
             with suppress(ConnectionClosed):
                 await proxy.pull("orders", 1, **fields_of(user))
 
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
-
         for _ in range(4):
             nursery.start_soon(pull, "greedy")
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await proxy.pull("orders", 1, **fields_of("greedy"))
         assert (refused.code, "user greedy has 4 pulls" in (refused.remark or "")) == (BUSY, True)
         nursery.start_soon(pull, "other")
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         assert not shares.connections_of("greedy")  # the connection is the proxy's
         nursery.cancel_scope.cancel()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -21,6 +20,7 @@ from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from tests.broker.parts_alone import parts_alone
 from tests.broker.serving.test_broker_waiting import FakeLog, Origin
+from tests.broker.untimed import Stepped
 
 ROUTE = TopicRoute([QueueData("a", 2, 2, 6), QueueData("b", 1, 1, 6)])
 
@@ -114,20 +114,8 @@ def test_clients_keep_their_queues_while_no_name_server_answers() -> None:
     assert broker.ask("c0", messageModel="BROADCASTING") is None
 
 
-class Stepped(Origin):
-    """Takes one step of an answer after the other, and keeps how long the longest took."""
-
-    steps = 0
-    longest_s = 0.0
-
-    def go_on(self, steps: Iterator[object]) -> None:
-        while True:
-            began = time.process_time()
-            is_over = next(steps, self) is self
-            self.longest_s = max(self.longest_s, time.process_time() - began)
-            self.steps += 1
-            if is_over:
-                return
+class SteppedOrigin(Stepped, Origin):
+    """A client that keeps what it is sent, step by step."""
 
 
 @pytest.mark.parametrize("shares", [0, 16_000])
@@ -143,7 +131,7 @@ def test_no_step_of_an_answer_takes_long_however_many_queues_it_has(
     )
     for more in ({}, {"messageModel": "BROADCASTING"}):
         body = {"topic": "T", "consumerGroup": "g", "clientId": members[7], **more}
-        origin = Stepped()
+        origin = SteppedOrigin()
         command = Command(RequestCode.QUERY_ASSIGNMENT, body=json.dumps(body).encode())
         broker.processor.query(origin, command)
         (reply,) = origin.sent

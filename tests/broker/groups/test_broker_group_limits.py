@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from broker.log.entry import FORMAT_VERSION
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.one_broker import Client, served
+from tests.broker.untimed import Stepped
 
 
 async def put_groups(client: Client, *names: str) -> None:
@@ -74,20 +74,11 @@ def test_no_step_of_a_long_list_takes_long(kind: str) -> None:
         attributes = {"+message.type": "NORMAL"}
         rows = [{"topicName": one, "attributes": attributes} for one in names]
         body = {"topicConfigList": rows}
-    longest_s, count = 0.0, 0
+    stepped = Stepped()
     with broker_in_memory(format_version=FORMAT_VERSION) as broker:
         client: Any = broker.client
-
-        def go_on(steps: Any) -> None:
-            nonlocal longest_s, count
-            while True:
-                began = time.process_time()
-                is_over = next(steps, client) is client
-                longest_s, count = max(longest_s, time.process_time() - began), count + 1
-                if is_over:
-                    return
-
-        client.go_on = go_on
+        client.go_on = stepped.go_on
         reply = broker.ask(code, json.dumps(body).encode())
         assert reply.code == 0, reply
-    assert (longest_s < 0.05, count > 7) == (True, True), longest_s
+    assert stepped.steps > 7
+    assert stepped.longest_s < 0.05
