@@ -1,5 +1,7 @@
 """Counts by user."""
 
+from collections.abc import Iterable
+
 
 class Counts:
     """Counts something by user. None stands for clients that are not counted."""
@@ -9,6 +11,9 @@ class Counts:
 
     def of(self, user: str | None) -> int:
         return 0 if user is None else self._counts.get(user, 0)
+
+    def all(self) -> Iterable[tuple[str, int]]:
+        return self._counts.items()
 
     def add(self, user: str | None, more: int = 1) -> int:
         """Count one more, or several, and return how many there are."""

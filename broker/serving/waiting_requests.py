@@ -1,6 +1,5 @@
 """Requests that wait: RocketMQ's long polling, without a task or an event for each."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -50,7 +49,7 @@ class WaitingRequests(Generic[R, P]):
         client_limit: how many of one client, which must leave room for others.
         users: counts them by user.
         key_of: a name and a part: what a request waits for.
-        weight_of: as how many a request counts for `limit`.
+        weight_of: as how many a request counts for `limit`, and for its user.
     """
 
     def __init__(
@@ -71,6 +70,7 @@ class WaitingRequests(Generic[R, P]):
         self._ends = Deadlines(self.waits, _A_STEP)
         self._count = 0
         self._weight = 0
+        self._weights = Counts()  # the same by user
 
     def __len__(self) -> int:
         return self._count
@@ -110,8 +110,10 @@ class WaitingRequests(Generic[R, P]):
         self._by_key.setdefault(name, {}).setdefault(part, {})[one] = None
         self._by_origin.setdefault(one.origin, {})[one] = None
         self._count += 1
-        self._weight += self._weight_of(one.request)
-        self._users.add(one.user)
+        weight = self._weight_of(one.request)
+        self._weight += weight
+        for counts in (self._weights, self._users):
+            counts.add(one.user, weight)
         self._ends.add(one.deadline, one, self._count)
 
     def remove(self, one: Waiting[R]) -> None:
@@ -146,10 +148,9 @@ class WaitingRequests(Generic[R, P]):
 
     def take_all(self) -> list[Waiting[R]]:
         taken = self.all()
-        # Of a client that is gone some may wait by their key alone, until they are forgotten.
-        by_key = chain.from_iterable(map(self.of_name, self._by_key))
-        for user, count in Counter([one.user for one in by_key]).items():
-            self._users.remove(user, count)
+        for user, weight in self._weights.all():
+            self._users.remove(user, weight)
+        self._weights = Counts()
         self._by_key, self._by_origin = {}, {}
         self._ends.clear()
         self._count = self._weight = 0
@@ -183,5 +184,7 @@ class WaitingRequests(Generic[R, P]):
             del parts[part]
         if not parts:
             del self._by_key[name]
-        self._weight -= self._weight_of(one.request)
-        self._users.remove(one.user)
+        weight = self._weight_of(one.request)
+        self._weight -= weight
+        for counts in (self._weights, self._users):
+            counts.remove(one.user, weight)

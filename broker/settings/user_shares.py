@@ -28,7 +28,8 @@ class UserShares:
     """What users have taken of this member.
 
     Attributes:
-        held: pulls, pops, also of lite topics, and notifications that wait for a message.
+        held: pulls, pops, also of lite topics, and notifications that wait for a message; one with
+            many tags counts as several.
     """
 
     def __init__(self, parts: Parts) -> None:

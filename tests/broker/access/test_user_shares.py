@@ -140,6 +140,45 @@ async def test_clients_of_a_user_leave_room_for_those_of_others(tmp_path: Path) 
         assert await beat(more, ["c"], []) == 0
 
 
+async def test_subscriptions_of_a_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """A few clients with long subscriptions would take it all. Who is there goes on."""
+    async with guarded(tmp_path, limits=replace(FEW, max_client_bytes=40_000)) as here:
+        greedy, other = await two_users(here)
+
+        async def beat(client: Client, group: str) -> Command:
+            wanted = [SubscriptionData("orders", "||".join([f"{n:099}" for n in range(30)]))]
+            body = encode_heartbeat(
+                Heartbeat("c@1", [], [ConsumerData(group, subscriptions=wanted)])
+            )
+            return await client.ask(CODE.HEART_BEAT, body)
+
+        codes = [(await beat(greedy, group)).code for group in ("g1", "g2", "g3", "g1", "g2")]
+        assert codes == [0, 0, BUSY, 0, 0]
+        assert "the subscriptions of user greedy take" in ((await beat(greedy, "g3")).remark or "")
+        assert [(await beat(other, group)).code for group in ("h1", "h2")] == [0, 0]
+        filled = [(await beat(here.admin, f"a{number}")).code for number in range(12)]
+        assert filled[-1] == BUSY
+        assert (await beat(greedy, "g1")).code == 0  # as before
+
+
+async def test_a_pull_with_many_tags_counts_as_several_of_its_user(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, _ = await two_users(here)
+        tags = "||".join(map(str, range(64)))
+        waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000, "subscription": tags}
+
+        async def pull() -> None:
+            with suppress(ConnectionClosed):
+                await greedy.pull("orders", 1, **waits)
+
+        nursery.start_soon(pull)
+        await until(lambda: held(here, "greedy", 5))
+        assert (await greedy.pull("orders", 1, **waits)).code == BUSY
+        greedy.close()
+        await until(lambda: held(here, "greedy", 0))
+        nursery.cancel_scope.cancel()
+
+
 async def _producers(here: Guarded, count: int) -> bool:
     return len(here.broker.parts[PRODUCERS]) == count
 
