@@ -131,7 +131,7 @@ class Popping:
     def applied(self, folded: Folded) -> None:
         """Note the topics with new messages, and try pops of deleted topics again."""
         if len(self._waiting):
-            for topic in {topic for topic, _queue_id in folded.arrivals}:
+            for topic in dict.fromkeys(topic for topic, _queue_id in folded.arrivals):
                 for group in self._waiting.parts(topic):
                     self._ready[group, topic] = None
             for topic in folded.deleted_topics:
