@@ -271,7 +271,7 @@ class Popping:
             self._answer_nothing(pop)  # its group was deleted; a new pop creates it again
             return True
         now_ms = self._wall_clock_ms()
-        is_known = False
+        is_known = is_over_share = False
         unwanted = 0
         for key in self._keys(request):
             is_known = is_known or key in self._pops.queues
@@ -287,13 +287,24 @@ class Popping:
                     pop.origin.send(pop.command.reply(fields=_notice(True)))
                     return True
                 continue
+            if not self._may_begin(pop, key):
+                is_over_share = True
+                continue
             self._propose(pop, key, choice)
             return True
-        if not is_known and self._chooser.has_too_many_queues:
-            remark = f"groups pop from {MAX_QUEUES} queues already: delete groups, or topics"
+        if not is_known and (is_over_share or self._chooser.has_too_many_queues):
+            queues, of = len(self._pops.queues), f", many of user {pop.user}" * is_over_share
+            remark = f"groups pop from {queues} queues already{of}: delete groups, or topics"
             pop.origin.send(pop.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
             return True
         return False
+
+    def _may_begin(self, pop: WaitingPop, key: QueueKey) -> bool:
+        """Return whether a pop's user may have its groups pop from one more queue, if it is new."""
+        queues = self._pops.queues
+        return key in queues or self._shares.may_take(
+            pop.user, "queues", MAX_QUEUES, is_half_full=not queues.has_room(MAX_QUEUES // 2)
+        )
 
     def _keys(self, request: PopRequest) -> Iterator[QueueKey]:
         """Yield the queues to try, beginning with another one each time."""

@@ -404,6 +404,26 @@ async def test_a_user_cannot_take_all_places_of_tables_that_users_share(tmp_path
         assert await sends(greedy, f"{half}\x02TIMER_DELAY_SEC\x01600") == BUSY
 
 
+async def test_groups_of_a_user_pop_from_a_share_of_all_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("popping", "choice"):
+        monkeypatch.setattr(f"broker.pop.{module}.MAX_QUEUES", 8)
+    async with guarded(tmp_path) as here:
+        greedy, other = await two_users(here)
+
+        async def pops(client: Client, number: int) -> Command:
+            pop: dict[str, Any] = {"consumerGroup": f"g{number}", "topic": "orders", "queueId": -1}
+            pop |= {"maxMsgNums": 1, "invisibleTime": 60000, "pollTime": 0, "initMode": 1}
+            return await client.ask(CODE.POP_MESSAGE, bornTime=0, **pop)
+
+        codes = [(await pops(greedy, number)).code for number in range(5)]
+        assert codes == [0] * 4 + [BUSY]
+        assert "of user greedy" in ((await pops(greedy, 4)).remark or "")
+        assert (await pops(greedy, 0)).code == ResponseCode.POLLING_TIMEOUT  # its queue is known
+        assert [(await pops(other, number)).code for number in (8, 9)] == [0, 0]
+
+
 async def test_a_delayed_message_of_a_transaction_needs_room_among_delayed_ones(
     tmp_path: Path,
 ) -> None:
