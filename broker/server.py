@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -191,7 +191,7 @@ class Broker:
         self._client.sign_by(file.admin)
         self._registrar.announce()  # a name server may have refused the earlier one
 
-    def _registration(self, term: int) -> BrokerRegistration:
+    def _registration(self, term: int) -> Generator[None, None, BrokerRegistration]:
         topics = self.machine.state[TOPICS]
         changed = self.machine.state[CHANGED_SETTINGS]
         version = DataVersion(
@@ -199,7 +199,8 @@ class Broker:
             max(topics.topics_changed_ms, changed.settings_changed_ms),
             term,
         )
-        return BrokerRegistration(dict(self.parts[SETTINGS].routed(topics.configs)), version)
+        routed = yield from self.parts[SETTINGS].routed_in_steps(topics.configs)
+        return BrokerRegistration(routed, version)
 
     def _proof(self) -> str:
         """Return a secret of the group's members; "" until all members of the group know it.

@@ -71,6 +71,7 @@ class AccessGuard:
 
     Attributes:
         watchers: called when users or rules have changed, so that what waits is judged again.
+        changes: how often they were called.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -90,6 +91,7 @@ class AccessGuard:
         # Of the last request, its fields, user and host: a request may be checked more than once.
         self._last: tuple[Mapping[str, str], tuple[Caller, str]] | None = None
         self.watchers: list[Callable[[], None]] = []
+        self.changes = 0
 
     @property
     def is_on(self) -> bool:
@@ -116,6 +118,7 @@ class AccessGuard:
 
     def _judge_anew(self) -> None:
         self._forget()
+        self.changes += 1
         for watcher in self.watchers:
             watcher()
 
@@ -240,7 +243,8 @@ class AccessGuard:
         caller, host = self._asker(origin, command)
         for need in needs:
             if not self._grants(caller, need, host):
-                raise self._refused(origin, command, f"{caller.name} lacks {need}")
+                told = f"{caller.name} lacks {need.shown}"
+                raise self._refused(origin, command, f"{caller.name} lacks {need}", told)
 
     def _grants(self, caller: Caller, need: Need, host: str) -> bool:
         if caller.is_super:
@@ -301,7 +305,10 @@ class AccessGuard:
         self._decisions.clear()
         self._last = None
 
-    def _refused(self, origin: Origin, command: Command, why: str) -> RequestRefused:
+    def _refused(
+        self, origin: Origin, command: Command, why: str, told: str | None = None
+    ) -> RequestRefused:
+        """Log why a request is refused, and return the refusal, with `told` in place of `why`."""
         _log.warning(
             "request %s of %s is not permitted: %s",
             quoted(request_name(command.code)),
@@ -309,7 +316,7 @@ class AccessGuard:
             quoted(why, 300),
             extra=about_client(origin.peer.host),
         )
-        return RequestRefused.forbidden(f"not permitted: {why}")
+        return RequestRefused.forbidden(f"not permitted: {told or why}")
 
 
 def _administrator(admin: Credentials) -> Caller:

@@ -9,7 +9,7 @@ from broker.serving.member import MEMBER
 from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.topics.needs import LOOK, OPERATE, on_group, on_topic
+from broker.topics.needs import LOOK, OPERATE, on_topic
 from remoting.wire.codes import RequestCode
 
 
@@ -32,7 +32,7 @@ def service(parts: Parts) -> Service:
                 statistics.all_consume_stats, LOOK, confirmed=True
             ),
             RequestCode.GET_CONSUME_STATS: Handler(
-                statistics.consume_stats, on_group(Action.GET, Action.SUB), confirmed=True
+                statistics.consume_stats, statistics.needs, confirmed=True
             ),
         }
     )

@@ -3,7 +3,7 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -13,9 +13,11 @@ from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
 from broker.offsets.state import OFFSETS
 from broker.pulls.pulled_offsets import PULLED_OFFSETS
+from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.store.message_reader import MESSAGE_READER
+from broker.topics.needs import group_need, topic_need
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
@@ -68,6 +70,15 @@ class Statistics:
         body = f'{{"offsetTable":{{{",".join(rows)}}},"topicPutTps":{per_second}}}'
         return command.reply(body=body.encode())
 
+    @staticmethod
+    def needs(command: Command) -> Sequence[Need]:
+        """Need to look at the group, and at the topics that are named: it may never have consumed
+        them, and the answer has the ends of their queues.
+        """
+        group = group_need(command.name("consumerGroup"), Action.GET, Action.SUB)
+        named = {*_listed_topics(command), command.name("topic", "")} - {""}
+        return (group, *[topic_need(one, Action.GET, Action.SUB) for one in sorted(named)])
+
     def consume_stats(self, _origin: Origin, command: Command) -> Steps:
         """Return a group's lag queue by queue (208): in all its topics, or in those named.
 
@@ -77,7 +88,7 @@ class Statistics:
         Raises RequestRefused (2): too many queues for one answer.
         """
         name = command.name("consumerGroup")
-        listed = [one for one in command.fields.get("topicList", "").split(";") if one]
+        listed = _listed_topics(command)
         asked = listed or [one for one in [command.name("topic", "")] if one]
         group = self._consumers.group(name)
         consumed = {topic for _, topic in self._offsets.tables.of_group(name)}
@@ -175,3 +186,7 @@ class Statistics:
             "lastTimestamp": last or 0,
             "pullOffset": max(committed, pulled or 0),
         }
+
+
+def _listed_topics(command: Command) -> list[str]:
+    return [one for one in command.fields.get("topicList", "").split(";") if one]

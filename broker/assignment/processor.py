@@ -3,9 +3,10 @@
 Source: RocketMQ's QueryAssignmentProcessor.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
 
 from broker.access.guard import ACCESS_GUARD
 from broker.assignment.commands import SetMode
@@ -20,7 +21,14 @@ from broker.serving.replying import replying
 from broker.serving.routes import ROUTES
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.needs import group_need, topic_need
-from remoting.bodies.assignment import POP, PULL, Assigned, encode_assigned
+from remoting.bodies.assignment import (
+    POP,
+    PULL,
+    Assigned,
+    assigned_row,
+    encode_assigned,
+    encode_assigned_rows,
+)
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.pieces import pieces
@@ -28,7 +36,7 @@ from remoting.bodies.queue_shares import average_share, circle_share
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.message.topic_names import RETRY_PREFIX
-from remoting.net.answering import Steps
+from remoting.net.answering import Steps, answer_each
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -47,11 +55,53 @@ _MAX_SHARES: Final = 1_000_000
 # Queues of one topic in a route, because a name server does not check registrations.
 MAX_QUEUES: Final = 16_384
 
-_Share = Callable[[int, int, Sequence[MessageQueue]], Sequence[MessageQueue]]
+# Queues that one step writes, and members whose shares it computes.
+_A_STEP: Final = 256
+
+_Share = Callable[[int, int, Sequence[int]], Sequence[int]]
 _SHARES: Final[Mapping[str, _Share]] = {
     "AVG": average_share,
     "AVG_BY_CIRCLE": circle_share,
 }
+
+
+class _Question(NamedTuple):
+    """A consumer's question for its queues."""
+
+    group: str
+    topic: str
+    client_id: str
+    share: _Share
+    is_broadcast: bool
+
+
+class _Queues:
+    """The readable queues of a topic in their order, each by its place.
+
+    There may be `MAX_QUEUES`, so they are made when they are told.
+    """
+
+    def __init__(self, topic: str, route: TopicRoute) -> None:
+        counts: dict[str, int] = {}
+        for one in route.queues:
+            if one.permission & PERMISSION_READ and one.read_queue_count > 0:
+                count = max(one.read_queue_count, counts.get(one.broker_name, 0))
+                counts[one.broker_name] = count
+        self._topic = topic
+        self._brokers = sorted(counts)
+        self._ends = list(accumulate(counts[name] for name in self._brokers))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def at(self, place: int) -> MessageQueue:
+        number = bisect_right(self._ends, place)
+        begin = self._ends[number - 1] if number else 0
+        return MessageQueue(self._topic, self._brokers[number], place - begin)
+
+    def any_of_each_broker(self) -> Iterator[MessageQueue]:
+        """Yield a queue for each broker whose id -1 stands for any of its queues."""
+        return (MessageQueue(self._topic, name, -1) for name in self._brokers)
 
 
 class AssignmentProcessor:
@@ -72,7 +122,6 @@ class AssignmentProcessor:
         group, topic = asked.name("consumerGroup"), asked.name("topic")
         needs = (group_need(group, Action.SUB), topic_need(topic, Action.SUB))
         self._access.require(origin, command, needs)
-        client_id = asked.name("clientId")
         strategy = asked.text("strategyName", "AVG")
         is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"
         share = _SHARES.get(strategy)
@@ -80,31 +129,42 @@ class AssignmentProcessor:
             raise RequestRefused.failed(
                 f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}"
             )
+        question = _Question(group, topic, asked.name("clientId"), share, is_broadcast)
         if self._waiting >= MAX_WAITING:
             raise RequestRefused.busy(f"{self._waiting} wait for name servers: ask later")
         self._waiting += 1
 
         def then(route: TopicRoute | None) -> None:
             self._waiting -= 1
-            mode = self._mode(topic, group, is_broadcast)
-            members = self._consumers.client_ids(group)
-            if route is None or not (is_broadcast or client_id in members):
-                # A new leader does not know all members yet, and a name server may be restarting.
-                # A client without assigned queues would give up its own for 20 s. With null it
-                # keeps them, and asks again.
-                origin.send(command.reply(body=encode_assigned(None)))
-                return
-            if sum(one.read_queue_count for one in route.queues) > MAX_QUEUES:
-                remark = f"topic {topic:.127} has more than {MAX_QUEUES} queues: delete some"
-                origin.send(command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
-                return
-            queues: Sequence[MessageQueue] = _queues(topic, route)
-            if not is_broadcast:
-                queues = _own(share, mode, client_id, queues, members)
-            assigned = [Assigned(queue, mode.name) for queue in queues]
-            origin.send(command.reply(body=encode_assigned(assigned)))
+            answer_each(origin, [command], lambda _origin, one: self._answer(one, question, route))
 
         self._routes.find(topic, then)
+
+    def _answer(self, command: Command, asked: _Question, route: TopicRoute | None) -> Steps:
+        mode = self._mode(asked.topic, asked.group, asked.is_broadcast)
+        members = self._consumers.client_ids(asked.group)
+        if route is None or not (asked.is_broadcast or asked.client_id in members):
+            # A new leader does not know all members yet, and a name server may be restarting. A
+            # client without assigned queues would give up its own for 20 s. With null it keeps
+            # them, and asks again.
+            return command.reply(body=encode_assigned(None))
+        if sum(one.read_queue_count for one in route.queues) > MAX_QUEUES:
+            remark = f"topic {asked.topic:.127} has more than {MAX_QUEUES} queues: delete some"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        queues = _Queues(asked.topic, route)
+        if asked.is_broadcast:
+            assigned: Iterator[MessageQueue] = map(queues.at, range(len(queues)))
+        elif mode.name == POP and not 0 < mode.shares < len(members) - 1:
+            assigned = queues.any_of_each_broker()
+        else:
+            place = bisect_left(members, asked.client_id)
+            own = yield from _own(asked.share, mode, place, len(queues), len(members))
+            assigned = map(queues.at, own)
+        rows: list[str] = []
+        while some := list(islice(assigned, _A_STEP)):
+            rows += [assigned_row(Assigned(queue, mode.name)) for queue in some]
+            yield
+        return command.reply(body=encode_assigned_rows(rows))
 
     def set_mode(self, origin: Origin, command: Command) -> None:
         """Set how a group reads a topic (401).
@@ -155,33 +215,18 @@ class AssignmentProcessor:
         return self._modes.modes.get((topic, group), Mode())
 
 
-def _queues(topic: str, route: TopicRoute) -> Sequence[MessageQueue]:
-    return [
-        MessageQueue(topic, one.broker_name, queue_id)
-        for one in route.queues
-        if one.permission & PERMISSION_READ
-        for queue_id in range(one.read_queue_count)
-    ]
-
-
 def _own(
-    share: _Share,
-    mode: Mode,
-    client_id: str,
-    queues: Sequence[MessageQueue],
-    members: Sequence[str],
-) -> Sequence[MessageQueue]:
-    """Return the queues of one of the sorted members; queue id -1 stands for any queue
-    of a broker.
-    """
-    at = bisect_left(members, client_id)
-    queues = sorted(set(queues))
+    share: _Share, mode: Mode, place: int, queues: int, members: int
+) -> Generator[None, None, Sequence[int]]:
+    """Return the places of the queues of one of the sorted members."""
     if mode.name == PULL:
-        return share(at, len(members), queues)
-    if not 0 < mode.shares < len(members) - 1:
-        return sorted({MessageQueue(one.topic, one.broker_name, -1) for one in queues})
-    if len(members) > len(queues):
-        return [queues[at % len(queues)]] if queues else []  # several members share a queue
+        return share(place, members, range(queues))
+    if members > queues:
+        return [place % queues] if queues else []  # several members share a queue
     # The member pops its own queues, and those of the next members.
-    sharing = [(at + number) % len(members) for number in range(mode.shares + 1)]
-    return sorted([queue for place in sharing for queue in share(place, len(members), queues)])
+    own: list[int] = []
+    for numbers in pieces(range(mode.shares + 1), _A_STEP):
+        for number in numbers:
+            own += share((place + number) % members, members, range(queues))
+        yield
+    return sorted(own)

@@ -18,6 +18,7 @@ from broker.errors import RequestRefused
 from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
+from broker.log.append_outcome import not_leader
 from broker.producers.members import PRODUCERS, Producer
 from broker.producers.proxies import PROXIES, Outcomes
 from broker.serving.memberships import Client
@@ -79,6 +80,8 @@ class ClientProcessor:
         self._access = parts[ACCESS_GUARD]
         self._shares = parts[USER_SHARES]
         self._clock = parts.clock
+        self._led_term = parts.led_term
+        self._broker_name = parts.config.group
         self._work = parts.work
 
     @staticmethod
@@ -96,7 +99,7 @@ class ClientProcessor:
         self._access.require(origin, command, _heartbeat_needs(heartbeat))
         self._check_share(origin, command, heartbeat)
         yield from self._register_producers(origin, command, heartbeat)
-        self._check_room(origin, heartbeat)
+        self._check_room(origin, command, heartbeat)
         for data in heartbeat.consumers:
             for _ in self._filters.check(data):
                 yield
@@ -109,6 +112,8 @@ class ClientProcessor:
         def registered(data: ConsumerData, refusal: RequestRefused | None) -> None:
             nonlocal waiting
             waiting -= 1
+            if refusal is None and self._led_term() is None:
+                refusal = not_leader(self._broker_name)  # members that it knew would outlast it
             if refusal is not None:
                 refusals.append(refusal)
             elif not origin.is_closed:
@@ -296,23 +301,39 @@ class ClientProcessor:
             if new and sum(map(count_of, connections)) + new > most:
                 raise RequestRefused.busy(f"user {user} has too many {what}, of {most}: stop some")
 
-    def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
-        """Raise RequestRefused (2) if the heartbeats of a client, or of all, would take too much
-        memory.
+    def _check_room(self, origin: Origin, command: Command, heartbeat: Heartbeat) -> None:
+        """Raise RequestRefused (2) if the heartbeats of a client, of a user, or of all would take
+        too much memory.
         """
         consumers, added = self._consumers, sum([one.size for one in heartbeat.consumers])
-        if added and consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
-            # Groups that a client repeats count once.
-            known = {one.group for one in heartbeat.consumers}
-            added -= consumers.size_in(Client(origin, heartbeat.client_id), known)
-            if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
-                raise RequestRefused.busy(
-                    f"the groups and subscriptions of one connection take more than "
-                    f"{MAX_CLIENT_BYTES} bytes: use more connections"
-                )
-        if consumers.size + added > self._settings.now.limits.max_client_bytes:
+        most = self._settings.now.limits.max_client_bytes
+        share = most // _SHARE_OF_USER
+        if not added or (
+            consumers.size_of(origin) + added <= MAX_CLIENT_BYTES
+            and consumers.size + added <= share  # then no user has more
+        ):
+            return
+        # Groups that a client repeats count once.
+        known = {one.group for one in heartbeat.consumers}
+        added -= consumers.size_in(Client(origin, heartbeat.client_id), known)
+        if added <= 0:
+            return
+        if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
+            raise RequestRefused.busy(
+                f"the groups and subscriptions of one connection take more than "
+                f"{MAX_CLIENT_BYTES} bytes: use more connections"
+            )
+        if consumers.size + added > most:
             raise RequestRefused.busy(
                 f"the subscriptions of all consumers take {consumers.size} bytes: stop some"
+            )
+        user = self._shares.user_of(origin, command)
+        if user is None:
+            return
+        taken = sum(map(consumers.size_of, self._shares.connections_of(user)))
+        if taken + added > share:
+            raise RequestRefused.busy(
+                f"the subscriptions of user {user} take {taken} bytes of {share}: stop some"
             )
 
     def _check(self, client: Client, data: ConsumerData) -> None:
@@ -330,7 +351,7 @@ class ClientProcessor:
         self, origin: Origin, command: Command, client_id: str, data: ConsumerData
     ) -> None:
         member = Member(client_id, self._clock(), data, command.language, command.version)
-        self._filters.registered(data)
+        self._filters.registered(data, self._shares.user_of(origin, command))
         if self._consumers.register(origin, member):
             self._notify([data.group])
 

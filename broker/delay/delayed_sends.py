@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.delay.commands import Delay
 from broker.delay.due import DELAY_NAMES, LEVEL_MS, AfterLevel, Due, read_due
+from broker.delay.due_counts import DueCounts
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
@@ -16,6 +17,7 @@ from broker.sends.copies import Copy
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.names import TIMER_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from remoting.message.properties import (
@@ -43,6 +45,8 @@ class DelayedSends:
         self._own_topics = parts[OWN_TOPICS]
         self._broker_name = parts.config.group
         self._settings = parts[SETTINGS]
+        self._shares = parts[USER_SHARES]
+        self._of_users = DueCounts()
         self._wall_clock_ms = parts.wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
@@ -63,16 +67,12 @@ class DelayedSends:
 
         There is no handle for a message with a level, which cannot be recalled, as in RocketMQ.
 
-        Raises RequestRefused (2): too many wait already. Messages in flight do not count.
+        Raises RequestRefused (2): see `take_room`.
         """
-        waiting = len(self._delays.waiting)
-        if waiting >= self._settings.now.limits.max_delayed_messages:
-            raise RequestRefused.busy(
-                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do"
-            )
         due = self._read_due(pairs)
         if due is None:
             return  # it became due since `is_asked_for`
+        self.take_room(send, due)
         topic, record = send.topic, send.records[0]
         self.delay(send, due)
         if isinstance(due, AfterLevel):
@@ -90,6 +90,31 @@ class DelayedSends:
             return {"recallHandle": handle}
 
         send.replied = replied
+
+    def take_room(self, send: PendingSend, due: Due) -> None:
+        """Check whether one more message may wait until it is due. Messages in flight do not count.
+
+        Raises RequestRefused (2): too many wait already, or too many of its user.
+        """
+        waiting = len(self._delays.waiting)
+        most = self._settings.now.limits.max_delayed_messages
+        if waiting >= most:
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do"
+            )
+        user = self._shares.user_of(send.origin, send.command)
+        if user is None:
+            return
+        now_ms = self._wall_clock_ms()
+        self._shares.check_held(
+            user,
+            lambda user: self._of_users.count(user, now_ms),
+            "delayed messages",
+            most,
+            is_half_full=2 * waiting >= most,
+        )
+        due_ms = now_ms + due.delay_ms if isinstance(due, AfterLevel) else due.due_ms
+        self._of_users.add(user, due_ms, now_ms)
 
     def delay(
         self,

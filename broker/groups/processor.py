@@ -24,10 +24,13 @@ from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
-from remoting.wire.loose_json import LARGE, JsonValue, compact_json
+from remoting.wire.loose_json import JsonValue, compact_json
 
-# Groups in one request (225): some milliseconds, and one append.
+# Groups in one request (225): one append.
 MAX_GROUPS_AT_ONCE: Final = 500
+
+# A group may have JSON of some kilobytes, which is read and written again.
+_GROUPS_A_STEP: Final = 16
 
 
 class GroupProcessor:
@@ -52,18 +55,22 @@ class GroupProcessor:
             [config], replying(origin, command), self._shares.user_of(origin, command)
         )
 
-    def put_groups(self, origin: Origin, command: Command) -> None:
+    def put_groups(self, origin: Origin, command: Command) -> Steps:
         """Create or change many consumer groups (225): all of them, or none.
 
         Raises RequestRefused: (2) too many groups, (29) a name or a number is not allowed.
         """
-        body = JsonObject.parse("consumer groups", command.body, size=LARGE)
-        configs = [self._asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
+        body = JsonObject.parse("consumer groups", command.body)
+        configs: list[ConsumerGroup] = []
+        for some in pieces(body.objects("groupConfigList", MAX_GROUPS_AT_ONCE), _GROUPS_A_STEP):
+            configs += map(self._asked, some)
+            yield
         if not configs:
             raise RequestRefused.invalid("no group is named")
         self._changes.put_groups(
             configs, replying(origin, command), self._shares.user_of(origin, command)
         )
+        return None
 
     def _asked(self, value: JsonObject) -> ConsumerGroup:
         """Read the configuration in a request. Raises BodyMalformed, RequestRefused (29).

@@ -8,7 +8,7 @@ from broker.inspection.queue_units import QueueUnits
 from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.topics.needs import LOOK, on_group, on_topic
+from broker.topics.needs import LOOK, all_of, on_group, on_topic
 from remoting.wire.codes import RequestCode
 
 
@@ -34,7 +34,9 @@ def service(parts: Parts) -> Service:
                 confirmed=True,
             ),
             RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(
-                processor.time_spans, on_group(Action.GET, field="group"), confirmed=True
+                processor.time_spans,
+                all_of(on_group(Action.GET, field="group"), on_topic(Action.GET, Action.SUB)),
+                confirmed=True,
             ),
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler(
                 processor.subscription, on_group(Action.GET, Action.SUB, field="group")
@@ -47,7 +49,13 @@ def service(parts: Parts) -> Service:
                 status.gather, on_group(Action.GET, field="group")
             ),
             RequestCode.CLONE_GROUP_OFFSET: Handler(
-                processor.clone_offsets, processor.clone_needs, confirmed=True, is_audited=True
+                processor.clone_offsets,
+                all_of(
+                    on_group(Action.GET, field="srcGroup"),
+                    on_group(Action.UPDATE, field="destGroup"),
+                ),
+                confirmed=True,
+                is_audited=True,
             ),
         }
     )

@@ -7,12 +7,14 @@ Source: RocketMQ's AdminBrokerProcessor.callConsumer.
 from collections.abc import Sequence
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.producers.proxies import PROXIES, Outcomes
 from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.settings.user_shares import USER_SHARES
 from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.needs import group_need
@@ -32,6 +34,8 @@ class Forwarding:
         self._consumers = parts[CONSUMERS]
         self._proxies = parts[PROXIES]
         self._reader = parts[MESSAGE_READER]
+        self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._broker_name = parts.config.group
 
     def running_info(self, origin: Origin, command: Command) -> None:
@@ -56,15 +60,27 @@ class Forwarding:
             raise RequestRefused.failed(
                 f"no message of this broker has the id {message_id:.80}: give its offset id"
             )
-        self._forward(origin, command, record)
+        group = group_need(command.name("consumerGroup"), Action.SUB)
+        self._forward(origin, command, record, (group, *message_needs(record, Action.SUB)))
 
-    def _forward(self, origin: Origin, command: Command, body: bytes) -> None:
+    def _forward(
+        self, origin: Origin, command: Command, body: bytes, needs: Sequence[Need] = ()
+    ) -> None:
+        """Forward a request to a consumer whose user has what it needs.
+
+        Raises RequestRefused (1): there is none.
+        """
         group, client_id = command.name("consumerGroup"), command.name("clientId")
         fields = {**without_proofs(command.fields), "brokerName": self._broker_name}
         member = self._consumers.member(group, client_id)
         if member is None or member.is_closed:
             self._ask_proxies(origin, command, fields, body)
             return
+        user = self._shares.user_at(member)
+        if user is not None and not self._access.allows(user, member.peer.host, needs):
+            raise RequestRefused.failed(
+                f"user {user} of consumer <{client_id:.80}> may not consume this: look at its rules"
+            )
 
         def answered(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError):

@@ -3,22 +3,19 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
-from broker.serving.needs import Action, Need
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name
-from broker.topics.needs import group_need
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
@@ -45,7 +42,7 @@ class InspectionProcessor:
         self._consumers = parts[CONSUMERS]
         self._reader = parts[MESSAGE_READER]
         self._commits = parts[OFFSET_COMMITS]
-        self._settings = parts[SETTINGS]
+        self._room = parts[OFFSET_ROOM]
         self._broker_name = parts.config.group
         self._wall_clock_ms = parts.wall_clock_ms
 
@@ -148,11 +145,6 @@ class InspectionProcessor:
             "minTimeStamp": oldest,
         }
 
-    @staticmethod
-    def clone_needs(command: Command) -> Sequence[Need]:
-        source = group_need(command.name("srcGroup"), Action.GET)
-        return (source, group_need(command.name("destGroup"), Action.UPDATE))
-
     def clone_offsets(self, origin: Origin, command: Command) -> Steps:
         """Copy the offsets of one group to another (314): in one topic, or in all.
 
@@ -181,10 +173,9 @@ class InspectionProcessor:
             yield
         if not offsets:
             raise RequestRefused.no_group(f"group {source:.80} was deleted")
-        new = sum((target, key[1]) not in tables for key in wanted)
-        room = self._settings.now.limits.max_offset_tables - new
-        if (new and not tables.has_room(room + 1)) or self._commits.is_full:
-            raise RequestRefused.busy("offsets of too many groups: delete a group first")
+        self._room.take(origin, command, [(target, key[1]) for key in wanted])
+        if self._commits.is_full:
+            raise RequestRefused.busy("[OVERLOAD]too many offsets wait: clone again")
         done = replying(origin, command)
         for one in offsets[:-1]:
             self._commits.add(one, None)

@@ -243,9 +243,10 @@ def _give(lite: Lite, group: LiteGroup, command: PopLite, given: LiteGiven) -> N
     queue.in_flight.update(dict.fromkeys(range(given.first, given.next), new))
     if not queue.in_flight:
         return
-    lite.in_flight_count += len(queue.in_flight) - (0 if old is None else len(old.in_flight))
+    before = 0 if old is None else len(old.in_flight)
+    lite.count_in_flight(group, len(queue.in_flight) - before)
     queue.next_offset, queue.attempt_id = given.next, command.attempt_id
-    group.out[name] = queue
+    group.out.set(name, queue)
     group.done.set(name, queue.done_offset)
 
 
@@ -260,12 +261,12 @@ def _ack(
         if group is None or queue is None or not queue.has(one.offset, one.popped_ms):
             continue
         queue = copy(queue)
-        lite.in_flight_count -= queue.land(one.offset)
+        lite.count_in_flight(group, -queue.land(one.offset))
         group.done.set(name, queue.done_offset)
         if queue.in_flight:
-            group.out[name] = queue
+            group.out.set(name, queue)
         else:
-            del group.out[name]
+            group.out.pop(name)
     lite.sweep()
     return None
 
@@ -281,7 +282,8 @@ def _hide(
         return None
     if queue.in_flight[message.offset].is_settled:
         return None
-    queue = group.out[name] = copy(queue)
+    queue = copy(queue)
+    group.out.set(name, queue)
     offsets: Iterable[int] = [message.offset]
     if command.is_suspended:
         offsets = [
@@ -311,9 +313,9 @@ def _reset(
         row = of.topics.get(name)
         if row is None:
             continue
-        queue = group.out.pop(name, None)
+        queue = group.out.pop(name)
         if queue is not None:
-            lite.in_flight_count -= len(queue.in_flight)
+            lite.count_in_flight(group, -len(queue.in_flight))
         group.done.set(name, min(max(offset, rows.known_from(row)), rows.end(row)))
     return None
 

@@ -1,5 +1,6 @@
 """Lite topics."""
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.lite.acks import LiteAcks
 from broker.lite.keeper import LiteKeeper
@@ -21,6 +22,7 @@ def service(parts: Parts) -> Service:
     lite, popping, acks = parts.state[LITE], parts[LITE_POPPING], LiteAcks(parts)
     subscribing, keeper = Subscribing(parts), LiteKeeper(parts)
     processor = LiteProcessor(parts, subscribing)
+    parts[ACCESS_GUARD].watchers.append(popping.ask_all_again)
     parts[SPECIAL_SENDS].add(LiteSends(parts))
     detours = parts[DETOURS]
     detours.ack, detours.hide = acks.ack, acks.hide

@@ -14,6 +14,10 @@ MAX_LITE_BATCH: Final = 512
 # Messages of all lite topics that groups have in flight; each takes some 150 bytes.
 MAX_LITE_IN_FLIGHT: Final = 500_000
 
+# Clients that subscribe, whether they name lite topics or not; each takes some 600 bytes of the
+# leader's memory.
+MAX_SUBSCRIBERS: Final = 50_000
+
 # Pairs of client and lite topic; each takes some 200 bytes of the leader's memory.
 MAX_SUBSCRIPTIONS: Final = 1_000_000
 

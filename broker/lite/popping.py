@@ -91,6 +91,7 @@ class LitePopping:
         self._subscriptions = parts[SUBSCRIPTIONS]
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
+        self._led_term = parts.led_term
         self._work = parts.work
         self._shares = parts[USER_SHARES]
         self._waiting: WaitingRequests[LiteRequest, str] = WaitingRequests(
@@ -141,9 +142,17 @@ class LitePopping:
     # --- what may have something to give --------------------------------------------------------
 
     def applied(self, folded: Folded) -> None:
-        for parent, name in folded.lite_arrivals:
-            for group in self._subscriptions.groups(parent):
+        if folded.lite_arrivals:
+            arrivals = dict.fromkeys(folded.lite_arrivals)
+            self._work.begin("looking who wants messages of lite topics", self._arriving(arrivals))
+
+    def _arriving(self, arrivals: Iterable[tuple[str, bytes]]) -> Iterator[None]:
+        """Make lite topics ready in steps: many clients may want one."""
+        for parent, name in arrivals:
+            for group in list(self._subscriptions.groups(parent)):
                 self.make_ready((group, parent, name))
+                yield
+        self.flush()
 
     def make_ready(self, key: LiteKey) -> None:
         """Note that a lite topic may have something for a group."""
@@ -157,13 +166,15 @@ class LitePopping:
                 self.wake(client)
         if wanted.wild:
             wanted.ready[name] = None
-            self._wake_wild(wanted)
+            self._wake_wild(group, wanted)
 
-    def _wake_wild(self, wanted: GroupSubscriptions) -> None:
-        waiting = (one for one in wanted.wild if self._waiting.count(*one.key))
-        client = next(waiting, None)
-        if client is not None:
-            self.wake(client)
+    def _wake_wild(self, group: str, wanted: GroupSubscriptions) -> None:
+        """Wake one of the clients that want everything, if one waits."""
+        for client_id in self._waiting.parts(group):
+            client = self._subscriptions.client((group, client_id))
+            if client in wanted.wild:
+                self._woken[group, client_id] = None
+                return
 
     def wake(self, client: Subscriber) -> None:
         if self._waiting.count(*client.key):
@@ -261,8 +272,11 @@ class LitePopping:
         """Answer all waiting pops, so that clients ask again, and forget subscriptions: clients
         tell them to the next leader.
         """
-        self._work.each(_WHAT, self._waiting.take_all(), self._answer_nothing)
+        self.ask_all_again()
         self._subscriptions.clear_all()
+
+    def ask_all_again(self) -> None:
+        self._work.each(_WHAT, self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
         self._work.begin("dropping pops of a client that is gone", self._waiting.drop(origin))
@@ -286,8 +300,8 @@ class LitePopping:
         if self._is_given(pop):
             return
         is_more = bool(self._ready_of(pop.request.key))
-        if pop.deadline <= self._clock() and not is_more:
-            self._answer_nothing(pop)
+        if (pop.deadline <= self._clock() and not is_more) or self._led_term() is None:
+            self._answer_nothing(pop)  # only a leader looks at those that wait
         elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, _times(pop, 0)))
         else:

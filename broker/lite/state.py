@@ -26,10 +26,12 @@ class LiteGroup:
     Attributes:
         done: the offset before which all messages are acknowledged, by lite topic.
         out: lite topics with messages in flight. The values are replaced, and never changed.
+        in_flight_count: these messages.
     """
 
     done: LiteTable[int] = field(default_factory=LiteTable)
-    out: dict[bytes, PopQueue] = field(default_factory=dict)
+    out: LiteTable[PopQueue] = field(default_factory=LiteTable)
+    in_flight_count: int = 0
 
 
 @dataclass(slots=True)
@@ -81,6 +83,10 @@ class Lite:
         found = self.group(group, parent)
         return None if found is None else found.done.get(name)
 
+    def count_in_flight(self, group: LiteGroup, more: int) -> None:
+        group.in_flight_count += more
+        self.in_flight_count += more
+
     def count_messages(self, of: LiteParent, more: int) -> None:
         of.message_count += more
         self.message_count += more
@@ -95,7 +101,9 @@ class Lite:
         self.count_messages(of, -count(row))
         for group in of.groups.values():
             group.done.pop(name)
-            self._land(group.out.pop(name, None))
+            queue = group.out.pop(name)
+            if queue is not None:
+                self.count_in_flight(group, -len(queue.in_flight))
         if not of.topics:
             self._bury(parent)
 
@@ -125,13 +133,9 @@ class Lite:
             self.ended.pop()
 
     def _drop_group(self, group: LiteGroup) -> None:
-        for queue in group.out.values():
-            self._land(queue)
-        group.out.clear()
-
-    def _land(self, queue: PopQueue | None) -> None:
-        if queue is not None:
-            self.in_flight_count -= len(queue.in_flight)
+        self.count_in_flight(group, -group.in_flight_count)
+        self.ended.append(group.out)
+        group.out = LiteTable()
 
     def _bury(self, parent: str) -> None:
         of = self.parents.pop(parent)
@@ -166,11 +170,12 @@ def _captured_offsets(lite: Lite) -> Iterator[object]:
 
 
 def _captured_pops(lite: Lite) -> Iterator[object]:
-    taken = [(group, parent, list(of.out.items())) for group, parent, of in _groups(lite)]
+    taken = [(group, parent, of.out.captured()) for group, parent, of in _groups(lite)]
     return (
         [group, parent, name, queue.next_offset, queue.attempt_id, captured_flights(queue)]
-        for group, parent, out in taken
-        for name, queue in out
+        for group, parent, shards in taken
+        for shard in shards
+        for name, queue in shard.items()
     )
 
 
@@ -204,8 +209,9 @@ def _take_offsets(lite: Lite, rows: list[Any]) -> None:
 def _take_pops(lite: Lite, rows: list[Any]) -> None:
     for group, parent, name, next_offset, attempt_id, flights in rows:
         queue = PopQueue(natural(next_offset), read_flights(flights), str(attempt_id))
-        _group(lite, group, parent).out[_name(name)] = queue
-        lite.in_flight_count += len(queue.in_flight)
+        of = _group(lite, group, parent)
+        of.out.put(_name(name), queue)
+        lite.count_in_flight(of, len(queue.in_flight))
 
 
 def _group_deleted(lite: Lite, deletion: Deletion) -> None:

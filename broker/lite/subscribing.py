@@ -15,7 +15,7 @@ from broker.groups.config import (
 )
 from broker.lite import rows
 from broker.lite.commands import ResetLite
-from broker.lite.limits import MAX_NAMED, MAX_SUBSCRIPTIONS
+from broker.lite.limits import MAX_NAMED, MAX_SUBSCRIBERS, MAX_SUBSCRIPTIONS
 from broker.lite.names import lite_key
 from broker.lite.popping import LITE_POPPING, SUBSCRIPTIONS
 from broker.lite.request import Change, SubscriptionChange, read_changes
@@ -27,6 +27,7 @@ from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.needs import group_need, topic_need
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
@@ -45,6 +46,7 @@ class Subscribing:
         self._messages = parts.state[MESSAGES]
         self._log = parts.log
         self._access = parts[ACCESS_GUARD]
+        self._shares = parts[USER_SHARES]
         self._popping = parts[LITE_POPPING]
         self._subscriptions = parts[SUBSCRIPTIONS]
         self._clock = parts.clock
@@ -56,15 +58,16 @@ class Subscribing:
         are in the log.
 
         Raises BodyMalformed; RequestRefused: (16) (17) (26) as a pop, (29) a bad name, (604) the
-        request makes no sense, (2018) too many subscriptions.
+        request makes no sense, (2018) too many subscriptions, of all or of its user.
         """
         changes = read_changes(command)
         needs = {group_need(one.group, Action.SUB) for one in changes}
         needs |= {topic_need(one.parent, Action.SUB) for one in changes}
         self._access.require(origin, command, tuple(sorted(needs)))
         resets: list[ResetLite] = []
+        user = self._shares.user_of(origin, command)
         for one in changes:
-            yield from self._changed(origin, one, resets)
+            yield from self._changed(origin, user, one, resets)
         self._popping.flush()
         if not resets:
             return command.reply()
@@ -80,7 +83,11 @@ class Subscribing:
         return None
 
     def _changed(
-        self, origin: Origin, asked: SubscriptionChange, resets: list[ResetLite]
+        self,
+        origin: Origin,
+        user: str | None,
+        asked: SubscriptionChange,
+        resets: list[ResetLite],
     ) -> Iterator[None]:
         key = asked.group, asked.client_id
         known = self._subscriptions.client(key)
@@ -99,6 +106,8 @@ class Subscribing:
                 ResponseCode.ILLEGAL_OPERATION,
                 f"clients of group {asked.group} read all lite topics: lite.sub.wildcard is set",
             )
+        if self._subscriptions.client(key) is None:
+            self._take(user, "clients", len(self._subscriptions), MAX_SUBSCRIBERS, 1)
         client = self._subscriptions.heard(
             asked.group, asked.client_id, asked.parent, origin, self._clock()
         )
@@ -118,13 +127,13 @@ class Subscribing:
                     self._reset(asked.group, asked.parent, left, resets)
                 yield
         if asked.change is not Change.REMOVE:
-            self._check_room(config, client, names)
+            self._check_room(config, client, user, names)
             for some in pieces(names, _A_STEP):
                 self._added(config, client, asked, some, resets)
                 yield
 
     def _check_room(
-        self, config: ConsumerGroup, client: Subscriber, names: Sequence[bytes]
+        self, config: ConsumerGroup, client: Subscriber, user: str | None, names: Sequence[bytes]
     ) -> None:
         new = sum([name not in client.wanted for name in names])
         quota = min(config.lite_quota, MAX_NAMED)
@@ -133,8 +142,19 @@ class Subscribing:
                 f"client {client.client_id:.100} of group {config.group} has {len(client.wanted)} "
                 f"lite topics: at most {quota}"
             )
-        if self._subscriptions.count + new > MAX_SUBSCRIPTIONS:
-            raise _too_many(f"clients have {self._subscriptions.count} subscriptions: drop some")
+        self._take(user, "subscriptions", self._subscriptions.count, MAX_SUBSCRIPTIONS, new)
+
+    def _take(self, user: str | None, what: str, taken: int, most: int, new: int) -> None:
+        """Raise RequestRefused (2018) if there are too many for some new ones, of all users or of
+        this one.
+        """
+        if taken + new > most:
+            raise _too_many(f"there are {taken} {what} of lite topics: drop some")
+        is_half_full = 2 * taken >= most
+        if new and not self._shares.may_take(
+            user, f"lite {what}", most, is_half_full=is_half_full, count=new
+        ):
+            raise _too_many(f"user {user} has added too many {what} of lite topics: drop some")
 
     def _added(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.access.guard import ACCESS_GUARD
+from broker.locks.clock import LOCK_CLOCK
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
 from broker.log.submissions import Then, submit_commands
@@ -14,9 +15,9 @@ from broker.serving.needs import Action
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
+from broker.settings.user_shares import USER_SHARES
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.needs import group_need, topic_need
-from dledger import SessionClock
 from remoting.bodies.consumer_group import (
     QueueLock,
     decode_queue_lock_in_steps,
@@ -40,8 +41,8 @@ class LockProcessor:
         self._access = parts[ACCESS_GUARD]
         self._log = parts.log
         self._limits = parts.config.limits
-        self._clock = parts.clock
-        self._lock_clock = SessionClock()
+        self._shares = parts[USER_SHARES]
+        self._lock_clock = parts[LOCK_CLOCK]
 
     def lock(self, origin: Origin, command: Command) -> Steps:
         """Lock queues for an ordered consumer. The reply lists its locks, once they are applied.
@@ -49,8 +50,10 @@ class LockProcessor:
         Raises RequestRefused (29): a bad name.
         """
         asked = yield from self._read(origin, command)
-        locks = self._locks
-        free = locks.room(self._limits.max_locks)
+        locks, most = self._locks, self._limits.max_locks
+        free = locks.room(most)
+        is_half_full = 2 * free <= most
+        user = self._shares.user_of(origin, command)
         wanted: list[tuple[str, int]] = []
         for piece in pieces(asked.queues, _AT_ONCE):
             topics = sorted({queue.topic for queue in piece})
@@ -59,7 +62,9 @@ class LockProcessor:
             for queue in piece:
                 if locks.owner(asked.group, queue.topic, queue.queue_id) is None:
                     free -= 1
-                    if free < 0:
+                    if free < 0 or not self._shares.may_take(
+                        user, "locks", most, is_half_full=is_half_full
+                    ):
                         continue
                 wanted.append((queue.topic, queue.queue_id))
             yield
@@ -91,7 +96,7 @@ class LockProcessor:
     def _change_locks(
         self, asked: QueueLock, is_lock: bool, queues: list[tuple[str, int]], then: Then
     ) -> None:
-        time_ms = self._lock_clock.now_ms(self._clock(), self._log.term, self._locks.time_ms)
+        time_ms = self._lock_clock.now_ms()
         changes = [
             LockQueues(asked.group, asked.client_id, is_lock, time_ms, piece)
             for piece in list(pieces(queues, _IN_ONE_ENTRY)) or [[]]

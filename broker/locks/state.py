@@ -104,11 +104,10 @@ class QueueLocks:
         owner = self.owner(group, topic, queue_id)
         return owner is not None and owner.client_id == client_id
 
-    def holds_any(self, group: str) -> bool:
-        """Return whether a client of the group holds a queue: the group consumes in order."""
-        return any(
-            not self._has_expired(self._held[key]) for key in self._held.each_of_group(group)
-        )
+    def holds_any(self, group: str, now_ms: int) -> bool:
+        """Return whether a client of the group holds a queue now: the group consumes in order."""
+        held = self._held
+        return any(now_ms - held[key].locked_ms <= LOCK_MS for key in held.each_of_group(group))
 
     def captured(self) -> Iterator[tuple[LockKey, LockOwner]]:
         """Return all owners as of the call, whatever changes while they are taken."""

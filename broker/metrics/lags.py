@@ -1,20 +1,32 @@
 """The lags of all consumer groups and topics, the largest first."""
 
 import logging
-from heapq import nlargest
+from collections.abc import Iterator
+from heapq import heappush, heappushpop
+from itertools import islice
+from math import inf
 from typing import Final, NamedTuple
 
-from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
+from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
+from remoting.bodies.pieces import pieces
 
 _log = logging.getLogger(__name__)
 
-# Queues whose ends are compared with offsets: 0.2 us each, in a step that may take 50 ms.
-MAX_QUEUES: Final = 100_000
-# Lags in one answer: 5 us each, in the same step.
+# Lags in one answer: 5 us each, in one step.
 MAX_LAGS: Final = 5_000
+
+# Queues whose ends one step compares with offsets.
+_QUEUES_A_STEP: Final = 1_024
+
+# Steps of a scrape. If there are more, they are taken beside other work, and scrapes are answered
+# from what was found last.
+STEPS_OF_A_SCRAPE: Final = 16
+
+# How long they are looked for after a scrape.
+_WANTED_S: Final = 300.0
 
 
 class Lag(NamedTuple):
@@ -33,35 +45,83 @@ class Lags(NamedTuple):
 
     Attributes:
         largest: at most `MAX_LAGS`.
-        left_out: how many more there are: smaller ones, or of queues beyond `MAX_QUEUES`.
+        left_out: how many more there are: smaller ones.
     """
 
     largest: list[Lag]
     left_out: int
 
 
-def lags_of(state: BrokerState) -> Lags:
-    messages, configs = state[MESSAGES], state[TOPICS].configs
-    found: list[Lag] = []
-    there, left = 0, MAX_QUEUES
-    for (group, topic), offsets in state[OFFSETS].tables.items():
-        config = configs.get(topic)
-        if config is None:
-            continue
-        there += 1
-        ends = messages.queue_ends.get(topic, {})  # a queue without messages is not in it
-        left -= len(ends)
-        if left < 0:
-            continue
-        begin, readable = messages.begins.get(topic, 0), config.read_queue_count
-        behind = sum(
-            max(0, end - offsets.get(queue_id, begin))
-            for queue_id, end in ends.items()
-            if queue_id < readable
-        )
-        found.append(Lag(behind, group, topic))
-    largest = nlargest(MAX_LAGS, found)
-    return Lags(largest, there - len(largest))
+class LagsLook:
+    """Finds the lags, on the leader."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._messages = parts.state[MESSAGES]
+        self._topics = parts.state[TOPICS]
+        self._tables = parts.state[OFFSETS].tables
+        self._work = parts.work
+        self._clock = parts.clock
+        self._found: Lags | None = None
+        self._asked_at = -inf  # when a scrape could not take all steps
+        self._is_looking = False
+
+    def now(self) -> Lags:
+        """Return the lags as of now. If there are many: those of some ten seconds ago, or none at
+        the first scrape.
+        """
+        found = None if self._clock() - self._asked_at > _WANTED_S else self._found
+        for _ in islice(looking := self._looking(), STEPS_OF_A_SCRAPE):
+            pass
+        if next(looking, self) is self and self._found is not None:
+            return self._found
+        self._asked_at = self._clock()
+        if found is None:
+            self.look_over()
+        return found or Lags([], 0)
+
+    def look_over(self) -> None:
+        """Look in steps, if scrapes need it: every ten seconds."""
+        if self._clock() - self._asked_at <= _WANTED_S and not self._is_looking:
+            self._is_looking = True
+            self._work.later("looking for the lags of groups", self._looking_beside())
+
+    def _looking_beside(self) -> Iterator[None]:
+        try:
+            yield from self._looking()
+        finally:
+            self._is_looking = False
+
+    def _looking(self) -> Iterator[None]:
+        largest: list[Lag] = []
+        there = queues = 0
+        for keys in pieces(self._tables.listed(), _QUEUES_A_STEP // 4):
+            for group, topic in keys:
+                config = self._topics.configs.get(topic)
+                offsets = self._tables.get((group, topic))
+                if config is None or offsets is None:
+                    continue
+                there += 1
+                ends = self._messages.queue_ends.get(topic, {})  # without those without messages
+                begin, readable = self._messages.begins.get(topic, 0), config.read_queue_count
+                behind = sum(
+                    max(0, end - offsets.get(queue_id, begin))
+                    for queue_id, end in ends.items()
+                    if queue_id < readable
+                )
+                lag = Lag(behind, group, topic)
+                if len(largest) < MAX_LAGS:
+                    heappush(largest, lag)
+                else:
+                    heappushpop(largest, lag)
+                queues += len(ends)
+                if queues > _QUEUES_A_STEP:
+                    queues = 0
+                    yield
+            yield
+        self._found = Lags(sorted(largest, reverse=True), there - len(largest))
+
+
+LAGS: Final = Shared("lags", LagsLook)
 
 
 class LagsNotice:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.metrics.lags import LagsNotice, lags_of
+from broker.metrics.lags import LAGS, LagsNotice
 from broker.serving.parts import Parts
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def scrapes_of(parts: Parts) -> "Callable[[], Iterable[Metric]]":
     notice = LagsNotice()
 
     def collect() -> "Iterable[Metric]":
-        lags = None if parts.led_term() is None else lags_of(parts.state)
+        lags = None if parts.led_term() is None else parts[LAGS].now()
         if lags is not None:
             notice.look(lags.left_out)
         return BrokerMetrics(parts, lags).collect()

@@ -10,11 +10,11 @@ from broker.limits import MAX_QUEUES_PER_TOPIC
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
+from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import SETTINGS
 from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, check_topic_name
@@ -61,7 +61,7 @@ class OffsetProcessor:
         self._commits = parts[OFFSET_COMMITS]
         self._shares = parts[USER_SHARES]
         self._generations = parts[GENERATIONS]
-        self._settings = parts[SETTINGS]
+        self._room = parts[OFFSET_ROOM]
 
     def query(self, origin: Origin, command: Command) -> Command:
         """Return the offset that a group has committed (14).
@@ -110,8 +110,7 @@ class OffsetProcessor:
         if (group, topic) not in self._offsets.tables:
             check_group_name(group)
             check_topic_name(topic)
-            if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
-                raise RequestRefused.busy("offsets of too many groups: delete a group first")
+            self._room.take(origin, command, [(group, topic)])
         # Also for a queue beyond the topic's number of queues: a member has read it, and the number
         # may be raised again.
         if topic not in self._topics.configs or not 0 <= queue_id < MAX_QUEUES_PER_TOPIC:

@@ -45,6 +45,10 @@ _TIMES_END: Final = 76
 
 _ALL: Final = MessageFilter()
 
+# Queues without a wanted message among the next ones that are read for one notification: reading
+# one takes some milliseconds if the group has a condition.
+_READ_FOR_NOTICE: Final = 4
+
 # Names the step in log lines.
 _WHAT: Final = "answering a pop"
 
@@ -71,6 +75,7 @@ class Popping:
         self._traffic = parts[TRAFFIC]
         self._wall_clock_ms = parts.wall_clock_ms
         self._clock = parts.clock
+        self._led_term = parts.led_term
         self._work = parts.work
         self._shares = parts[USER_SHARES]
         self._waiting = waiting_pops(self._shares.held)
@@ -126,7 +131,7 @@ class Popping:
     def applied(self, folded: Folded) -> None:
         """Note the topics with new messages, and try pops of deleted topics again."""
         if len(self._waiting):
-            for topic, _queue_id in folded.arrivals:
+            for topic in dict.fromkeys(topic for topic, _queue_id in folded.arrivals):
                 for group in self._waiting.parts(topic):
                     self._ready[group, topic] = None
             for topic in folded.deleted_topics:
@@ -244,8 +249,8 @@ class Popping:
     def _give_or_wait(self, pop: WaitingPop) -> None:
         if self._is_given(pop):
             return
-        if pop.deadline <= self._clock():
-            self._answer_nothing(pop)
+        if pop.deadline <= self._clock() or self._led_term() is None:
+            self._answer_nothing(pop)  # only a leader looks at those that wait
         elif not (self._waiting.has_room(pop) and self._shares.may_hold(pop.user)):
             self._answer_full(pop)
         else:
@@ -266,7 +271,8 @@ class Popping:
             self._answer_nothing(pop)  # its group was deleted; a new pop creates it again
             return True
         now_ms = self._wall_clock_ms()
-        is_known = False
+        is_known = is_over_share = False
+        unwanted = 0
         for key in self._keys(request):
             is_known = is_known or key in self._pops.queues
             if key in self._busy:
@@ -275,17 +281,30 @@ class Popping:
             if choice is None:
                 continue
             if not request.invisible_ms:
-                if choice.offsets:
+                unwanted += not choice.offsets
+                # There may be more: a pop finds out, one queue after the other.
+                if choice.offsets or unwanted == _READ_FOR_NOTICE:
                     pop.origin.send(pop.command.reply(fields=_notice(True)))
                     return True
                 continue
+            if not self._may_begin(pop, key):
+                is_over_share = True
+                continue
             self._propose(pop, key, choice)
             return True
-        if not is_known and self._chooser.has_too_many_queues:
-            remark = f"groups pop from {MAX_QUEUES} queues already: delete groups, or topics"
+        if not is_known and (is_over_share or self._chooser.has_too_many_queues):
+            queues, of = len(self._pops.queues), f", many of user {pop.user}" * is_over_share
+            remark = f"groups pop from {queues} queues already{of}: delete groups, or topics"
             pop.origin.send(pop.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
             return True
         return False
+
+    def _may_begin(self, pop: WaitingPop, key: QueueKey) -> bool:
+        """Return whether a pop's user may have its groups pop from one more queue, if it is new."""
+        queues = self._pops.queues
+        return key in queues or self._shares.may_take(
+            pop.user, "queues", MAX_QUEUES, is_half_full=not queues.has_room(MAX_QUEUES // 2)
+        )
 
     def _keys(self, request: PopRequest) -> Iterator[QueueKey]:
         """Yield the queues to try, beginning with another one each time."""

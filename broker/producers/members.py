@@ -5,12 +5,17 @@ be asked how a transaction of the group ends. Source: RocketMQ's ProducerManager
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from broker.serving.memberships import Client, Memberships
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
+
+# Members of one user that are looked at for one to ask. Its rules may depend on their hosts.
+_LOOKED_AT: Final = 16
 
 
 @dataclass(slots=True)
@@ -33,7 +38,9 @@ class Producers:
     """The members of all groups."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, OrderedDict[Client, Producer]] = {}
+        self._groups: dict[str, dict[Client, Producer]] = {}
+        # The same by group and user: the one who was asked last is last.
+        self._turns: dict[str, dict[str | None, OrderedDict[Client, None]]] = {}
         self._memberships = Memberships()
         # The connections of each client id; that of the newest heartbeat is last.
         self._clients: dict[str, dict[Origin, None]] = {}
@@ -46,7 +53,13 @@ class Producers:
 
     def register(self, origin: Origin, group: str, member: Producer) -> None:
         client = Client(origin, member.client_id)
-        self._groups.setdefault(group, OrderedDict())[client] = member
+        members = self._groups.setdefault(group, {})
+        old = members.get(client)
+        if old is not None and old.user != member.user:
+            self._drop_turn(client, group, old.user)
+        members[client] = member
+        turns = self._turns.setdefault(group, {})
+        turns.setdefault(member.user, OrderedDict())[client] = None
         self._memberships.put(client, group, member.last_heartbeat)
         origins = self._clients.setdefault(member.client_id, {})
         origins.pop(origin, None)
@@ -55,7 +68,7 @@ class Producers:
     def unregister(self, client: Client, group: str) -> None:
         if not self.is_member(client, group):
             return
-        del self._groups[group][client]
+        self._drop_turn(client, group, self._groups[group].pop(client).user)
         if not self._groups[group]:
             del self._groups[group]
         if self._memberships.drop(client, group):
@@ -83,14 +96,37 @@ class Producers:
     def groups(self) -> list[str]:
         return sorted(self._groups)
 
-    def any_of(self, group: str) -> Client | None:
-        """Return a member of a group to ask, another one each time; None if there is none."""
-        members = self._groups.get(group, OrderedDict())
-        for client in members:
-            if not client.origin.is_closed:
-                members.move_to_end(client)
-                return client
+    def any_of(
+        self, group: str, may_be_asked: Callable[[Client, str | None], bool]
+    ) -> Client | None:
+        """Return a member of a group to ask; None if there is none.
+
+        `may_be_asked`: tells of a member and its user. Users come one after the other, so that one
+        who may not be asked cannot hide the others by many members.
+        """
+        for turns in self._turns.get(group, {}).values():
+            for client in islice(turns, _LOOKED_AT):
+                if not client.origin.is_closed and may_be_asked(client, self._user(client, group)):
+                    return client
         return None
+
+    def asked(self, client: Client, group: str) -> None:
+        """Note that a member is asked now, so that others are asked next."""
+        user = self._user(client, group)
+        turns = self._turns[group]
+        turns[user].move_to_end(client)
+        turns[user] = turns.pop(user)
+
+    def _user(self, client: Client, group: str) -> str | None:
+        return self._groups[group][client].user
+
+    def _drop_turn(self, client: Client, group: str, user: str | None) -> None:
+        turns = self._turns[group]
+        del turns[user][client]
+        if not turns[user]:
+            del turns[user]
+            if not turns:
+                del self._turns[group]
 
     def client(self, client_id: str) -> Origin | None:
         """Return the connection of a client; None if it has sent no heartbeat."""
@@ -106,6 +142,7 @@ class Producers:
     def clear(self) -> None:
         self._clients.clear()
         self._groups.clear()
+        self._turns.clear()
         self._memberships.clear()
 
 

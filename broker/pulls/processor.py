@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from broker.access.guard import ACCESS_GUARD
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
@@ -21,6 +22,7 @@ from broker.log.submissions import submit_commands
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
+from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
 from broker.pulls.held_pulls import HELD_PULLS, HeldPull
 from broker.pulls.message_filter import MessageFilter, sql_filter
@@ -31,7 +33,6 @@ from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.waiting_requests import Waiting
-from broker.settings.settings import SETTINGS
 from broker.settings.user_shares import USER_SHARES
 from broker.store.message_reader import MESSAGE_READER, Found, ReadResult
 from broker.traffic.traffic import TRAFFIC
@@ -74,9 +75,10 @@ class PullProcessor:
         self._pulled = parts[PULLED_OFFSETS]
         self._traffic = parts[TRAFFIC]
         self._readable = parts[READABLE]
+        self._access = parts[ACCESS_GUARD]
         self._clock = parts.clock
         self._wall_clock_ms = parts.wall_clock_ms
-        self._settings = parts[SETTINGS]
+        self._room = parts[OFFSET_ROOM]
         self._work = parts.work
         self._commits_offsets = True
         self._resets_seen = 0
@@ -97,7 +99,7 @@ class PullProcessor:
         if not request.has_subscription:
             self._subscribe(request)
         self._pulled.note(request)
-        self._commit(origin, request)
+        self._commit(origin, command, request)
         end = self._reader.end(request.topic, request.queue_id)
         if request.offset != end or not request.hold_s:
             if not origin.is_behind:
@@ -228,8 +230,11 @@ class PullProcessor:
         """
         if origin.is_behind:
             arrivals = None  # they would take memory until the client has read
+        changes = self._access.changes
 
         def answer(_origin: Origin, command: Command) -> Command:
+            if self._access.changes != changes:
+                return _again(command, request)  # to be judged by the present rules
             try:
                 self._check(request)  # again, after waiting
                 if (moved_to := self._moved_to(origin, request)) is not None:
@@ -334,7 +339,7 @@ class PullProcessor:
             request.wanted.condition,
         )
 
-    def _commit(self, origin: Origin, request: PullRequest) -> None:
+    def _commit(self, origin: Origin, command: Command, request: PullRequest) -> None:
         """Commit the offset that a pull carries; no client waits for it.
 
         A pull does not create its group.
@@ -350,11 +355,13 @@ class PullProcessor:
         key = request.key
         if not self._generations.counts(origin, key, offset):
             return
-        is_new = (request.group, request.topic) not in offsets.tables
-        if offsets.committed(*key) == offset or (
-            is_new and not offsets.tables.has_room(self._settings.now.limits.max_offset_tables)
-        ):
+        if offsets.committed(*key) == offset:
             return
+        if (pair := (request.group, request.topic)) not in offsets.tables:
+            try:
+                self._room.take(origin, command, [pair])
+            except RequestRefused:
+                return
         self._commits.bring(CommittedOffset(*key, offset))
 
     def _check(self, request: PullRequest) -> None:
@@ -395,10 +402,15 @@ class PullProcessor:
 
 
 def _ask_again(held: HeldPull) -> None:
-    offset = str(held.request.offset)  # only the next leader knows the queue's end
+    held.origin.send(_again(held.command, held.request))
+
+
+def _again(command: Command, request: PullRequest) -> Command:
+    """Reply to a pull that the client is to repeat."""
+    offset = str(request.offset)  # only the next leader knows the queue's end
     fields = _fields(offset, "0", offset)
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
-    held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
+    return command.reply(code, fields, remark="leadership moves, or rules have changed")
 
 
 def _fields(offset: str, begin: str, end: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ client reads them. Source: RocketMQ's ReplyMessageProcessor.
 
 from typing import Final
 
+from broker.access.guard import ACCESS_GUARD
 from broker.errors import RequestRefused
 from broker.producers.members import PRODUCERS
 from broker.replies.askers import ASKERS
@@ -13,6 +14,7 @@ from broker.replies.question_sends import REPLY_TOPIC_SUFFIX
 from broker.sends.request import SendRequest, read_send_request
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
+from broker.settings.user_shares import USER_SHARES
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -33,6 +35,8 @@ class ReplyProcessor:
     def __init__(self, parts: Parts) -> None:
         self._askers = parts[ASKERS]
         self._producers = parts[PRODUCERS]
+        self._shares = parts[USER_SHARES]
+        self._access = parts[ACCESS_GUARD]
         self._address = parts.config.address
         self._wall_clock_ms = parts.wall_clock_ms
 
@@ -56,6 +60,9 @@ class ReplyProcessor:
         asker = self._askers.found(asker_id) or self._producers.client(asker_id)
         if asker is None or asker.is_closed:
             raise _not_there(asker_id)
+        user = self._shares.user_at(asker)
+        if user is not None and not self._access.allows(user, asker.peer.host, ()):
+            raise _not_there(asker_id)  # the user was removed, or disabled, since it asked
 
         def pushed(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:

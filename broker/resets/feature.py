@@ -4,7 +4,7 @@ from broker.resets.processor import ResetProcessor
 from broker.serving.needs import Action
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.topics.needs import on_group
+from broker.topics.needs import all_of, on_group, on_topic
 from remoting.wire.codes import RequestCode
 
 
@@ -14,7 +14,11 @@ def service(parts: Parts) -> Service:
         handlers={
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(
                 processor.reset,
-                on_group(Action.UPDATE, field="group"),
+                # The answer tells offsets of the topic.
+                all_of(
+                    on_group(Action.UPDATE, field="group"),
+                    on_topic(Action.SUB, Action.GET, Action.UPDATE),
+                ),
                 confirmed=True,
                 is_audited=True,
             )

@@ -10,12 +10,12 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
 from broker.log.submissions import submit_commands
+from broker.offsets.room import OFFSET_ROOM
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
@@ -36,7 +36,7 @@ class ResetProcessor:
         self._offsets = parts.state[OFFSETS]
         self._log = parts.log
         self._reader = parts[MESSAGE_READER]
-        self._settings = parts[SETTINGS]
+        self._room = parts[OFFSET_ROOM]
         self._broker_name = parts.config.group
         self._wall_clock_ms = parts.wall_clock_ms
 
@@ -54,9 +54,7 @@ class ResetProcessor:
         config = self._topics.found(topic)
         if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
             raise RequestRefused.no_group(f"there is no consumer group {group:.120}")
-        tables, most = self._offsets.tables, self._settings.now.limits.max_offset_tables
-        if (group, topic) not in tables and not tables.has_room(most):
-            raise RequestRefused.busy("offsets of too many groups: delete a group first")
+        self._room.take(origin, command, [(group, topic)])
         if queue_id >= config.read_queue_count:
             raise RequestRefused.invalid(
                 f"topic {topic} has no queue {queue_id}: refresh its route"

@@ -5,6 +5,7 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.groups.config import max_times
 from broker.groups.state import GROUPS
+from broker.locks.clock import LOCK_CLOCK
 from broker.locks.state import LOCKS
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
@@ -42,6 +43,7 @@ class SendProcessor:
         self._topics = parts.state[TOPICS]
         self._groups = parts.state[GROUPS]
         self._locks = parts.state[LOCKS]
+        self._lock_clock = parts[LOCK_CLOCK]
         self._awaited = parts[AWAITED_TOPICS]
         self._special = parts[SPECIAL_SENDS]
         self._room = parts[ENTRY_ROOM]
@@ -140,7 +142,8 @@ class SendProcessor:
         # A consumer counts the failure that it reports, except Java's of version 4 when it gives up
         # in order. RocketMQ, too, knows such a group by its locks.
         if terms.reconsume_times > allowed or (
-            terms.reconsume_times == allowed and self._locks.holds_any(name)
+            terms.reconsume_times == allowed
+            and self._locks.holds_any(name, self._lock_clock.now_ms())
         ):
             config = created_for_group(dead_letter_topic(name))
             for record in request.records:  # it is not retried, so it is not delayed

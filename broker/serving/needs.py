@@ -41,11 +41,21 @@ class Need(NamedTuple):
 
     Attributes:
         name: of the topic or the group; "" for this broker's cluster.
+        is_of_message: whether it is the topic of a message whose place the client has named. A
+            refusal then does not tell the topic, nor whether there is a message.
     """
 
     actions: frozenset[Action]
     kind: Kind
     name: str
+    is_of_message: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The need in a refusal."""
+        if not self.is_of_message:
+            return str(self)
+        return f"{' or '.join(sorted(self.actions))} on the message's topic, or it is gone"
 
     def __str__(self) -> str:
         return f"{' or '.join(sorted(self.actions))} on {self.kind} {self.name:.120}".rstrip()

@@ -11,7 +11,7 @@ our name server does not count the close as a failure; RocketMQ's ignores that.
 
 import logging
 from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -32,6 +32,8 @@ from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # RocketMQ's period; name servers drop a broker that is silent for 120 s.
 REGISTER_S: Final = 30.0
@@ -54,7 +56,7 @@ class Registrar:
     """Registers with every name server at once, every 30 s and after changes.
 
     Args:
-        registration: makes the registration for the term that this member leads.
+        registration: makes the registration for the term that this member leads, in steps.
         led_term: the term this member leads, or None.
         proof: a secret of the group's members. Name servers that know it accept the name from no
             other group. "" while some members do not tell it yet.
@@ -64,7 +66,7 @@ class Registrar:
         self,
         client: RemotingClient,
         config: BrokerConfig,
-        registration: Callable[[int], BrokerRegistration],
+        registration: Callable[[int], Generator[None, None, BrokerRegistration]],
         led_term: Callable[[], int | None],
         proof: Callable[[], str] = str,
     ) -> None:
@@ -126,8 +128,8 @@ class Registrar:
         )
 
     async def _register_everywhere(self) -> None:
-        steps = encode_registration_in_steps(self._registration(self._led_term() or 0))
-        body = await _taken(steps)
+        registration = await _taken(self._registration(self._led_term() or 0))
+        body = await _taken(encode_registration_in_steps(registration))
         fields = {
             **self._fields,
             "bodyCrc32": str(registration_crc(body)),
@@ -191,11 +193,11 @@ class Registrar:
             )
 
 
-async def _taken(steps: Generator[None, None, bytes]) -> bytes:
+async def _taken(steps: Generator[None, None, T]) -> T:
     while True:
         try:
             next(steps)
         except StopIteration as ended:
-            body: bytes = ended.value
-            return body
+            value: T = ended.value
+            return value
         await trio.lowlevel.checkpoint()

@@ -49,7 +49,7 @@ class WaitingRequests(Generic[R, P]):
         client_limit: how many of one client, which must leave room for others.
         users: counts them by user.
         key_of: a name and a part: what a request waits for.
-        weight_of: as how many a request counts for `limit`.
+        weight_of: as how many a request counts for `limit`, and for its user.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class WaitingRequests(Generic[R, P]):
         self._ends = Deadlines(self.waits, _A_STEP)
         self._count = 0
         self._weight = 0
+        self._weights = Counts()  # the same by user
 
     def __len__(self) -> int:
         return self._count
@@ -109,8 +110,10 @@ class WaitingRequests(Generic[R, P]):
         self._by_key.setdefault(name, {}).setdefault(part, {})[one] = None
         self._by_origin.setdefault(one.origin, {})[one] = None
         self._count += 1
-        self._weight += self._weight_of(one.request)
-        self._users.add(one.user)
+        weight = self._weight_of(one.request)
+        self._weight += weight
+        for counts in (self._weights, self._users):
+            counts.add(one.user, weight)
         self._ends.add(one.deadline, one, self._count)
 
     def remove(self, one: Waiting[R]) -> None:
@@ -145,9 +148,9 @@ class WaitingRequests(Generic[R, P]):
 
     def take_all(self) -> list[Waiting[R]]:
         taken = self.all()
-        for name in self._by_key:
-            for one in self.of_name(name):
-                self._users.remove(one.user)
+        for user, weight in self._weights.all():
+            self._users.remove(user, weight)
+        self._weights = Counts()
         self._by_key, self._by_origin = {}, {}
         self._ends.clear()
         self._count = self._weight = 0
@@ -181,5 +184,7 @@ class WaitingRequests(Generic[R, P]):
             del parts[part]
         if not parts:
             del self._by_key[name]
-        self._weight -= self._weight_of(one.request)
-        self._users.remove(one.user)
+        weight = self._weight_of(one.request)
+        self._weight -= weight
+        for counts in (self._weights, self._users):
+            counts.remove(one.user, weight)

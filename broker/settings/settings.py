@@ -1,6 +1,6 @@
 """The settings in force: those of the start, changed by operators."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -9,12 +9,15 @@ from broker.errors import RequestRefused
 from broker.serving.parts import Shared
 from broker.settings.changeable import changed_config
 from broker.settings.state import CHANGED_SETTINGS, ChangedSettings
+from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import (
     PERMISSION_READ,
     PERMISSION_READ_WRITE,
     PERMISSION_WRITE,
     TopicConfig,
 )
+
+_ROUTED_A_STEP: Final = 256
 
 
 class Settings:
@@ -61,15 +64,21 @@ class Settings:
         if not now.permission & PERMISSION_READ:
             raise _forbidden(now.group, "pulling message")
 
-    def routed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
-        """Limit the permissions of topics to the broker's own, for routes."""
-        left = self.now.permission | ~PERMISSION_READ_WRITE
-        if left == ~0:
-            return topics
-        return {
-            name: replace(config, permission=config.permission & left)
-            for name, config in topics.items()
-        }
+    def routed_in_steps(
+        self, topics: Mapping[str, TopicConfig]
+    ) -> Generator[None, None, Mapping[str, TopicConfig]]:
+        """Return the present topics with their permissions limited to the broker's own, for routes.
+
+        In steps: 20 000 topics take as long as a loop may be held.
+        """
+        routed, left = dict(topics), self.now.permission | ~PERMISSION_READ_WRITE
+        if left != ~0:
+            for some in pieces(routed.values(), _ROUTED_A_STEP):
+                for config in some:
+                    limited = replace(config, permission=config.permission & left)
+                    routed[config.topic] = limited
+                yield
+        return routed
 
 
 def _forbidden(broker_name: str, what: str) -> RequestRefused:

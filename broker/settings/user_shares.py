@@ -20,12 +20,16 @@ from remoting.wire.on_behalf import USER
 
 _HOUR_S: Final = 3600.0
 
+# A user that has one of so many parts of a table gets no more of it while half of it is taken.
+_PARTS: Final = 4
+
 
 class UserShares:
     """What users have taken of this member.
 
     Attributes:
-        held: pulls, pops, also of lite topics, and notifications that wait for a message.
+        held: pulls, pops, also of lite topics, and notifications that wait for a message; one with
+            many tags counts as several.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -38,6 +42,7 @@ class UserShares:
         self.held = Counts()
         self._waiting = Counts()
         self._new = Counts()  # topics and groups that users made in this hour
+        self._taken: dict[str, Counts] = {}  # places of tables that they took in it
         self._hour_ends = 0.0
 
     def user_of(self, origin: Origin, command: Command) -> str | None:
@@ -67,6 +72,10 @@ class UserShares:
             if not self._origins[user]:
                 del self._origins[user]
 
+    def user_at(self, origin: Origin) -> str | None:
+        """Return the user for whom a connection counts; None if it counts for none."""
+        return self._users.get(origin)
+
     def connections_of(self, user: str) -> Collection[Origin]:
         return self._origins.get(user, ())
 
@@ -84,15 +93,66 @@ class UserShares:
         """Count topics or groups that a user makes. Raises RequestRefused (2): too many."""
         if user is None or not count:
             return
-        now = self._clock()
-        if now >= self._hour_ends:
-            self._hour_ends, self._new = now + _HOUR_S, Counts()
+        self._look_at_clock()
         most = self._settings.now.limits.max_new_of_user
         if self._new.of(user) + count > most:
             text = f"has made {self._new.of(user)} topics and groups within an hour"
             raise _busy(user, f"{text}: make them more slowly", "MaxNewTopics")
-        for _ in range(count):
-            self._new.add(user)
+        self._new.add(user, count)
+
+    def may_take(
+        self, user: str | None, table: str, most: int, *, is_half_full: bool, count: int = 1
+    ) -> bool:
+        """Count places that a user takes within this hour in a table of all users, whose places are
+        kept for long, and return True; or False if it takes too many.
+
+        Args:
+            user: see `user_of`.
+            table: names the table.
+            most: how many places it has.
+            is_half_full: whether half of them are taken.
+            count: how many the user takes.
+        """
+        if user is None:
+            return True
+        self._look_at_clock()
+        taken = self._taken.setdefault(table, Counts())
+        if is_half_full and taken.of(user) + count > most // _PARTS:
+            return False
+        taken.add(user, count)
+        return True
+
+    def take(
+        self, user: str | None, table: str, most: int, *, is_half_full: bool, count: int = 1
+    ) -> None:
+        """Do the same as `may_take`. Raises RequestRefused (2): it takes too many."""
+        if not self.may_take(user, table, most, is_half_full=is_half_full, count=count):
+            raise RequestRefused.busy(
+                f"[OVERLOAD]user {user} has taken {self._taken[table].of(user)} {table} within an "
+                f"hour, and half of {most} are taken: wait until there are fewer"
+            )
+
+    @staticmethod
+    def check_held(
+        user: str | None, held: Callable[[str], int], table: str, most: int, *, is_half_full: bool
+    ) -> None:
+        """Check whether a user may have one more place of a table whose places come and go.
+
+        `held`: tells how many a user has.
+
+        Raises RequestRefused (2): it has too many.
+        """
+        if user is not None and is_half_full and held(user) >= most // _PARTS:
+            raise RequestRefused.busy(
+                f"[OVERLOAD]user {user} has {held(user)} {table}, and half of {most} are taken: "
+                "wait until there are fewer"
+            )
+
+    def _look_at_clock(self) -> None:
+        now = self._clock()
+        if now >= self._hour_ends:
+            self._hour_ends, self._new = now + _HOUR_S, Counts()
+            self._taken.clear()
 
     def begin_waiting(self, user: str | None) -> Callable[[], None] | None:
         """Count a request of a user that waits for the log; return what to call once when it is

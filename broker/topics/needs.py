@@ -57,6 +57,11 @@ def on_cluster(*actions: Action) -> Needs:
     return lambda _command: needs
 
 
+def all_of(*several: Needs) -> Needs:
+    """Need all that each of these needs."""
+    return lambda command: [need for needs in several for need in needs(command)]
+
+
 def on_group_and_topic(*actions: Action) -> Needs:
     """Need an action on the group and on the topic that consumers' fields name."""
 

@@ -27,10 +27,12 @@ from remoting.bodies.topic_config import (
 )
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
-from remoting.wire.loose_json import LARGE, compact_json
+from remoting.wire.loose_json import compact_json
 
-# Topics in one request (18): some milliseconds, and one append.
+# Topics in one request (18): one append.
 MAX_TOPICS_AT_ONCE: Final = 500
+
+_TOPICS_A_STEP: Final = 64
 
 
 class TopicProcessor:
@@ -63,7 +65,7 @@ class TopicProcessor:
             self._shares.make(self._shares.user_of(origin, command))
         self._changes.put_topic(config, replying(origin, command))
 
-    def put_topics(self, origin: Origin, command: Command) -> None:
+    def put_topics(self, origin: Origin, command: Command) -> Steps:
         """Create or change many topics (18): all of them, or none.
 
         RocketMQ stops at the first topic that needs no change.
@@ -71,14 +73,15 @@ class TopicProcessor:
         Raises RequestRefused: (2) too many topics, (29) a configuration is invalid, or the list is
         empty.
         """
-        body = JsonObject.parse("topics", command.body, size=LARGE)
-        configs = [
-            self._asked(TopicConfig.from_json(one))
-            for one in body.objects("topicConfigList", MAX_TOPICS_AT_ONCE)
-        ]
+        body = JsonObject.parse("topics", command.body)
+        configs: list[TopicConfig] = []
+        for some in pieces(body.objects("topicConfigList", MAX_TOPICS_AT_ONCE), _TOPICS_A_STEP):
+            configs += [self._asked(TopicConfig.from_json(one)) for one in some]
+            yield
         if not configs:
             raise RequestRefused.invalid("no topic is named")
         self._changes.put_topics(configs, replying(origin, command))
+        return None
 
     def _asked(self, config: TopicConfig) -> TopicConfig:
         """Apply the attributes, which RocketMQ's tools write as changes in this request."""

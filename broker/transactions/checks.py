@@ -21,6 +21,7 @@ from broker.messages.fitted_properties import fitted
 from broker.producers.members import PRODUCERS
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.sends import SENDS
+from broker.serving.memberships import Client
 from broker.serving.needs import Action
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
@@ -120,7 +121,7 @@ class Checks:
                 break
             if self._is_hopeless(half, now_ms):
                 hopeless.append((position, half))
-            else:
+            elif self._has_producer(half):
                 questions.append(position)
         for position, half in hopeless:
             self._give_up(position, half)
@@ -157,6 +158,27 @@ class Checks:
             return False
         half = self._transactions.halves[position]
         return self._is_hopeless(half, now_ms) or bool(self._producers.members(half.group))
+
+    def _has_producer(self, half: Half) -> bool:
+        """Return whether a member of the group may be asked: if none may, the check does not
+        count.
+        """
+        if not self._access.is_on:
+            return True
+        try:
+            topic = self._ends.record(half).property_map()[REAL_TOPIC]
+        except Exception:
+            return True  # `_ask_now` tells why it cannot ask
+        return self._producer_of(half, topic) is not None
+
+    def _producer_of(self, half: Half, topic: str) -> Client | None:
+        """Return a member to ask. Any client may join a producer group, and the question has the
+        message in it.
+        """
+        needs = (topic_need(topic, Action.PUB),)
+        return self._producers.any_of(
+            half.group, lambda one, user: self._access.allows(user, one.origin.peer.host, needs)
+        )
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
         policy = self._settings.now.checks
@@ -195,9 +217,6 @@ class Checks:
         half = self._transactions.halves.get(position)
         if half is None:
             return  # it has ended
-        producer = self._producers.any_of(half.group)
-        if producer is None:
-            return  # it has disconnected; the next check is later
         try:
             record = self._ends.record(half)
         except RequestRefused as refusal:
@@ -205,12 +224,10 @@ class Checks:
             return
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
-        user = self._producers.members(half.group)[producer].user
-        # Any client may join a producer group, and the question has the message in it.
-        if not self._access.allows(
-            user, producer.origin.peer.host, (topic_need(record.topic, Action.PUB),)
-        ):
-            return  # the next check asks another member
+        producer = self._producer_of(half, record.topic)
+        if producer is None:
+            return  # it has disconnected; the next check is later
+        self._producers.asked(producer, half.group)
         record.properties = fitted(
             edit_properties(
                 record.properties,

@@ -12,13 +12,14 @@ from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
 from broker.log.submissions import Then, submit_commands
 from broker.sends.copies import COPIES, Copy, StandIn
+from broker.serving.counts import Counts
 from broker.serving.parts import Parts, Shared
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
-from broker.transactions.state import Half
+from broker.transactions.state import TRANSACTIONS, Half
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -45,10 +46,25 @@ class Ends:
         self._delayed = parts[DELAYED_SENDS]
         self._own_topics = parts[OWN_TOPICS]
         self._wall_clock_ms = parts.wall_clock_ms
+        self._transactions = parts.state[TRANSACTIONS]
         self._under_way: set[int] = set()  # positions; a new set for each term
+        # Whose transactions are open, of those begun in this term.
+        self._users: dict[int, str] = {}
+        self._counts = Counts()
 
     def begin_term(self) -> None:
         self._under_way = set()
+        self._users, self._counts = {}, Counts()
+
+    def begun(self, position: int, user: str | None) -> None:
+        """Note that a user has begun a transaction; None for users that are not counted."""
+        if user is not None:
+            self._users[position] = user
+            self._counts.add(user)
+
+    def count_of(self, user: str) -> int:
+        """Return how many transactions of a user are open, of those begun in this term."""
+        return self._counts.of(user)
 
     def is_under_way(self, position: int) -> bool:
         return position in self._under_way
@@ -163,6 +179,8 @@ class Ends:
 
         def done(refusal: RequestRefused | None) -> None:
             under_way.discard(position)
+            if position not in self._transactions.halves:
+                self._counts.remove(self._users.pop(position, None))
             then(refusal)
 
         return done

@@ -1,17 +1,20 @@
 """The sources of options of commands: flags, the environment, a file, defaults, in this order.
 
 The file is TOML. A table for each command has its long options as keys, and `[all]` has those that
-several commands share. In the environment an option is DLEDGER_<COMMAND>_<OPTION>.
+several commands share. In the environment an option is DLEDGER_<COMMAND>_<OPTION>. A key or a
+variable that is no option is refused: it would be a setting that does not count.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -39,6 +42,13 @@ _PATH_KEY = "dledger.config_file"
 _ARGUMENTS_KEY = "dledger.arguments"
 
 Options = Mapping[str, click.Option]
+
+# Kubernetes sets these for each service, whose name may begin as that of a command:
+# DLEDGER_BROKER_SERVICE_HOST, and DLEDGER_BROKER_PORT=tcp://10.0.0.1:10911.
+_OF_A_SERVICE: Final = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=.*"
+    r"|\w+_PORT=(tcp|udp|sctp)://.*"
+)
 
 
 class Tables(NamedTuple):
@@ -95,6 +105,7 @@ def config_option(command: click.Command, tables: Tables, variable: str, text: s
     """
 
     def take(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+        check_environment(os.environ, tables, variable)
         if path is not None:
             found = read_file(path, tables)
             own = found if isinstance(command, click.Group) else found[command.name or ""]
@@ -119,6 +130,31 @@ def config_option(command: click.Command, tables: Tables, variable: str, text: s
                 own = f"{PREFIX}_{name}_{key}".upper().replace("-", "_")
                 shared = f"{PREFIX}_{key}".upper().replace("-", "_")
                 option.envvar = [own, shared] if key in tables.shared else [own]
+
+
+def check_environment(environment: Mapping[str, str], tables: Tables, config_variable: str) -> None:
+    """Raise ConfigInvalid for a variable that begins as those of a command and is no option."""
+    for command_name, command in tables.commands.items():
+        prefix = f"{PREFIX}_{command_name}_".upper().replace("-", "_")
+        known = {config_variable}
+        for option in options_of(command).values():
+            known.update(variables_of(option))
+        for name, value in sorted(environment.items()):
+            if (
+                name.startswith(prefix)
+                and name not in known
+                and not _OF_A_SERVICE.fullmatch(f"{name}={value}")
+            ):
+                # Compared without what all have in common.
+                words = {one.removeprefix(prefix): one for one in known}
+                near = get_close_matches(name.removeprefix(prefix), words, 1)
+                hint = "".join(f"; did you mean {words[word]}?" for word in near)
+                raise ConfigInvalid(name, f"no such variable, see --help{hint}")
+
+
+def variables_of(option: click.Option) -> Sequence[str]:
+    """Return the environment variables of an option; the first that is set counts."""
+    return [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
 
 
 def options_of(command: click.Command) -> Options:
@@ -249,8 +285,8 @@ def origin(ctx: click.Context, key: str) -> str:
         case ParameterSource.COMMANDLINE:
             return f"--{key}"
         case ParameterSource.ENVIRONMENT:
-            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
-            return next((name for name in variables if os.environ.get(name)), f"--{key}")
+            set_ones = (name for name in variables_of(option) if os.environ.get(name))
+            return next(set_ones, f"--{key}")
         case ParameterSource.DEFAULT_MAP:
             return str(config_file(ctx))
         case _:

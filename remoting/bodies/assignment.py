@@ -58,12 +58,18 @@ def encode_question(group: str, topic: str, client_id: str) -> bytes:
 
 def encode_assigned(assigned: Iterable[Assigned] | None) -> bytes:
     """Encode the answer; None if the broker does not know it now."""
-    rows = (
-        None
-        if assigned is None
-        else [{"messageQueue": one.queue.to_json(), "mode": one.mode} for one in assigned]
-    )
-    return compact_json({"messageQueueAssignments": rows}).encode()
+    return encode_assigned_rows(None if assigned is None else map(assigned_row, assigned))
+
+
+def assigned_row(assigned: Assigned) -> str:
+    """Encode one queue of the answer."""
+    return compact_json({"messageQueue": assigned.queue.to_json(), "mode": assigned.mode})
+
+
+def encode_assigned_rows(rows: Iterable[str] | None) -> bytes:
+    """Encode the answer from rows by `assigned_row`; None if the broker does not know it now."""
+    told = "null" if rows is None else f"[{','.join(rows)}]"
+    return f'{{"messageQueueAssignments":{told}}}'.encode()
 
 
 def decode_assigned(body: bytes) -> list[Assigned] | None:

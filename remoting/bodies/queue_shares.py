@@ -7,8 +7,11 @@ AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from remoting.bodies.message_queue import MessageQueue
+
+Queue = TypeVar("Queue")
 
 
 def allocate_averagely(
@@ -31,9 +34,7 @@ def allocate_averagely(
     return average_share(members.index(client_id), len(members), ordered)
 
 
-def average_share(
-    place: int, members: int, ordered: Sequence[MessageQueue]
-) -> Sequence[MessageQueue]:
+def average_share(place: int, members: int, ordered: Sequence[Queue]) -> Sequence[Queue]:
     """Return the queues of one member, by the rule of `allocate_averagely`.
 
     Args:
@@ -64,8 +65,6 @@ def readers_of(
     return readers
 
 
-def circle_share(
-    place: int, members: int, ordered: Sequence[MessageQueue]
-) -> Sequence[MessageQueue]:
+def circle_share(place: int, members: int, ordered: Sequence[Queue]) -> Sequence[Queue]:
     """Return every `members`-th queue from the member's `place` on."""
     return ordered[place::members]

@@ -113,6 +113,7 @@ class BrokerInMemory:
         log: the log.
         parts: what the features share.
         questions: what the broker has asked the client.
+        answers: to its requests, by number.
     """
 
     def __init__(self, folder: Path, max_body_bytes: int, format_version: int) -> None:
@@ -122,7 +123,7 @@ class BrokerInMemory:
         self.log = MemoryLog(self.machine, max_body_bytes)
         self._format_version = format_version
         self.parts = self._new_parts()
-        self._answers: dict[int, Command] = {}
+        self.answers: dict[int, Command] = {}
         self._answer_counts: Counter[int] = Counter()
         self._opaque = 0
         self.questions: list[Command] = []
@@ -174,7 +175,7 @@ class BrokerInMemory:
         return requests
 
     def _answered(self, reply: Command) -> None:
-        self._answers[reply.opaque] = reply
+        self.answers[reply.opaque] = reply
         self._answer_counts[reply.opaque] += 1
 
     def check_answers(self) -> None:
@@ -199,7 +200,7 @@ class BrokerInMemory:
         command = Command(code, texts, body, opaque=self._opaque)
         self.together([command])
         self.log.settle()
-        return self._answers.pop(self._opaque)
+        return self.answers.pop(self._opaque)
 
     def at(self, at_s: float) -> None:
         """Let it be so late, and all that is due be done."""

@@ -198,7 +198,7 @@ class Script:
 
     def answer_to(self, number: int) -> Command | None:
         """The answer, if there is one."""
-        return self.there._answers.pop(number, None)
+        return self.there.answers.pop(number, None)
 
     def send(self, topic: str, body: bytes = b"x", queue_id: int = 0, **pairs: str) -> Command:
         properties = encode_properties({"UNIQ_KEY": "key", **pairs}).decode()

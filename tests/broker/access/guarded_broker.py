@@ -48,6 +48,13 @@ class Guarded:
         body = {"subject": subject, "policies": policies}
         assert (await self.ask(CODE.AUTH_UPDATE_ACL, body, subject=subject)) == 0
 
+    async def lite_parent(self, topic: str, group: str) -> None:
+        """A topic with lite topics, and a group that reads them."""
+        put, lite = CODE.UPDATE_AND_CREATE_TOPIC, "+message.type=LITE"
+        assert await self.ask(put, topic=topic, attributes=lite) == 0
+        bound = {"groupName": group, "attributes": {"+lite.bind.topic": topic}}
+        assert await self.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, bound) == 0
+
     async def ask(self, code: int, body: object = None, **fields: Any) -> int:
         """What the administrator's request is answered with."""
         content = b"" if body is None else json.dumps(body).encode()

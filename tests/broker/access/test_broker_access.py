@@ -5,16 +5,19 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from broker.access.guard import ACCESS_GUARD
 from broker.access.secret_seal import NONCE_BYTES, SealBroken, SecretSeal
 from broker.access.state import ACCESS
 from broker.features import REGISTRY
+from broker.lite.popping import LITE_POPPING
+from broker.lite.state import LITE
 from broker.log.state_snapshot import captured, restored
 from broker.query.searches import Search, Searches
 from broker.server import Broker
@@ -27,7 +30,8 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, Signer
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, NO_PERMISSION, allow, guarded
-from tests.broker.one_broker import Client, running_broker, send_fields, until
+from tests.broker.broker_in_memory import broker_in_memory
+from tests.broker.one_broker import Client, Clock, running_broker, send_fields, until
 
 
 async def test_a_user_may_do_what_its_rules_say_and_nothing_else(tmp_path: Path) -> None:
@@ -190,6 +194,28 @@ async def test_a_consumer_is_not_shown_the_signature_of_who_asks_for_it(
         assert shown == 2 * [{**of, "brokerName": "broker-a"}]
 
 
+async def test_a_message_is_not_given_to_a_consumer_whose_user_may_not_have_it(
+    tmp_path: Path,
+) -> None:
+    """A member stays in its group for two minutes after its user was denied, or removed."""
+    async with guarded(tmp_path) as here:
+        sent = await here.admin.send("orders", b"1")
+        reader = await here.user("reader", allow("Topic:orders", "Sub"), allow("Group:g", "Sub"))
+        wanted = [ConsumerData("g", subscriptions=[SubscriptionData("orders")])]
+        beat = encode_heartbeat(Heartbeat("chosen", [], wanted))
+        assert (await reader.ask(CODE.HEART_BEAT, beat)).code == 0
+        reader.answers = True
+        of: dict[str, Any] = {"consumerGroup": "g", "clientId": "chosen"}
+        of |= {"msgId": sent.fields["msgId"], "jstackEnable": "false"}
+        both = (CODE.GET_CONSUMER_RUNNING_INFO, CODE.CONSUME_MESSAGE_DIRECTLY)
+        assert [await here.ask(code, **of) for code in both] == [0, 0]
+        await here.rules("reader", {**allow("Topic:orders", "Sub"), "decision": "Deny"})
+        assert [await here.ask(code, **of) for code in both] == [0, 1]
+        assert await here.ask(CODE.AUTH_DELETE_USER, username="reader") == 0
+        assert [await here.ask(code, **of) for code in both] == [1, 1]
+        assert len([one for one in reader.notices if one.code in both]) == 3
+
+
 async def test_queues_are_locked_in_topics_that_a_user_may_consume_alone(tmp_path: Path) -> None:
     """Locks are counted for the whole broker: names without end would use them up."""
     async with guarded(tmp_path) as here:
@@ -230,6 +256,59 @@ async def test_messages_of_others_are_not_told_by_their_positions(tmp_path: Path
         assert b"payload" in (await thief.ask(CODE.VIEW_MESSAGE_BY_ID, offset=position)).body
 
 
+async def test_a_refusal_does_not_tell_whether_a_message_is_at_a_position(tmp_path: Path) -> None:
+    """Neither by its code nor by its words, which would name the topic as well."""
+    async with guarded(tmp_path) as here:
+        sent = await here.admin.send("secrets", b"payload")
+        thief = await here.user("thief", allow("Topic:mine", "All"), allow("Group:mine", "All"))
+        reader = await here.user("reader", allow("Topic:*", "Sub"), allow("Group:mine", "All"))
+        there = sent.fields["msgId"]
+        back: dict[str, Any] = {"group": "mine", "delayLevel": 0, "originTopic": "mine"}
+        direct: dict[str, Any] = {"consumerGroup": "mine", "clientId": "c"}
+
+        async def told(client: Client, message: str) -> list[tuple[int, str | None]]:
+            at = int(message[-16:], 16)
+            replies = [
+                await client.ask(CODE.VIEW_MESSAGE_BY_ID, offset=at),
+                await client.ask(CODE.CONSUMER_SEND_MSG_BACK, offset=at, **back),
+                await client.ask(CODE.CONSUME_MESSAGE_DIRECTLY, msgId=message, **direct),
+            ]
+            return [(one.code, one.remark) for one in replies]
+
+        nowhere = there[:-16] + f"{1 << 40:016X}"
+        told_there = await told(thief, there)
+        assert told_there == await told(thief, nowhere)
+        assert {code for code, _remark in told_there} == {NO_PERMISSION}
+        assert "secrets" not in repr(told_there)
+        # One that may read all topics is told that nothing is there.
+        assert {code for code, _remark in await told(reader, nowhere)} == {1}
+
+
+async def test_offsets_and_times_of_a_topic_are_not_told_to_users_of_a_group_alone(
+    tmp_path: Path,
+) -> None:
+    """A group may name any topic: one that it has never read is not its users' therefore."""
+    async with guarded(tmp_path) as here:
+        assert (await here.admin.send("secrets", b"1")).code == 0
+        thief = await here.user("thief", allow("Group:mine", "All"))
+        body = b'{"groupName":"mine"}'
+        assert (await here.admin.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
+        of: dict[str, Any] = {"group": "mine", "consumerGroup": "mine"}
+        reset: dict[str, Any] = {"topic": "secrets", "timestamp": -1, "isForce": "true", **of}
+        asked: list[tuple[int, dict[str, Any]]] = [
+            (CODE.INVOKE_BROKER_TO_RESET_OFFSET, reset),
+            (CODE.QUERY_CONSUME_TIME_SPAN, {"topic": "secrets", **of}),
+            (CODE.GET_CONSUME_STATS, {"topic": "secrets", **of}),
+            (CODE.GET_CONSUME_STATS, {"topicList": "secrets;", **of}),
+        ]
+        for code, fields in asked:
+            assert (await thief.ask(code, **fields)).code == NO_PERMISSION, code
+        assert (await thief.ask(CODE.GET_CONSUME_STATS, **of)).code == 0
+        await here.rules("thief", allow("Topic:secrets", "Sub"))
+        for code, fields in asked:
+            assert (await thief.ask(code, **fields)).code == 0, code
+
+
 async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path: Path) -> None:
     """Anybody may join a producer group, and the question has the message in it."""
     async with guarded(tmp_path) as here:
@@ -256,7 +335,7 @@ async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path
         for _ in range(2):  # each member of the group in turn
             here.broker.parts[CHECKS]._ask_now(position)
         await until(lambda: _noticed(teller))
-        assert [one.code for one in teller.notices] == [CODE.CHECK_TRANSACTION_STATE]
+        assert {one.code for one in teller.notices} == {CODE.CHECK_TRANSACTION_STATE}
         assert thief.notices == []
         # How it has ended is told to those alone that may end it.
         for _ in range(2):  # its end, and the same once more
@@ -266,6 +345,36 @@ async def test_a_producer_is_asked_only_about_messages_that_it_may_send(tmp_path
             end["commitOrRollback"] = how
             refused = await thief.ask(CODE.END_TRANSACTION, **end, tranStateTableOffset=0)
             assert refused.code == NO_PERMISSION
+
+
+async def test_a_user_without_rights_uses_up_no_questions_about_transactions(
+    tmp_path: Path,
+) -> None:
+    """Anybody may join a producer group, with many members. After fifteen questions a transaction
+    is given up: those that no producer was asked must not count.
+    """
+    clock = Clock()
+    async with guarded(tmp_path, clock=clock) as here:
+        fields = send_fields("bank")
+        fields["i"] += "\x02TRAN_MSG\x01true\x02PGROUP\x01tellers"
+        assert (await here.admin.ask(CODE.SEND_MESSAGE_V2, b"half", **fields)).code == 0
+        thief = await here.user("thief")
+        for number in range(20):
+            beat = encode_heartbeat(Heartbeat(f"t@{number}", ["tellers"], []))
+            assert (await thief.ask(CODE.HEART_BEAT, beat)).code == 0
+        halves, checks = here.broker.machine.state[TRANSACTIONS].halves, here.broker.parts[CHECKS]
+        (position,) = halves
+        for _ in range(3):
+            clock.now_ms += 60_000
+            checks.look()
+            await here.admin.send("orders", b"what is applied behind it")
+        assert halves[position].checks == 0
+        teller = await here.user("teller", allow("Topic:bank", "Pub"))
+        beat = encode_heartbeat(Heartbeat("teller", ["tellers"], []))
+        assert (await teller.ask(CODE.HEART_BEAT, beat)).code == 0
+        checks.look()
+        await until(lambda: _noticed(teller))
+        assert (halves[position].checks, thief.notices) == (1, [])
 
 
 async def _noticed(client: Client) -> bool:
@@ -294,6 +403,59 @@ async def test_a_change_of_rules_counts_at_once_also_for_pulls_that_wait(tmp_pat
         assert (await here.ask(CODE.AUTH_DELETE_USER, username="reader")) == 0
         refused = await reader.pull("orders", 0)
         assert (refused.code, "unknown" in (refused.remark or "")) == (NO_PERMISSION, True)
+
+
+async def test_a_pop_of_lite_topics_that_waits_while_its_right_is_taken_away_gets_nothing(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
+        await here.lite_parent("chats", "agents")
+        reader = await here.user("reader", allow("*", "Sub"))
+        wanted: dict[str, Any] = {"action": "PARTIAL_ADD", "group": "agents", "clientId": "c"}
+        wanted |= {"topic": "chats", "liteTopicSet": ["a"], "version": 1}
+        body = json.dumps({"subscriptionSet": [wanted]}).encode()
+        assert (await reader.ask(CODE.LITE_SUBSCRIPTION_CTL, body)).code == 0
+        pop: dict[str, Any] = {"clientId": "c", "consumerGroup": "agents", "topic": "chats"}
+        pop |= {"maxMsgNum": 1, "invisibleTime": 60000, "pollTime": 15000, "bornTime": 10**15}
+        replies: list[Command] = []
+
+        async def wait() -> None:
+            replies.append(await reader.ask(CODE.POP_LITE_MESSAGE, attemptId="a", **pop))
+
+        async def waits() -> bool:
+            return len(here.broker.parts[LITE_POPPING]) == 1
+
+        nursery.start_soon(wait)
+        await until(waits)
+        assert await here.ask(CODE.AUTH_DELETE_USER, username="reader") == 0
+        fields = send_fields("chats")
+        fields["i"] += "\x02__LITE_TOPIC\x01a"
+        assert (await here.admin.ask(CODE.SEND_MESSAGE_V2, b"secret", **fields)).code == 0
+        await until(lambda: _has(replies))
+        assert [(one.code, one.body) for one in replies] == [(ResponseCode.POLLING_TIMEOUT, b"")]
+        assert here.broker.machine.state[LITE].message_count == 1
+
+
+def test_a_pull_whose_client_reads_late_is_answered_by_the_rules_of_then() -> None:
+    """Answers wait until a client has read what came before."""
+    with broker_in_memory() as broker:
+        broker.ask(CODE.SEND_MESSAGE_V2, b"1", **send_fields("T"))
+        pull: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0}
+        pull |= {"maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "subVersion": 0}
+        pull |= {"suspendTimeoutMillis": 0, "subscription": "*"}
+        late: list[Callable[[], None]] = []
+        client: Any = broker.client
+        client.is_behind, client.when_taken = True, late.append
+        for opaque in (900, 901):
+            command = Command(11, {name: str(one) for name, one in pull.items()}, opaque=opaque)
+            broker.together([command])
+            if opaque == 900:
+                broker.parts[ACCESS_GUARD].change_administrator(ADMIN)
+        for answer in late:
+            answer()
+        judged_again, answered = broker.answers.pop(900), broker.answers.pop(901)
+        assert (judged_again.code, judged_again.body) == (ResponseCode.PULL_RETRY_IMMEDIATELY, b"")
+        assert (answered.code, answered.body != b"") == (0, True)
 
 
 async def _holds(broker: Broker) -> bool:

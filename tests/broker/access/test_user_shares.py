@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,20 +15,32 @@ import pytest
 import trio
 
 from broker.errors import RequestRefused
+from broker.filters.state import FILTERS
 from broker.limits import BrokerLimits
 from broker.lite.popping import LITE_POPPING
 from broker.producers.members import PRODUCERS
 from broker.query.searches import MAX_WAITING_OF_USER, Search, Searches
 from broker.serving.counts import Counts
 from broker.settings.user_shares import USER_SHARES, UserShares
-from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
+from remoting.bodies.consumer_group import (
+    QueueLock,
+    decode_locked_queues,
+    encode_queue_lock,
+)
+from remoting.bodies.heartbeat import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionData,
+    encode_heartbeat,
+)
+from remoting.bodies.message_queue import MessageQueue
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.on_behalf import Represented
 from remoting.wire.signature import Credentials
 from tests.broker.access.guarded_broker import ADMIN, CODE, FILE, Guarded, allow, guarded
-from tests.broker.one_broker import Client, until
+from tests.broker.one_broker import Client, send_fields, served, until
 
 BUSY = ResponseCode.SYSTEM_BUSY
 FEW = replace(
@@ -74,14 +85,14 @@ async def _connections(here: Guarded, count: int) -> bool:
     return len(here.broker.parts[USER_SHARES].connections_of("greedy")) == count
 
 
+async def held(here: Guarded, user: str, count: int) -> bool:
+    return here.broker.parts[USER_SHARES].held.of(user) == count
+
+
 async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
         greedy, other = await two_users(here)
         waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
-        shares = here.broker.parts[USER_SHARES]
-
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
 
         async def pull(client: Client) -> None:
             with suppress(ConnectionClosed):
@@ -89,7 +100,7 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
 
         for _ in range(4):
             nursery.start_soon(pull, greedy)
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await greedy.pull("orders", 1, **waits)
         assert (refused.code, "4 pulls that wait" in (refused.remark or "")) == (BUSY, True)
         pop: dict[str, Any] = {"consumerGroup": "g", "topic": "orders", "queueId": -1}
@@ -98,11 +109,11 @@ async def test_a_user_has_so_many_pulls_and_pops_that_wait(tmp_path: Path) -> No
         codes = [(await greedy.ask(CODE.POP_MESSAGE, **pop)).code for _ in range(2)]
         assert codes == [0, ResponseCode.POLLING_FULL]  # what is there is given
         nursery.start_soon(pull, other)
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         greedy.close()
-        await until(lambda: held("greedy", 0))
+        await until(lambda: held(here, "greedy", 0))
         assert (await here.admin.send("orders", b"2")).code == 0
-        await until(lambda: held("other", 0))
+        await until(lambda: held(here, "other", 0))
         nursery.cancel_scope.cancel()
 
 
@@ -127,6 +138,45 @@ async def test_clients_of_a_user_leave_room_for_those_of_others(tmp_path: Path) 
         poor.close()
         await until(lambda: _producers(here, 11))
         assert await beat(more, ["c"], []) == 0
+
+
+async def test_subscriptions_of_a_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
+    """A few clients with long subscriptions would take it all. Who is there goes on."""
+    async with guarded(tmp_path, limits=replace(FEW, max_client_bytes=40_000)) as here:
+        greedy, other = await two_users(here)
+
+        async def beat(client: Client, group: str) -> Command:
+            wanted = [SubscriptionData("orders", "||".join([f"{n:099}" for n in range(30)]))]
+            body = encode_heartbeat(
+                Heartbeat("c@1", [], [ConsumerData(group, subscriptions=wanted)])
+            )
+            return await client.ask(CODE.HEART_BEAT, body)
+
+        codes = [(await beat(greedy, group)).code for group in ("g1", "g2", "g3", "g1", "g2")]
+        assert codes == [0, 0, BUSY, 0, 0]
+        assert "the subscriptions of user greedy take" in ((await beat(greedy, "g3")).remark or "")
+        assert [(await beat(other, group)).code for group in ("h1", "h2")] == [0, 0]
+        filled = [(await beat(here.admin, f"a{number}")).code for number in range(12)]
+        assert filled[-1] == BUSY
+        assert (await beat(greedy, "g1")).code == 0  # as before
+
+
+async def test_a_pull_with_many_tags_counts_as_several_of_its_user(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
+        greedy, _ = await two_users(here)
+        tags = "||".join(map(str, range(64)))
+        waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000, "subscription": tags}
+
+        async def pull() -> None:
+            with suppress(ConnectionClosed):
+                await greedy.pull("orders", 1, **waits)
+
+        nursery.start_soon(pull)
+        await until(lambda: held(here, "greedy", 5))
+        assert (await greedy.pull("orders", 1, **waits)).code == BUSY
+        greedy.close()
+        await until(lambda: held(here, "greedy", 0))
+        nursery.cancel_scope.cancel()
 
 
 async def _producers(here: Guarded, count: int) -> bool:
@@ -171,25 +221,10 @@ async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Pa
     """Beside pulls and pops: until they are answered, or their client is gone."""
     async with guarded(tmp_path, limits=FEW) as here, trio.open_nursery() as nursery:
         greedy, other = await two_users(here)
-        parent: dict[str, Any] = {
-            "topic": "chats",
-            "readQueueNums": 4,
-            "writeQueueNums": 4,
-            "perm": 6,
-        }
-        made = await here.admin.ask(
-            CODE.UPDATE_AND_CREATE_TOPIC, **parent, attributes="+message.type=LITE"
-        )
-        body = json.dumps({"groupName": "agents", "attributes": {"+lite.bind.topic": "chats"}})
-        group = await here.admin.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body.encode())
-        assert (made.code, group.code) == (0, 0)
-        shares = here.broker.parts[USER_SHARES]
+        await here.lite_parent("chats", "agents")
         pop: dict[str, Any] = {"clientId": "c", "consumerGroup": "agents", "topic": "chats"}
         pop |= {"maxMsgNum": 1, "invisibleTime": 60000, "pollTime": 15000, "bornTime": 10**15}
         pop |= {"attemptId": "a"}
-
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
 
         async def wait(client: Client) -> None:
             with suppress(ConnectionClosed):
@@ -197,17 +232,17 @@ async def test_pops_of_lite_topics_count_in_the_share_of_their_user(tmp_path: Pa
 
         for _ in range(4):
             nursery.start_soon(wait, greedy)
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await greedy.ask(CODE.POP_LITE_MESSAGE, **pop)
         assert refused.code == ResponseCode.POLLING_FULL
         waits: dict[str, Any] = {"sysFlag": 6, "suspendTimeoutMillis": 15000}
         assert (await greedy.pull("orders", 1, **waits)).code == BUSY
         nursery.start_soon(wait, other)
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         greedy.close()
-        await until(lambda: held("greedy", 0))
+        await until(lambda: held(here, "greedy", 0))
         here.broker.parts[LITE_POPPING].end_term()
-        await until(lambda: held("other", 0))
+        await until(lambda: held(here, "other", 0))
         nursery.cancel_scope.cancel()
 
 
@@ -228,16 +263,13 @@ async def test_requests_of_a_proxy_count_for_the_users_that_it_represents(tmp_pa
             with suppress(ConnectionClosed):
                 await proxy.pull("orders", 1, **fields_of(user))
 
-        async def held(user: str, count: int) -> bool:
-            return shares.held.of(user) == count
-
         for _ in range(4):
             nursery.start_soon(pull, "greedy")
-        await until(lambda: held("greedy", 4))
+        await until(lambda: held(here, "greedy", 4))
         refused = await proxy.pull("orders", 1, **fields_of("greedy"))
         assert (refused.code, "user greedy has 4 pulls" in (refused.remark or "")) == (BUSY, True)
         nursery.start_soon(pull, "other")
-        await until(lambda: held("other", 1))
+        await until(lambda: held(here, "other", 1))
         assert not shares.connections_of("greedy")  # the connection is the proxy's
         nursery.cancel_scope.cancel()
 
@@ -306,6 +338,105 @@ def test_an_hour_later_a_user_may_make_topics_again() -> None:
     shares.make(None, 1000)
     shares.now = 3601.0
     shares.make("a", 5)
+
+
+def test_a_user_takes_a_quarter_of_a_table_within_an_hour_while_half_of_it_is_taken() -> None:
+    shares = Shares()
+    for _ in range(3):  # as long as there is room for others, it may
+        shares.take("a", "places", 8, is_half_full=False)
+    assert not shares.may_take("a", "places", 8, is_half_full=True)
+    with pytest.raises(RequestRefused, match="user a has taken 3 places within an hour"):
+        shares.take("a", "places", 8, is_half_full=True)
+    assert shares.may_take("a", "others", 8, is_half_full=True, count=2)
+    assert not shares.may_take("b", "places", 8, is_half_full=True, count=3)
+    assert shares.may_take("b", "places", 8, is_half_full=True, count=2)
+    shares.take(None, "places", 8, is_half_full=True, count=1000)
+    shares.now = 3601.0
+    shares.take("a", "places", 8, is_half_full=True)
+
+
+async def test_a_user_cannot_take_all_places_of_tables_that_users_share(tmp_path: Path) -> None:
+    few = replace(
+        BrokerLimits(),
+        max_offset_tables=8,
+        max_open_transactions=8,
+        max_delayed_messages=8,
+        max_locks=8,
+        max_filters=8,
+    )
+    async with guarded(tmp_path, limits=few) as here:
+        greedy, other = await two_users(here)
+        state = here.broker.machine.state
+
+        async def commits(client: Client, number: int) -> int:
+            of: dict[str, Any] = {"consumerGroup": f"g{number}", "topic": "orders", "queueId": 0}
+            return (await client.ask(CODE.UPDATE_CONSUMER_OFFSET, commitOffset=1, **of)).code
+
+        async def sends(client: Client, properties: str) -> int:
+            fields = send_fields("orders")
+            fields["i"] += "\x02" + properties
+            return (await client.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code
+
+        async def locks(client: Client, number: int) -> int:
+            queue = MessageQueue("orders", "broker-a", number)
+            body = encode_queue_lock(QueueLock("g", client.address, [queue]))
+            locked = decode_locked_queues((await client.ask(CODE.LOCK_BATCH_MQ, body)).body)
+            return 0 if locked else BUSY
+
+        async def filters(client: Client, number: int) -> int:
+            wanted = SubscriptionData("orders", "a = 1", expression_type="SQL92", version=1)
+            data = [ConsumerData(f"f{number}", subscriptions=[wanted])]
+            await client.ask(CODE.HEART_BEAT, encode_heartbeat(Heartbeat("c", [], data)))
+            await client.send("orders", b"1")  # what is applied behind it
+            return 0 if (f"f{number}", "orders") in state[FILTERS].tables else BUSY
+
+        half = "TRAN_MSG\x01true\x02PGROUP\x01p"
+        for take in (
+            commits,
+            lambda client, _number: sends(client, half),
+            lambda client, _number: sends(client, "TIMER_DELAY_SEC\x01600"),
+            locks,
+            filters,
+        ):
+            codes = [await take(greedy, number) for number in range(8)]
+            assert codes == [0] * 4 + [BUSY] * 4
+            assert [await take(other, number) for number in (8, 9)] == [0, 0]
+        assert await sends(greedy, f"{half}\x02TIMER_DELAY_SEC\x01600") == BUSY
+
+
+async def test_groups_of_a_user_pop_from_a_share_of_all_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("popping", "choice"):
+        monkeypatch.setattr(f"broker.pop.{module}.MAX_QUEUES", 8)
+    async with guarded(tmp_path) as here:
+        greedy, other = await two_users(here)
+
+        async def pops(client: Client, number: int) -> Command:
+            pop: dict[str, Any] = {"consumerGroup": f"g{number}", "topic": "orders", "queueId": -1}
+            pop |= {"maxMsgNums": 1, "invisibleTime": 60000, "pollTime": 0, "initMode": 1}
+            return await client.ask(CODE.POP_MESSAGE, bornTime=0, **pop)
+
+        codes = [(await pops(greedy, number)).code for number in range(5)]
+        assert codes == [0] * 4 + [BUSY]
+        assert "of user greedy" in ((await pops(greedy, 4)).remark or "")
+        assert (await pops(greedy, 0)).code == ResponseCode.POLLING_TIMEOUT  # its queue is known
+        assert [(await pops(other, number)).code for number in (8, 9)] == [0, 0]
+
+
+async def test_a_delayed_message_of_a_transaction_needs_room_among_delayed_ones(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, limits=replace(BrokerLimits(), max_delayed_messages=1)) as client:
+        for properties, code in (
+            ("TRAN_MSG\x01true\x02PGROUP\x01p\x02TIMER_DELAY_SEC\x01600", 0),
+            ("TIMER_DELAY_SEC\x01600", 0),
+            ("TRAN_MSG\x01true\x02PGROUP\x01p\x02TIMER_DELAY_SEC\x01600", BUSY),
+            ("TRAN_MSG\x01true\x02PGROUP\x01p", 0),
+        ):
+            fields = send_fields("T")
+            fields["i"] += "\x02" + properties
+            assert (await client.ask(CODE.SEND_MESSAGE_V2, b"1", **fields)).code == code
 
 
 def test_so_many_requests_of_a_user_wait_and_each_counts_until_it_is_answered() -> None:

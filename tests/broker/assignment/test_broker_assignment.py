@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.assignment.processor import AssignmentProcessor
+from broker.assignment.processor import MAX_QUEUES, AssignmentProcessor
 from broker.assignment.state import MODES, Mode
 from broker.consumers.members import CONSUMERS, Consumers, Member
 from broker.features import REGISTRY
 from broker.log.state import BrokerState
 from broker.serving.routes import ROUTES, Routes
-from remoting.bodies.assignment import POP, RequestMode, decode_modes
+from remoting.bodies.assignment import POP, RequestMode, decode_assigned, decode_modes
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.route import QueueData, TopicRoute
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from tests.broker.parts_alone import parts_alone
 from tests.broker.serving.test_broker_waiting import FakeLog, Origin
+from tests.broker.untimed import Stepped
 
 ROUTE = TopicRoute([QueueData("a", 2, 2, 6), QueueData("b", 1, 1, 6)])
 
@@ -111,6 +112,46 @@ def test_clients_keep_their_queues_while_no_name_server_answers() -> None:
     broker.routes.route = None
     assert broker.ask("c0") is None
     assert broker.ask("c0", messageModel="BROADCASTING") is None
+
+
+class SteppedOrigin(Stepped, Origin):
+    """A client that keeps what it is sent, step by step."""
+
+
+@pytest.mark.parametrize("shares", [0, 16_000])
+@pytest.mark.parametrize("brokers", [1, MAX_QUEUES])
+def test_no_step_of_an_answer_takes_long_however_many_queues_it_has(
+    brokers: int, shares: int
+) -> None:
+    members = [f"c{number:05}" for number in range(16_100)]
+    broker = Assigning(*members, mode=Mode(POP, shares))
+    each = MAX_QUEUES // brokers
+    broker.routes.route = TopicRoute(
+        [QueueData(f"b{one}", each, each, 6) for one in range(brokers)]
+    )
+    for more in ({}, {"messageModel": "BROADCASTING"}):
+        body = {"topic": "T", "consumerGroup": "g", "clientId": members[7], **more}
+        origin = SteppedOrigin()
+        command = Command(RequestCode.QUERY_ASSIGNMENT, body=json.dumps(body).encode())
+        broker.processor.query(origin, command)
+        (reply,) = origin.sent
+        assert len(decode_assigned(reply.body) or ()) >= (1 if shares == 0 and not more else 16_000)
+        assert origin.longest_s < 0.05
+        assert origin.steps > (1 if brokers == 1 and shares == 0 and not more else 50)
+
+
+def test_queues_that_a_name_server_lists_twice_or_without_right_to_read_count_once() -> None:
+    broker = Assigning("c0")
+    broker.routes.route = TopicRoute(
+        [
+            QueueData("b", 1, 1, 6),
+            QueueData("a", 1, 1, 4),
+            QueueData("b", 2, 2, 6),
+            QueueData("c", 5, 5, 2),
+            QueueData("d", 0, 1, 6),
+        ]
+    )
+    assert broker.ask("c0") == [("a", 0, "PULL"), ("b", 0, "PULL"), ("b", 1, "PULL")]
 
 
 def test_the_list_of_all_modes_is_made_in_steps() -> None:

@@ -9,18 +9,25 @@ from typing import Any
 import pytest
 import trio
 
+from broker.features import empty_state
 from broker.lite import popping as lite_popping
 from broker.lite import processor as lite_processor
 from broker.lite.keeper import LiteKeeper
 from broker.lite.limits import SUBSCRIPTION_EXPIRY_S
-from broker.lite.popping import SUBSCRIPTIONS
+from broker.lite.popping import LITE_POPPING, SUBSCRIPTIONS
+from broker.lite.state import LITE, LiteGroup, LiteParent
 from broker.lite.subscribing import Subscribing
 from broker.log.entry import LITE_VERSION
+from broker.log.folded import Folded
+from broker.log.state import Deletion
 from broker.machine import BrokerMachine
+from broker.pop.state import InFlight, PopQueue
+from broker.serving.waiting_requests import WaitingRequests
 from dledger import LogFull
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.properties import encode_properties
 from remoting.wire.codes import RequestCode, ResponseCode
+from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.lite.lite_broker import GROUP, PARENT, LiteClient, lite_broker
 from tests.broker.one_broker import Client, Clock, send_fields, until
 
@@ -345,6 +352,50 @@ async def test_clients_of_a_wildcard_group_read_all_lite_topics(tmp_path: Path) 
         await until(lambda: _is(late == [b"new"]))
 
 
+async def test_clients_that_subscribe_are_limited_whether_they_name_lite_topics_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes memory until it was silent for three minutes."""
+    monkeypatch.setattr("broker.lite.subscribing.MAX_SUBSCRIBERS", 2)
+    async with lite_broker(tmp_path) as one:
+        await one.make(wildcard="true")
+        codes = [
+            (await one.subscribe(f"c{number}", action="COMPLETE_ADD")).code
+            for number in (0, 1, 0, 2)
+        ]
+        refused = ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
+        assert codes == [0, 0, 0, refused]
+        assert (await one.subscribe("c1", action="COMPLETE_REMOVE")).code == 0
+        assert (await one.subscribe("c2", action="COMPLETE_ADD")).code == 0
+
+
+def test_a_message_does_not_look_at_all_clients_that_want_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most of them may be busy, so that none of many waits."""
+    asked = 0
+
+    def count(_self: object, _group: str, _client_id: str) -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    monkeypatch.setattr(WaitingRequests, "count", count)
+    with broker_in_memory() as broker:
+        subscriptions = broker.parts[SUBSCRIPTIONS]
+        for number in range(5_000):
+            origin: Any = broker.client
+            client = subscriptions.heard("g", f"c{number}", "P", origin, 0.0)
+            subscriptions.be_wild(client)
+        folded = Folded()
+        folded.lite_arrivals += [("P", b"a"), ("P", b"b")] * 100
+        broker.parts[LITE_POPPING].applied(folded)
+        wanted = subscriptions.group("P", "g")
+        assert wanted is not None
+        assert [*wanted.ready] == [b"a", b"b"]
+    assert asked < 10
+
+
 async def test_lite_topics_end_after_their_last_message(tmp_path: Path) -> None:
     async with lite_broker(tmp_path) as one:
         await one.make({"+lite.topic.expiration": "20"})
@@ -369,6 +420,30 @@ async def test_lite_topics_end_after_their_last_message(tmp_path: Path) -> None:
 
 async def _has(one: LiteClient, count: int) -> bool:
     return one.lite.topic_count == count
+
+
+def test_what_is_in_flight_of_a_deleted_parent_or_group_is_freed_a_little_at_a_time() -> None:
+    """There may be half a million messages, and a deletion is one entry of the log."""
+    lite = empty_state()[LITE]
+    for parent in ("P", "Q"):
+        of = lite.parents[parent] = LiteParent()
+        for name in ("g", "h"):
+            group = of.groups[name] = LiteGroup()
+            for number in range(3_000):
+                key = b"s%d" % number
+                group.out.put(key, PopQueue(1, {0: InFlight(1, 2, 1)}))
+            lite.count_in_flight(group, 3_000)
+    kept = [table.captured() for table in (lite.parents["P"].groups["h"].out,)]
+    LITE.group_deleted(lite, Deletion("g", with_offsets=False, with_locks=True))
+    assert (lite.in_flight_count, len(lite.parents["P"].groups["g"].out)) == (6_000, 0)
+    LITE.topic_deleted(lite, Deletion("P", with_offsets=True, with_locks=True))
+    assert lite.in_flight_count == lite.parents["Q"].groups["h"].in_flight_count == 3_000
+    freed = 0
+    while lite.ended:
+        lite.sweep()
+        freed += 1
+    assert freed > 3_000
+    assert sum(len(shard) for shard in kept[0]) == 3_000  # what a snapshot has stays
 
 
 async def test_a_deleted_parent_or_group_leaves_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
+from broker.locks.clock import LockClock
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCK_MS, LOCKS, QueueLocks
 from broker.log.entry import encode_log_command
@@ -25,8 +26,11 @@ from remoting.bodies.consumer_group import (
 )
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
+from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.log.test_broker_fold import Log
 from tests.broker.one_broker import Client, running_broker, served
+from tests.broker.parts_alone import parts_alone
+from tests.broker.serving.test_broker_waiting import FakeLog
 from tests.broker.three_brokers import group_of_three
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(3)]
@@ -118,6 +122,25 @@ def test_a_lock_expires_behind_a_snapshot_when_it_would_have_without_one() -> No
     for locks in (state[LOCKS], again[LOCKS]):
         locks.lock("g", "c2", [("T", 1)], LOCK_MS)
     assert again == state
+
+
+def test_a_group_whose_locks_are_over_does_not_consume_in_order() -> None:
+    """Whoever asks: no lock request need have come since."""
+    state, times_s = empty_state(), [1.0, 1.0 + LOCK_MS / 1000, 1.001 + LOCK_MS / 1000]
+    clock = LockClock(parts_alone(state, FakeLog(), clock=lambda: times_s.pop(0)))
+    state[LOCKS].lock("g", "c1", [("T", 0)], clock.now_ms())
+    assert [state[LOCKS].holds_any("g", clock.now_ms()) for _ in range(2)] == [True, False]
+
+
+def test_the_time_of_locks_goes_on_while_no_client_locks_a_queue() -> None:
+    with broker_in_memory() as broker:
+        lock = encode_queue_lock(QueueLock("g", "gone", QUEUES))
+        assert len(decode_locked_queues(broker.ask(41, lock).body)) == 3
+        broker.log.term = 2
+        broker.requests = broker.new_leader()
+        broker.now_ms += LOCK_MS + 1000
+        other = encode_queue_lock(QueueLock("g", "other", QUEUES))
+        assert len(decode_locked_queues(broker.ask(41, other).body)) == 3
 
 
 # --- brokers --------------------------------------------------------------------------------------

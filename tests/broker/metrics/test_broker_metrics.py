@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import dledger
 from broker.broker_command import main
+from broker.features import empty_state
 from broker.machine import BrokerMachine
+from broker.messages.state import MESSAGES
+from broker.metrics.lags import MAX_LAGS, Lag, Lags, LagsLook
+from broker.offsets.state import OFFSETS
 from broker.retention.full_disk import FULL_DISK
+from broker.topics.state import TOPICS
 from dledger.free_ports import free_ports
+from remoting.bodies.topic_config import TopicConfig
 from remoting.net.address import Address
 from tests.broker.one_broker import Client, running_broker
+from tests.broker.parts_alone import parts_alone
+from tests.broker.untimed import AtOnce
 
 BROKER = {"cluster": "DefaultCluster", "node_id": "broker-a"}
 
@@ -110,6 +119,33 @@ async def test_rows_and_queues_of_a_scrape_are_bounded(
         assert bounded <= set(left_out), (
             "a metric with rows by topic does not say what it leaves out"
         )
+
+
+def test_many_lags_are_found_beside_other_work() -> None:
+    now_s, work = 0.0, AtOnce()
+    later: list[Iterator[object]] = []
+    work.later = lambda _what, steps: later.append(steps)  # type: ignore[method-assign]
+    state = empty_state()
+    look = LagsLook(parts_alone(state, work=work, clock=lambda: now_s))
+    for number in range(20_000):
+        topic, group = f"T{number % 10}", f"g{number}"
+        state[TOPICS].configs[topic] = TopicConfig(topic)
+        state[MESSAGES].queue_ends[topic] = {0: 20_000}
+        state[OFFSETS].tables[group, topic] = {0: number}
+    assert look.now() == Lags([], 0)
+    (steps,) = later
+    assert sum(1 for _ in steps) > 16
+    largest = [Lag(20_000 - number, f"g{number}", f"T{number % 10}") for number in range(MAX_LAGS)]
+    assert look.now() == Lags(largest, 15_000)
+    for _ in range(2):  # while the last ones are looked for
+        look.look_over()
+    assert len(later) == 2
+    state[OFFSETS].tables["g0", "T0"] = {0: 20_000}
+    deque(later.pop(), 0)
+    assert look.now().largest[0] == largest[1]
+    now_s = 301.0  # nobody has asked for so long that these are of no use
+    look.look_over()
+    assert (look.now(), len(later)) == (Lags([], 0), 2)
 
 
 async def asked(port: int, page: str) -> tuple[int, list[str]]:

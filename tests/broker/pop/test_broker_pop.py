@@ -14,6 +14,8 @@ from broker.log.entry import RENEWALS_VERSION
 from broker.machine import BrokerMachine
 from broker.pop import choice
 from broker.pop.state import POPS
+from broker.store.message_reader import MessageReader
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.bodies.table import decode_table
 from remoting.message.record import decode_records
 from remoting.net.connection import Connection
@@ -571,3 +573,37 @@ def test_no_pop_makes_the_state_of_a_deleted_group_again() -> None:
             assert there.ask(310, b"y", **send_fields("T")).code == 0
             assert there.machine.state[POPS].queues == {}
             assert "g" not in there.machine.state[GROUPS].configs
+
+
+async def test_a_question_whether_there_is_something_reads_few_queues_by_a_condition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading one may take milliseconds, and a topic may have a thousand."""
+    async with popping(tmp_path) as pop:
+        await pop.client.send("T", b"first", d=8)
+        wanted = SubscriptionData("T", "n = 1", expression_type="SQL92", version=1)
+        data = [ConsumerData("g", subscriptions=[wanted])]
+        beat = encode_heartbeat(Heartbeat("c", [], data))
+        assert (await pop.client.ask(RequestCode.HEART_BEAT, beat)).code == 0
+        asked: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": -1, "bornTime": 0}
+
+        async def has_message() -> str:
+            return (await pop.client.ask(RequestCode.NOTIFICATION, pollTime=0, **asked)).text(
+                "hasMsg"
+            )
+
+        assert await has_message() == "false"  # one queue was read, and nothing in it is wanted
+        for queue_id in range(8):
+            await pop.send(b"no", queue_id=queue_id, i="n\x012\x02")
+        read = 0
+        met = MessageReader._met
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal read
+            read += 1
+            return met(*arguments)
+
+        monkeypatch.setattr(MessageReader, "_met", counted)
+        assert (await has_message(), read) == ("true", 4)
+        assert await pop.bodies() == []  # a pop finds out
+        assert await has_message() == "false"

@@ -149,6 +149,24 @@ async def test_no_other_user_takes_the_replies_to_a_client(tmp_path: Path) -> No
         assert len(other.notices) == 1
 
 
+@pytest.mark.parametrize("change", ["delete", "disable"])
+async def test_a_user_that_is_gone_since_it_asked_gets_no_reply(
+    tmp_path: Path, change: str
+) -> None:
+    async with guarded(tmp_path) as here:
+        asks = await here.user("asks", allow("Topic:T", "Pub"))
+        assert (await asks.send("T", b"?", i=QUESTION)).code == 0
+        asks.answers = True
+        assert (await answer(here.admin)).code == 0
+        if change == "delete":
+            assert await here.ask(RequestCode.AUTH_DELETE_USER, username="asks") == 0
+        else:
+            body = {"username": "asks", "userStatus": "disable"}
+            assert await here.ask(RequestCode.AUTH_UPDATE_USER, body, username="asks") == 0
+        assert (await answer(here.admin)).code == ResponseCode.SYSTEM_ERROR
+        assert len(asks.notices) == 1
+
+
 async def _is_let_in(client: Client) -> bool:
     return (await client.send("T", b"?", i=QUESTION)).code == 0
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from broker.broker_command import _CHANGEABLE, broker, main
 from broker.config import DEFAULT_SNAPSHOTS, BrokerConfig
@@ -27,6 +28,7 @@ from dledger.command_line.option_sources import options_of
 from dledger.free_ports import free_ports
 from dledger_mq.__main__ import main as dledger_mq
 from nameserver.nameserver_command import main as nameserver
+from proxy.proxy_command import main as proxy
 from remoting.net.access_file import new_access_file
 from remoting.net.address import Address
 from remoting.wire.codes import RequestCode
@@ -174,6 +176,60 @@ def test_a_mistake_in_the_table_of_a_name_server_is_one_line(
     assert error.startswith(f"nameserver: {path}")
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("DLEDGER_BROKER_NODES", "; did you mean DLEDGER_BROKER_NODE?"),
+        ("DLEDGER_BROKER_TLS_CERTT", ""),
+        ("DLEDGER_BROKER_PORT", ""),
+        ("DLEDGER_BROKER_X", ""),
+    ],
+)
+def test_a_variable_that_is_no_option_is_one_line(
+    variable: str,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(variable, "10911")
+    assert main(["--print-config"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"broker: {variable}: no such variable, see --help")
+    assert line.endswith(expected)
+    assert main(["--help"]) == 0
+
+
+def test_name_servers_and_proxies_refuse_variables_that_are_no_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for server, name in ((nameserver, "NAMESERVER"), (proxy, "PROXY")):
+        monkeypatch.setenv(f"DLEDGER_{name}_LISTENS", "127.0.0.1:1")
+        refused = CliRunner().invoke(server, ["--print-config"])
+        assert (refused.exit_code, refused.output.count("\n")) == (1, 1)
+        assert f"did you mean DLEDGER_{name}_LISTEN?" in refused.output
+
+
+def test_variables_of_other_programs_and_of_kubernetes_services_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes makes them for a service that is called dledger-broker, or dledger-broker-n0."""
+    for name, value in (
+        ("DLEDGER_BROKER_SERVICE_HOST", "10.0.0.1"),
+        ("DLEDGER_BROKER_SERVICE_PORT", "10911"),
+        ("DLEDGER_BROKER_SERVICE_PORT_CLIENTS", "10911"),
+        ("DLEDGER_BROKER_PORT", "tcp://10.0.0.1:10911"),
+        ("DLEDGER_BROKER_PORT_10911_TCP", "tcp://10.0.0.1:10911"),
+        ("DLEDGER_BROKER_PORT_10911_TCP_ADDR", "10.0.0.1"),
+        ("DLEDGER_BROKER_N0_SERVICE_HOST", "10.0.0.2"),
+        ("DLEDGER_NAMESERVER_LISTENS", "of another program"),
+        ("DLEDGER_OTHER", "of nobody"),
+        ("DLEDGER_BROKER_CONFIG", written(tmp_path, GOOD)),
+    ):
+        monkeypatch.setenv(name, value)
+    assert main(["--print-config"]) == 0
+    assert "[broker]" in capsys.readouterr().out
 
 
 def test_the_defaults_of_the_options_are_those_of_a_broker() -> None:

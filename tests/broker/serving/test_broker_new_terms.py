@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from broker.consumers.members import CONSUMERS
 from broker.serving.requests import Requests
 from broker.store.message_reader import MESSAGE_READER
 from dledger import Body, LeadershipLost, NotLeader
-from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
-from remoting.wire.codes import RequestCode
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
+from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
 from tests.broker.leader_script import (
     Done,
@@ -221,3 +222,21 @@ def test_a_member_that_leads_again_is_as_a_new_leader_is(told: str) -> None:
     assert ends > 15
     assert waited >= WAITS  # else the questions ask for nothing
     assert differs == {}
+
+
+def test_a_pop_whose_group_is_made_when_another_member_leads_does_not_wait_here() -> None:
+    """The next leader commits what this one has proposed: then nobody looks after a pop here."""
+    with broker_in_memory() as there:
+        script = Script(there, Refusing(there.log, -1, lambda *_: None))
+        script.topic("T")
+        fields = {**pop_fields("T", 15_000), "consumerGroup": "brand-new"}
+        heartbeat = encode_heartbeat(Heartbeat("c", [], [ConsumerData("brand-new-too")]))
+        pop = script.command(RequestCode.POP_MESSAGE, **fields)
+        beat = script.command(RequestCode.HEART_BEAT, heartbeat)
+        there.together([pop, beat])
+        there.log.is_ready_leader = False
+        there.requests.follow_role()
+        there.log.settle()
+        assert there.answers.pop(pop.opaque).code == ResponseCode.POLLING_TIMEOUT
+        assert there.answers.pop(beat.opaque).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert there.parts[CONSUMERS].count("brand-new-too") == 0
