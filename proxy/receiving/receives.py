@@ -208,7 +208,7 @@ class Receives:
             await send(_now())
         finally:
             if taken < len(given):
-                self._give_back(asked, given[taken:])
+                self._give_back(asked, given[taken:], given[:taken])
 
     async def _converted(self, asked: _Asked, one: _Given) -> Message | None:
         """Return a message for the client; None if it cannot be read, or is not wanted."""
@@ -306,9 +306,12 @@ class Receives:
             return
         self._give_back(asked, given)
 
-    def _give_back(self, asked: _Asked, given: Iterable[_Given]) -> None:
+    def _give_back(
+        self, asked: _Asked, given: Iterable[_Given], taken: Iterable[_Given] = ()
+    ) -> None:
         handles = [one.handle for one in given]
-        give = partial(self._settlements.give_back, asked.group, asked.topic, handles)
+        with_them = [one.handle for one in taken]
+        give = partial(self._settlements.give_back, asked.group, asked.topic, handles, with_them)
         self._nursery.start_soon(give, _GIVEN_BACK_MS)
 
 

@@ -153,13 +153,24 @@ class Settlements:
             _log.info("a message with another tag is given again: %s", quoted(refused))
 
     async def give_back(
-        self, group: str, topic: str, handles: Sequence[ReceiptHandle], visible_ms: int
+        self,
+        group: str,
+        topic: str,
+        handles: Sequence[ReceiptHandle],
+        taken: Sequence[ReceiptHandle],
+        visible_ms: int,
     ) -> None:
-        """Make messages visible soon that a client has not taken; failures are logged."""
+        """Make messages visible soon that a client has not taken; failures are logged.
+
+        Nobody has tried them, so this delivery counts as no attempt. It does in a lite topic of
+        which the client has taken others: with one that is suspended, brokers give all again.
+        """
+        partly_taken = {handle.lite_topic for handle in taken if handle.lite_topic}
         for handle in handles:
             newest = self._renewals.end(group, topic, handle)
+            is_suspended = handle.lite_topic not in partly_taken
             try:
-                await self._hide(None, group, topic, newest, visible_ms)
+                await self._hide(None, group, topic, newest, visible_ms, is_suspended=is_suspended)
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
 

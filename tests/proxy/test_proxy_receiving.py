@@ -332,6 +332,22 @@ async def test_what_a_client_does_not_take_is_given_back(autojump_clock: MockClo
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.MESSAGE_NOT_FOUND
 
 
+async def test_a_delivery_that_nobody_has_seen_counts_as_no_attempt(tmp_path: Path) -> None:
+    """Otherwise a message could become a dead letter that no consumer was ever given."""
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        gone, client = await here.client(), await here.client()
+        await send(client, message(topic, bytes(100_000)))
+        for _ in range(2):
+            call = await gone.call("ReceiveMessage")
+            gone.takes = False
+            await call.send(receiving(topic, wait_s=5), is_last=True)
+            await call.until_headers()
+            await call.cancel()
+        (one,) = await receive_some(client, topic, 1)
+        assert one.system_properties.delivery_attempt == 1
+
+
 async def test_messages_that_clients_do_not_take_are_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
