@@ -437,6 +437,10 @@ async def test_a_handle_of_an_unknown_broker_is_refused_at_once(
         here.brokers.without_leader(TOPIC)
         held = await client.unary(acknowledging(TOPIC, handle.replace("-x", "-a")), timeout_s=30)
         assert held.status.code == Code.HA_NOT_AVAILABLE
+        del here.brokers.routes_of[TOPIC]
+        for request in (acknowledging(TOPIC, handle), changing(TOPIC, handle, 10)):
+            answer = await client.unary(request, timeout_s=3)
+            assert answer.status.code == Code.INVALID_RECEIPT_HANDLE, "its topic is gone"
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL])
@@ -511,6 +515,20 @@ async def test_a_dead_letter_is_made_once_and_only_by_the_consumer_that_has_the_
         assert more.messages == []
         clock.ahead_ms += 120_000
         assert (await late.receive(receiving(topic))).messages == []
+
+
+async def test_a_message_whose_broker_or_topic_is_gone_is_given_up_once(
+    autojump_clock: MockClock,
+) -> None:
+    """Clients repeat it until the answer is OK."""
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        client = await here.client()
+        one = Message()
+        one.system_properties.receipt_handle = "0 1 1 0 0 broker-x 0 0 0"
+        for topic in (TOPIC, "Deleted"):
+            assert (await client.unary(_burying(topic, one))).status.code == Code.OK
+        assert here.brokers.of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
 
 
 def _burying(topic: str, one: Message) -> ForwardMessageToDeadLetterQueueRequest:
