@@ -513,6 +513,7 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         ResponseCode.FLUSH_DISK_TIMEOUT: Code.MASTER_PERSISTENCE_TIMEOUT,
         ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
         ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
+        ResponseCode.MESSAGE_ILLEGAL: Code.BAD_REQUEST,
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
         ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
         ResponseCode.NO_PERMISSION: Code.UNAUTHORIZED,
