@@ -376,6 +376,8 @@ async def test_a_drain_ends_connections_after_their_last_calls(
     await trio.sleep(2)
     assert draining.connections == 0
     late = await connected(nursery, wait, draining=draining)
+    assert late.frames[0].kind == FrameType.SETTINGS
+    assert late.kinds(FrameType.GOAWAY)
     await trio.sleep(1.5)
     await late.settle()
     assert late.has_ended
