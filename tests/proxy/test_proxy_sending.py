@@ -501,6 +501,27 @@ async def test_a_send_follows_an_election(autojump_clock: MockClock) -> None:
         assert await _outcome(client, topic, 10) == Code.HA_NOT_AVAILABLE
 
 
+def test_no_character_of_a_text_beyond_its_limit_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes a tenth of a microsecond, if none of them can be printed."""
+    look = unicodedata.category
+    looked_at: list[str] = []
+
+    def counted(one: str) -> str:
+        looked_at.append(one)
+        return look(one)
+
+    monkeypatch.setattr(unicodedata, "category", counted)
+    text = "\u00ad" * 100_000
+    for user in ({"name": text}, {text: "value"}):
+        with pytest.raises(Refused) as refused:
+            read_sent("Orders", message("Orders", user=user), HOST, NOW_MS)
+        assert refused.value.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
+    read_sent("Orders", message("Orders", born_host=text), HOST, NOW_MS)
+    assert len(looked_at) <= 1000
+
+
 def _replies(code: int) -> Callable[[Command], Command]:
     return lambda command: command.reply(code, remark="x" * 5000)
 
