@@ -20,9 +20,9 @@ from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
-from proxy.http2.server import serve_connection
+from proxy.http2.server import UNTAKEN, serve_connection
 from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
@@ -44,6 +44,9 @@ PROXY_PORT: Final = 8081
 
 # What clients of the proxy speak, for those that ask by ALPN: gRPC's own libraries do.
 PROTOCOLS: Final = ("h2",)
+
+# Answers that wait for clients: messages take half of it at most.
+MOST_ANSWER_BYTES: Final = 512 * 1024 * 1024
 
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
@@ -156,7 +159,8 @@ async def serve_proxy(
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
         connection_limits = limits or Limits()
-        draining, held = proxy.draining, HeldRequests()
+        draining, held = proxy.draining, HeldByCalls()
+        answers = HeldByCalls(MOST_ANSWER_BYTES, UNTAKEN)
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -170,6 +174,7 @@ async def serve_proxy(
                         str(peer),
                         draining=draining,
                         held=held,
+                        answers=answers,
                     )
                 finally:
                     proxy.figures.connections -= 1

@@ -10,7 +10,7 @@ from proxy.http2.answer_blocks import GRPC_HEADERS, trailers, trailers_only
 from proxy.http2.connection import Connection
 from proxy.http2.errors import CallEnded, GrpcStatus
 from proxy.http2.field_decoder import Fields
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import PREFIX, MessageReader
 from proxy.http2.request_head import RequestHead
@@ -22,7 +22,8 @@ class Served(Protocol):
     """The connection of a call, as it is served."""
 
     connection: Connection
-    held: HeldRequests
+    held: HeldByCalls
+    answers: HeldByCalls
     limits: Limits
     peer: str
 
@@ -200,8 +201,13 @@ class Call:
         self._served.hasten()
         if self._senders is None:
             self._senders = trio.lowlevel.ParkingLot()
-        while stream.pending is not None:
-            await self._senders.park()
+        answers = self._served.answers
+        answers.add(self, len(message))
+        try:
+            while stream.pending is not None:
+                await self._senders.park()
+        finally:
+            answers.take(self, len(message))
         if stream.is_closed:
             raise CallEnded(self.path)
 
@@ -248,6 +254,11 @@ class Call:
         self._ahead_bytes = 0
         if stream.is_closed:
             return
+        if stream.pending is not None:
+            # Its task was ended while it sent. Nothing waits for the rest, or counts it.
+            connection.outbox.forget(stream)
+            if code == Status.OK:
+                code, message = Status.CANCELLED, "the call ended before its answer was taken"
         now = trio.current_time()
         if self._has_headers:
             connection.end(stream, trailers(code, message), now)

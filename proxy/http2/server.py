@@ -17,7 +17,7 @@ from proxy.http2.events import Event, Received, Requested, Reset
 from proxy.http2.first_bytes import answer_to
 from proxy.http2.frames import ErrorCode
 from proxy.http2.grpc_request import HttpRefusal, grpc_request
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import MessageReader
 from proxy.http2.status import Status
@@ -32,6 +32,9 @@ Router: TypeAlias = Callable[[Call], Awaitable[None]]
 _READ_BYTES: Final = 64 * 1024
 _LINGER_BYTES: Final = 1024 * 1024
 
+# What `HeldByCalls` says of answers.
+UNTAKEN: Final = "an answer is not taken"
+
 # Clients repeat a call that ends so, by another connection.
 _ENDING: Final = (Status.UNAVAILABLE, "the server is ending")
 
@@ -43,7 +46,8 @@ async def serve_connection(
     peer: str,
     first_bytes: bytes = b"",
     draining: Draining | None = None,
-    held: HeldRequests | None = None,
+    held: HeldByCalls | None = None,
+    answers: HeldByCalls | None = None,
 ) -> None:
     """Serve a connection until its end, and close it. Raises only when cancelled.
 
@@ -56,9 +60,11 @@ async def serve_connection(
         peer: the address of the client, "host:port".
         first_bytes: read from the stream before.
         draining: set when the connection must end in order; None if that never happens.
-        held: of all connections of the server; None: of this one alone.
+        held: requests of all connections of the server; None: of this one alone.
+        answers: their answers, in the same way.
     """
-    served = ServedConnection(stream, router, limits, peer, held or HeldRequests())
+    held, answers = held or HeldByCalls(), answers or HeldByCalls(what=UNTAKEN)
+    served = ServedConnection(stream, router, limits, peer, held, answers)
     try:
         if draining is not None:
             draining.add(served)
@@ -76,7 +82,8 @@ class ServedConnection:
         connection: what it has received and is to send.
         peer: the address of the client.
         limits: of this connection.
-        held: what all connections of the server hold.
+        held: requests that all connections of the server hold.
+        answers: those that they hold.
         held_bytes: of incomplete messages, given back to the windows before these were read.
     """
 
@@ -86,12 +93,14 @@ class ServedConnection:
         router: Router,
         limits: Limits,
         peer: str,
-        held: HeldRequests,
+        held: HeldByCalls,
+        answers: HeldByCalls,
     ) -> None:
         self.connection = Connection(limits, trio.current_time())
         self.peer = peer
         self.limits = limits
         self.held = held
+        self.answers = answers
         self.held_bytes = 0
         self._stream = stream
         self._router = router
