@@ -46,6 +46,7 @@ from tests.proxy.scripted_brokers import ScriptedProxy, record, scripted_proxy
 POP = RequestCode.POP_MESSAGE
 CHANGE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
 TOPIC = "Orders"
+RESOURCE_EXHAUSTED = 8
 
 
 async def test_a_waiting_receive_is_woken_by_a_message(tmp_path: Path) -> None:
@@ -368,6 +369,29 @@ async def test_messages_that_clients_do_not_take_are_bounded(
         await client.close()
         await trio.sleep(1)
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+
+
+async def test_a_client_that_takes_a_little_keeps_no_room_from_others_for_long(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receives, "MAX_HELD_BYTES", 500_000)
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.given = [[record(TOPIC, number, bytes(400_000))] for number in range(4)]
+        slow = await here.client(limits=Limits(min_taken_bytes=0))
+        slow.takes = False
+        call = await slow.call("ReceiveMessage", timeout_s=None)
+        await call.send(receiving(TOPIC), is_last=True)
+        neighbour = await here.client()
+        for pause_s, code in ((29, Code.TOO_MANY_REQUESTS), (2, Code.TOO_MANY_REQUESTS)):
+            await trio.sleep(pause_s)
+            assert (await neighbour.receive(receiving(TOPIC))).code == code
+        await trio.sleep(0.1)
+        assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+        with pytest.raises(GrpcFailed) as failed:
+            await Received.read(call)
+        assert failed.value.code == RESOURCE_EXHAUSTED
+        assert sorted(offset for offset, _time in _given_back(here)) == ["0", "1", "2"]
 
 
 async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path: Path) -> None:
