@@ -96,8 +96,11 @@ class Telemetry:
                                 again.cancel()
                                 again = trio.CancelScope()
                                 nursery.start_soon(_tell_again, session, told, again)
+                            del told
                         elif session.is_told_by(stream):
                             self._on_answer(session, command)
+                        # Both may be large, and the next command comes much later.
+                        del command
                 except Exception as error:
                     problem = error  # not from within the nursery, which would wrap it
                 nursery.cancel_scope.cancel()

@@ -171,6 +171,7 @@ class Receives:
         asked: _Asked | None = None
         try:
             asked = _read(caller, request)
+            del request  # it may be large, and the wait is long
             given = await self._messages(caller, asked)
             self._check_room(asked, given)
             status = OK
