@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from proxy.clients import sessions
 from proxy.clients import settings as settings_module
 from proxy.clients.sessions import EXPIRE_S, Session
-from proxy.clients.settings import MAX_TOPICS
+from proxy.clients.settings import MAX_SETTINGS_BYTES, MAX_TOPICS
 from proxy.http2.limits import Limits
 from proxy.wire.messages_pb2 import (
     ClientType,
@@ -243,6 +243,24 @@ async def test_topics_of_settings_are_counted_before_each_is_looked_at(
             assert failed.value.code == UNAVAILABLE
 
 
+async def test_large_settings_are_refused_and_few_characters_of_a_version_are_looked_at(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go back to the client as they came; and each dot of a version cost a tenth of a us."""
+    looked_at: list[str] = []
+    monkeypatch.setattr(settings_module, "read_natural", looked_at.append)
+    async with scripted_proxy() as here:
+        here.brokers.topic("Orders")
+        settings = consumer_settings("Orders", language=Language.NODE_JS)
+        settings.user_agent.version = "1." * (MAX_SETTINGS_BYTES // 2)
+        with pytest.raises(GrpcFailed) as failed:
+            await _settled(here, settings)
+        assert failed.value.code == UNAVAILABLE
+        settings.user_agent.version = settings.user_agent.version[:-1000]
+        await _settled(here, settings)
+        assert len(looked_at) <= 64
+
+
 async def test_a_stream_says_its_headers_before_any_command(autojump_clock: MockClock) -> None:
     """The client in Rust sends its settings after them."""
     async with scripted_proxy() as here:
@@ -364,7 +382,7 @@ async def test_a_client_that_reads_no_commands_costs_little(autojump_clock: Mock
         await stream.settle(producer_settings())
         client.takes = False
         large = producer_settings(language=Language.NODE_JS)
-        for number in range(64):
+        for number in range(15):
             large.client_properties[f"{number}"] = "x" * 32_000
         for _ in range(40):
             await stream.send(large)
