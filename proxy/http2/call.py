@@ -201,15 +201,25 @@ class Call:
         self._served.hasten()
         if self._senders is None:
             self._senders = trio.lowlevel.ParkingLot()
-        answers = self._served.answers
-        answers.add(self, len(message))
-        try:
-            while stream.pending is not None:
-                await self._senders.park()
-        finally:
-            answers.take(self, len(message))
+        await self._wait_until_taken(self._senders, len(message))
         if stream.is_closed:
             raise CallEnded(self.path)
+
+    async def _wait_until_taken(self, senders: trio.lowlevel.ParkingLot, count: int) -> None:
+        """Wait until nothing is pending, and hold so much meanwhile."""
+        answers = self._served.answers
+        answers.add(self, count)
+        try:
+            while self._stream.pending is not None:
+                await senders.park()
+        finally:
+            answers.take(self, count)
+
+    async def finish(self) -> None:
+        """Wait until all was sent: the task that sent the last part may have been cancelled."""
+        pending = self._stream.pending
+        if pending is not None and self._senders is not None:
+            await self._wait_until_taken(self._senders, sum(map(len, pending)))
 
     # What the connection tells.
 
@@ -255,10 +265,7 @@ class Call:
         if stream.is_closed:
             return
         if stream.pending is not None:
-            # Its task was ended while it sent. Nothing waits for the rest, or counts it.
-            connection.outbox.forget(stream)
-            if code == Status.OK:
-                code, message = Status.CANCELLED, "the call ended before its answer was taken"
+            connection.outbox.forget(stream)  # it was ended while it sent: nothing counts the rest
         now = trio.current_time()
         if self._has_headers:
             connection.end(stream, trailers(code, message), now)

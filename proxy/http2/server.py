@@ -299,6 +299,7 @@ class ServedConnection:
             try:
                 with call.scope:
                     await self._router(call)
+                    await call.finish()
                 if call.scope.cancelled_caught and self._ends_calls:
                     code, message = _ENDING
                 elif call.scope.cancelled_caught:
