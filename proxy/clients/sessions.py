@@ -190,8 +190,8 @@ class Sessions:
         found = next((one for one in longest_silent if not one.has_stream), longest_silent[0])
         _log.warning(
             "this proxy has %s, of which host %s has %d: others take the places of its clients",
-            has,
-            found.host,
+            quoted(has),
+            quoted(found.host),
             measure(most),
             extra=about_client(found.host),
         )
