@@ -1,7 +1,7 @@
 """The proxy on trio: its port, its parts, and how it ends."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -127,10 +127,8 @@ async def serve_proxy(
     *,
     is_user: bool = False,
     task_status: trio.TaskStatus[tuple[Address, Proxy]] = trio.TASK_STATUS_IGNORED,
-    limits: Limits | None = None,
     max_connections: int | None = None,
     tls: ServerTls | None = None,
-    trusts_proxy: Callable[[str], bool] | None = None,
 ) -> None:
     """Be a proxy until cancelled. Start it by `nursery.start`; before its end, call `drain`.
 
@@ -140,10 +138,8 @@ async def serve_proxy(
         port: 0 takes a free one.
         is_user: whether the client has credentials.
         task_status: gets the address, and the proxy.
-        limits: of each connection; the defaults if None.
         max_connections: as many as the process may open files for if None.
         tls: plain connections alone if None. With the protocols `PROTOCOLS`.
-        trusts_proxy: which hosts' PROXY headers are believed; None believes none.
 
     Raises:
         PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
@@ -158,7 +154,7 @@ async def serve_proxy(
         proxy = Proxy(client, beside, is_user=is_user)
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
-        connection_limits = limits or Limits()
+        limits = Limits()
         draining, held = proxy.draining, HeldByCalls()
         answers = HeldByCalls(MOST_ANSWER_BYTES, UNTAKEN)
 
@@ -170,7 +166,7 @@ async def serve_proxy(
                     await serve_connection(
                         secured.stream,
                         proxy.answer,
-                        connection_limits,
+                        limits,
                         str(peer),
                         draining=draining,
                         held=held,
@@ -180,8 +176,8 @@ async def serve_proxy(
                     proxy.figures.connections -= 1
             return True
 
-        taking = partial(server.take, listeners, gate=serve, trusts_proxy=trusts_proxy)
-        address = await beside.start(partial(taking, nursery=beside))
+        taking = partial(server.take, listeners, gate=serve, nursery=beside)
+        address = await beside.start(taking)
         task_status.started((address, proxy))
         await trio.sleep_forever()
 

@@ -52,65 +52,22 @@ class Service:
     ) -> None:
         self._receives = receives
         self._telemetry = telemetry
-        self._room = room = _Room()
-        unary = {
-            "QueryRoute": _unary(
-                room, messages.QueryRouteRequest, messages.QueryRouteResponse, routes.route
-            ),
-            "QueryAssignment": _unary(
-                room,
-                messages.QueryAssignmentRequest,
-                messages.QueryAssignmentResponse,
-                routes.assignment,
-            ),
-            "SendMessage": _unary(
-                room, messages.SendMessageRequest, messages.SendMessageResponse, sends.send
-            ),
-            "RecallMessage": _unary(
-                room, messages.RecallMessageRequest, messages.RecallMessageResponse, sends.recall
-            ),
-            "EndTransaction": _unary(
-                room,
-                messages.EndTransactionRequest,
-                messages.EndTransactionResponse,
-                sends.end_transaction,
-            ),
-            "AckMessage": _unary(
-                room,
-                messages.AckMessageRequest,
-                messages.AckMessageResponse,
-                settlements.acknowledge,
-            ),
-            "ChangeInvisibleDuration": _unary(
-                room,
-                messages.ChangeInvisibleDurationRequest,
-                messages.ChangeInvisibleDurationResponse,
-                settlements.change,
-            ),
-            "ForwardMessageToDeadLetterQueue": _unary(
-                room,
-                messages.ForwardMessageToDeadLetterQueueRequest,
-                messages.ForwardMessageToDeadLetterQueueResponse,
-                settlements.forward,
-            ),
-            "SyncLiteSubscription": _unary(
-                room,
-                messages.SyncLiteSubscriptionRequest,
-                messages.SyncLiteSubscriptionResponse,
-                lite.change,
-            ),
-            "Heartbeat": _unary(
-                room, messages.HeartbeatRequest, messages.HeartbeatResponse, telemetry.heartbeat
-            ),
-            "NotifyClientTermination": _unary(
-                room,
-                messages.NotifyClientTerminationRequest,
-                messages.NotifyClientTerminationResponse,
-                telemetry.terminate,
-            ),
+        self._room = _Room()
+        unary: dict[str, Callable[[Caller, Any], Awaitable[Message]]] = {
+            "QueryRoute": routes.route,
+            "QueryAssignment": routes.assignment,
+            "SendMessage": sends.send,
+            "RecallMessage": sends.recall,
+            "EndTransaction": sends.end_transaction,
+            "AckMessage": settlements.acknowledge,
+            "ChangeInvisibleDuration": settlements.change,
+            "ForwardMessageToDeadLetterQueue": settlements.forward,
+            "SyncLiteSubscription": lite.change,
+            "Heartbeat": telemetry.heartbeat,
+            "NotifyClientTermination": telemetry.terminate,
         }
         self._answers: dict[str, Answers] = {
-            _SERVICE + name: answer for name, answer in unary.items()
+            _SERVICE + name: _unary(self._room, name, answer) for name, answer in unary.items()
         }
         self._answers[_SERVICE + "ReceiveMessage"] = self._receive
         self._answers[_SERVICE + "Telemetry"] = self._converse
@@ -183,13 +140,10 @@ class _Room:
             self._held_bytes -= count
 
 
-def _unary(
-    room: _Room,
-    request_type: type[_Request],
-    response_type: type[Any],
-    answer: Callable[[Caller, _Request], Awaitable[Message]],
-) -> Answers:
+def _unary(room: _Room, name: str, answer: Callable[[Caller, Any], Awaitable[Message]]) -> Answers:
     """Return what answers calls of one method. Failures are statuses in its own answer."""
+    request_type: type[Message] = getattr(messages, f"{name}Request")
+    response_type: type[Any] = getattr(messages, f"{name}Response")
 
     async def answered(call: Call) -> Message:
         request = await _read(call, request_type)

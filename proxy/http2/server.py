@@ -44,7 +44,6 @@ async def serve_connection(
     router: Router,
     limits: Limits,
     peer: str,
-    first_bytes: bytes = b"",
     draining: Draining | None = None,
     held: HeldByCalls | None = None,
     answers: HeldByCalls | None = None,
@@ -58,7 +57,6 @@ async def serve_connection(
             GrpcStatus: that. It raises anything else: status 13, and a line in the log.
         limits: of this connection.
         peer: the address of the client, "host:port".
-        first_bytes: read from the stream before.
         draining: set when the connection must end in order; None if that never happens.
         held: requests of all connections of the server; None: of this one alone.
         answers: their answers, in the same way.
@@ -68,7 +66,7 @@ async def serve_connection(
     try:
         if draining is not None:
             draining.add(served)
-        await served.run(first_bytes)
+        await served.run()
     finally:
         if draining is not None:
             draining.remove(served)
@@ -139,17 +137,17 @@ class ServedConnection:
         self._tell_end()
         self.flush()
 
-    async def run(self, first_bytes: bytes) -> None:
+    async def run(self) -> None:
         """Serve until the connection ends."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._write)
-            await self._read(first_bytes)
+            await self._read()
         if not self._is_deaf:
             await self._linger()
 
-    async def _read(self, data: bytes) -> None:
-        connection = self.connection
+    async def _read(self) -> None:
+        connection, data = self.connection, b""
         while not connection.is_over:
             with trio.CancelScope(deadline=connection.next_at) as scope:
                 self._reading = scope

@@ -91,16 +91,13 @@ async def connected(
     limits: Limits | None = None,
     draining: Draining | None = None,
     begin: bytes = PREFACE + settings_frame({}),
-    first_bytes: bytes = b"",
     held: HeldByCalls | None = None,
     answers: HeldByCalls | None = None,
 ) -> Client:
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def serve() -> None:
-        await serve_connection(
-            ours, route, limits or Limits(), PEER, first_bytes, draining, held, answers
-        )
+        await serve_connection(ours, route, limits or Limits(), PEER, draining, held, answers)
 
     nursery.start_soon(serve)
     client = Client(theirs)

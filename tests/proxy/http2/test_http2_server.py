@@ -257,8 +257,8 @@ async def test_a_program_that_speaks_http_1_gets_an_answer_it_can_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    nursery.start_soon(serve_connection, ours, echo, Limits(), PEER, b"GET ")
-    await theirs.send_all(b"/metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    nursery.start_soon(serve_connection, ours, echo, Limits(), PEER)
+    await theirs.send_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     await trio.testing.wait_all_tasks_blocked()
     answer = bytes(await theirs.receive_some(10_000))
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
