@@ -307,7 +307,6 @@ class RouteTable:
         new = sum(1 for broker_name in known if topic not in self._names[broker_name].queues)
         self.places.check_room(int(topic not in self.places), new, new * len(topic))
         for broker_name, queue in known.items():
-            self._changes += 1
             self.places.put(topic, self._names[broker_name], queue)
 
     def set_write_wiped(self, broker_name: str, wiped: bool) -> int:

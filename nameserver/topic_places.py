@@ -23,7 +23,7 @@ class TopicPlaces:
         names: the broker names, with their queues.
 
     Attributes:
-        changes: grows with each place that is forgotten.
+        changes: grows with each place that is made, changed or forgotten.
         on_leaving: called when topics of brokers that are gone remain: call `forget_some`.
     """
 
@@ -68,11 +68,20 @@ class TopicPlaces:
             raise TableFull("characters of topics", limits.MAX_TOPIC_CHARACTERS_IN_ALL)
 
     def put(self, topic: str, name: BrokerName, queue: QueueData) -> None:
-        """Set the queues of a topic on a broker name."""
-        if topic not in name.queues:
+        """Set the queues of a topic on a broker name.
+
+        Raises TableFull: registrations that are taken at the same time, in steps, have left no room
+        for a topic that there was room for when it was checked.
+        """
+        before = name.queues.get(topic)
+        if before == queue:
+            return
+        if before is None:
+            self.check_room(int(topic not in self._topics), 1, len(topic))
             self._places += 1
             self._characters += len(topic)
             self._topics.setdefault(topic, set()).add(queue.broker_name)
+        self.changes += 1
         name.queues[topic] = queue
 
     def remove(self, topic: str, broker_name: str) -> None:

@@ -1,7 +1,7 @@
 """The proxy on trio: its port, its parts, and how it ends."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -20,9 +20,9 @@ from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
-from proxy.http2.server import serve_connection
+from proxy.http2.server import UNTAKEN, serve_connection
 from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
@@ -44,6 +44,9 @@ PROXY_PORT: Final = 8081
 
 # What clients of the proxy speak, for those that ask by ALPN: gRPC's own libraries do.
 PROTOCOLS: Final = ("h2",)
+
+# Answers that wait for clients: messages take half of it at most.
+MOST_ANSWER_BYTES: Final = 512 * 1024 * 1024
 
 # How long calls may go on after the proxy was asked to end. Clients open new connections when they
 # are asked to; the longest receives take 20 s, and their clients repeat them.
@@ -124,10 +127,8 @@ async def serve_proxy(
     *,
     is_user: bool = False,
     task_status: trio.TaskStatus[tuple[Address, Proxy]] = trio.TASK_STATUS_IGNORED,
-    limits: Limits | None = None,
     max_connections: int | None = None,
     tls: ServerTls | None = None,
-    trusts_proxy: Callable[[str], bool] | None = None,
 ) -> None:
     """Be a proxy until cancelled. Start it by `nursery.start`; before its end, call `drain`.
 
@@ -137,10 +138,8 @@ async def serve_proxy(
         port: 0 takes a free one.
         is_user: whether the client has credentials.
         task_status: gets the address, and the proxy.
-        limits: of each connection; the defaults if None.
         max_connections: as many as the process may open files for if None.
         tls: plain connections alone if None. With the protocols `PROTOCOLS`.
-        trusts_proxy: which hosts' PROXY headers are believed; None believes none.
 
     Raises:
         PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
@@ -155,8 +154,9 @@ async def serve_proxy(
         proxy = Proxy(client, beside, is_user=is_user)
         server = Server(_NoRemoting(), server_limits, tls)
         beside.start_soon(server.run)
-        connection_limits = limits or Limits()
-        draining, held = proxy.draining, HeldRequests()
+        limits = Limits()
+        draining, held = proxy.draining, HeldByCalls()
+        answers = HeldByCalls(MOST_ANSWER_BYTES, UNTAKEN)
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -166,17 +166,18 @@ async def serve_proxy(
                     await serve_connection(
                         secured.stream,
                         proxy.answer,
-                        connection_limits,
+                        limits,
                         str(peer),
                         draining=draining,
                         held=held,
+                        answers=answers,
                     )
                 finally:
                     proxy.figures.connections -= 1
             return True
 
-        taking = partial(server.take, listeners, gate=serve, trusts_proxy=trusts_proxy)
-        address = await beside.start(partial(taking, nursery=beside))
+        taking = partial(server.take, listeners, gate=serve, nursery=beside)
+        address = await beside.start(taking)
         task_status.started((address, proxy))
         await trio.sleep_forever()
 

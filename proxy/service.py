@@ -1,8 +1,8 @@
 """The service `apache.rocketmq.v2.MessagingService`: from a call to what answers it."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -28,6 +28,10 @@ _log = logging.getLogger(__name__)
 _HUNDRED: Final = 100
 _WRONG: Final = frozenset({400, 404})
 
+# Messages that are being answered, of all calls. They may have come compressed, and take several
+# times as much until their brokers have answered.
+MAX_ANSWERED_BYTES: Final = 256 * 1024 * 1024
+
 _SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
 
 _Request = TypeVar("_Request", bound=Message)
@@ -48,53 +52,22 @@ class Service:
     ) -> None:
         self._receives = receives
         self._telemetry = telemetry
-        unary = {
-            "QueryRoute": _unary(
-                messages.QueryRouteRequest, messages.QueryRouteResponse, routes.route
-            ),
-            "QueryAssignment": _unary(
-                messages.QueryAssignmentRequest, messages.QueryAssignmentResponse, routes.assignment
-            ),
-            "SendMessage": _unary(
-                messages.SendMessageRequest, messages.SendMessageResponse, sends.send
-            ),
-            "RecallMessage": _unary(
-                messages.RecallMessageRequest, messages.RecallMessageResponse, sends.recall
-            ),
-            "EndTransaction": _unary(
-                messages.EndTransactionRequest,
-                messages.EndTransactionResponse,
-                sends.end_transaction,
-            ),
-            "AckMessage": _unary(
-                messages.AckMessageRequest, messages.AckMessageResponse, settlements.acknowledge
-            ),
-            "ChangeInvisibleDuration": _unary(
-                messages.ChangeInvisibleDurationRequest,
-                messages.ChangeInvisibleDurationResponse,
-                settlements.change,
-            ),
-            "ForwardMessageToDeadLetterQueue": _unary(
-                messages.ForwardMessageToDeadLetterQueueRequest,
-                messages.ForwardMessageToDeadLetterQueueResponse,
-                settlements.forward,
-            ),
-            "SyncLiteSubscription": _unary(
-                messages.SyncLiteSubscriptionRequest,
-                messages.SyncLiteSubscriptionResponse,
-                lite.change,
-            ),
-            "Heartbeat": _unary(
-                messages.HeartbeatRequest, messages.HeartbeatResponse, telemetry.heartbeat
-            ),
-            "NotifyClientTermination": _unary(
-                messages.NotifyClientTerminationRequest,
-                messages.NotifyClientTerminationResponse,
-                telemetry.terminate,
-            ),
+        self._room = _Room()
+        unary: dict[str, Callable[[Caller, Any], Awaitable[Message]]] = {
+            "QueryRoute": routes.route,
+            "QueryAssignment": routes.assignment,
+            "SendMessage": sends.send,
+            "RecallMessage": sends.recall,
+            "EndTransaction": sends.end_transaction,
+            "AckMessage": settlements.acknowledge,
+            "ChangeInvisibleDuration": settlements.change,
+            "ForwardMessageToDeadLetterQueue": settlements.forward,
+            "SyncLiteSubscription": lite.change,
+            "Heartbeat": telemetry.heartbeat,
+            "NotifyClientTermination": telemetry.terminate,
         }
         self._answers: dict[str, Answers] = {
-            _SERVICE + name: answer for name, answer in unary.items()
+            _SERVICE + name: _unary(self._room, name, answer) for name, answer in unary.items()
         }
         self._answers[_SERVICE + "ReceiveMessage"] = self._receive
         self._answers[_SERVICE + "Telemetry"] = self._converse
@@ -112,8 +85,6 @@ class Service:
         await answer(call)
 
     async def _receive(self, call: Call) -> None:
-        request = await _read(call, messages.ReceiveMessageRequest)
-
         async def send(response: messages.ReceiveMessageResponse) -> None:
             await call.send(response.SerializeToString())
 
@@ -122,7 +93,10 @@ class Service:
         except Refused as refused:
             await send(messages.ReceiveMessageResponse(status=refused.status))
             return
-        await self._receives.receive(caller, request, send)
+        # It is not kept here: a receive waits for long, and a request may be large.
+        await self._receives.receive(
+            caller, await _read(call, messages.ReceiveMessageRequest), send
+        )
 
     async def _converse(self, call: Call) -> None:
         await call.open()  # the client in Rust waits for the headers before it sends anything
@@ -132,7 +106,7 @@ class Service:
                 await call.send(command.SerializeToString())
 
         try:
-            async with aclosing(_commands(call)) as commands:
+            async with aclosing(_commands(call, self._room)) as commands:
                 await self._telemetry.converse(_caller(call), commands, tell)
         except Refused as refused:
             if refused.code == Code.UNAUTHORIZED:
@@ -144,26 +118,51 @@ class Service:
             raise GrpcStatus(code, refused.text) from refused
 
 
-def _unary(
-    request_type: type[_Request],
-    response_type: type[Any],
-    answer: Callable[[Caller, _Request], Awaitable[Message]],
-) -> Answers:
-    """Return what answers calls of one method. Failures are statuses in its own answer."""
+class _Room:
+    """Bounds what is being answered at once."""
 
-    async def unary(call: Call) -> None:
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    @contextmanager
+    def held(self, message: Message) -> Iterator[None]:
+        """Count a message while it is being answered. Raises Refused (42900): there is no room."""
+        count = message.ByteSize()
+        if self._held_bytes + count > MAX_ANSWERED_BYTES:
+            raise Refused(
+                Code.TOO_MANY_REQUESTS,
+                f"requests of {self._held_bytes} bytes are being answered: send this one later",
+            )
+        self._held_bytes += count
+        try:
+            yield
+        finally:
+            self._held_bytes -= count
+
+
+def _unary(room: _Room, name: str, answer: Callable[[Caller, Any], Awaitable[Message]]) -> Answers:
+    """Return what answers calls of one method. Failures are statuses in its own answer."""
+    request_type: type[Message] = getattr(messages, f"{name}Request")
+    response_type: type[Any] = getattr(messages, f"{name}Response")
+
+    async def answered(call: Call) -> Message:
         request = await _read(call, request_type)
         try:
-            response = await answer(_caller(call), request)
+            with room.held(request):
+                return await answer(_caller(call), request)
         except Refused as refused:
-            response = response_type(status=refused.status)
+            status = refused.status
         except Exception:
             _log.exception("the call %s of %s failed", quoted(call.path), quoted(call.peer))
-            response = response_type(
-                status=messages.Status(
-                    code=Code.INTERNAL_SERVER_ERROR, message="the proxy failed: see its log"
-                )
+            status = messages.Status(
+                code=Code.INTERNAL_SERVER_ERROR, message="the proxy failed: see its log"
             )
+        response: Message = response_type(status=status)
+        return response
+
+    async def unary(call: Call) -> None:
+        # The request is no longer kept while the client takes the answer.
+        response = await answered(call)
         await call.send(response.SerializeToString())
 
     return unary
@@ -189,6 +188,11 @@ def _parsed(data: bytes, kind: type[_Request]) -> _Request:
         raise GrpcStatus(GrpcCode.INVALID_ARGUMENT, f"no {kind.__name__}: {error}") from error
 
 
-async def _commands(call: Call) -> AsyncGenerator[messages.TelemetryCommand, None]:
+async def _commands(call: Call, room: _Room) -> AsyncGenerator[messages.TelemetryCommand, None]:
+    """Yield the commands of a client. Raises Refused (42900): there is no room for one."""
     while (data := await call.receive()) is not None:
-        yield _parsed(data, messages.TelemetryCommand)
+        command = _parsed(data, messages.TelemetryCommand)
+        del data  # nothing of a command is kept while the next one is awaited
+        with room.held(command):
+            yield command
+        del command

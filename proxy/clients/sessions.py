@@ -4,7 +4,8 @@ All of it is soft: a client that moves to another proxy tells everything there a
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import trio
@@ -14,6 +15,7 @@ from proxy.caller import Caller
 from proxy.clients.settings import Described, Subscribed
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import ClientType, Code, TelemetryCommand
+from remoting.net.bounded_log import about_client
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -27,6 +29,12 @@ _SWEEP_S: Final = 5.0
 # Each has a kilobyte, and its connection much more.
 MAX_CLIENTS: Final = 50_000
 
+# Topics of all clients: each takes some 300 bytes for each client.
+MAX_TOPICS_OF_ALL: Final = 1_000_000
+
+# Of the clients that one host has, so many are looked at for one without a stream.
+_LOOKED_AT: Final = 64
+
 # Questions that a client has not taken from its stream: a broker repeats those about transactions.
 _MAX_UNTOLD: Final = 256
 _MAX_UNTOLD_BYTES: Final = 8 * 1024 * 1024
@@ -37,22 +45,26 @@ class Session:
 
     Attributes:
         client_id: chosen by the client.
+        host: the address of its first call.
         kind: what it is; unspecified until its settings say so.
         group: of a consumer; empty for a producer.
         topics: that it produces for, or consumes.
         subscriptions: of a consumer.
+        user: that has told its settings; None before, and without access control.
         since_ms: when it was first heard of, since 1970.
         heard_s: when it was last heard of, on trio's clock.
         is_over: it was forgotten.
         caller: in the call of its stream; None without one.
     """
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, host: str) -> None:
         self.client_id: Final = client_id
+        self.host: Final = host
         self.kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
         self.group = ""
         self.topics: frozenset[str] = frozenset()
         self.subscriptions: tuple[Subscribed, ...] = ()
+        self.user: str | None = None
         self.since_ms: Final = now_ms()
         self.heard_s = trio.current_time()
         self.is_over = False
@@ -93,8 +105,12 @@ class Session:
         return self._stream is stream
 
     def detach(self, stream: object) -> None:
+        """Forget a stream, and what it was not told: the next one may be another user's. Clients
+        tell their settings anew, and brokers repeat their questions.
+        """
         if self._stream is stream:
             self._stream = self.caller = None
+            self._outbox = []
 
     def end(self) -> None:
         self.is_over = True
@@ -112,13 +128,20 @@ class Session:
         return None
 
 
+def _topics_of(sessions: Mapping[str, Session]) -> int:
+    return sum(len(one.topics) for one in sessions.values())
+
+
 class Sessions:
     """The clients by their ids."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        # By host and client. The one that was silent for longest is the first of its host.
+        self._of_host: dict[str, dict[str, Session]] = {}
         self._producers: dict[str, dict[str, Session]] = {}  # by topic and client
         self._consumers: dict[str, dict[str, Session]] = {}  # by group and client
+        self._topics = 0  # of all clients
         self.on_end: list[Callable[[Session], None]] = []
 
     def __len__(self) -> int:
@@ -127,23 +150,64 @@ class Sessions:
     def find(self, client_id: str) -> Session | None:
         return self._sessions.get(client_id)
 
-    def heard(self, client_id: str) -> Session:
+    def heard(self, caller: Caller) -> Session:
         """Return the client, which has just called. Raises Refused (42900): there are too many."""
-        session = self._sessions.get(client_id)
+        session = self._sessions.get(caller.client_id)
         if session is None:
             if len(self._sessions) >= MAX_CLIENTS:
-                raise Refused(
-                    Code.TOO_MANY_REQUESTS,
-                    f"this proxy has {MAX_CLIENTS} clients: use another one",
-                )
-            session = self._sessions[client_id] = Session(client_id)
-        session.heard_s = trio.current_time()
+                self._make_room(caller.host, len, f"{MAX_CLIENTS} clients")
+            session = self._sessions[caller.client_id] = Session(caller.client_id, caller.host)
+        self.note(session)
         return session
 
-    def describe(self, session: Session, described: Described) -> None:
-        """Note what a client's settings say, unless it was forgotten meanwhile."""
+    def note(self, session: Session) -> None:
+        """Note that a client has said something, unless it was forgotten."""
         if session.is_over:
             return
+        session.heard_s = trio.current_time()
+        of_host = self._of_host.setdefault(session.host, {})
+        of_host.pop(session.client_id, None)
+        of_host[session.client_id] = session
+
+    def _make_room(
+        self, host: str, measure: Callable[[Mapping[str, Session]], int], has: str
+    ) -> None:
+        """Forget a client of the host that has most, for one of a host that has less: ids cost
+        nothing, and one host could take all places.
+
+        Args:
+            host: that of the new one.
+            measure: what clients have.
+            has: what this proxy has, in words.
+
+        Raises Refused (42900): no host has more.
+        """
+        most = max(self._of_host.values(), key=measure)
+        if measure(most) <= measure(self._of_host.get(host, {})) + 1:
+            raise Refused(Code.TOO_MANY_REQUESTS, f"this proxy has {has}: use another one")
+        sized = (one for one in most.values() if measure({one.client_id: one}))
+        longest_silent = list(islice(sized, _LOOKED_AT))
+        found = next((one for one in longest_silent if not one.has_stream), longest_silent[0])
+        _log.warning(
+            "this proxy has %s, of which host %s has %d: others take the places of its clients",
+            quoted(has),
+            quoted(found.host),
+            measure(most),
+            extra=about_client(found.host),
+        )
+        self.end(found.client_id)
+
+    def describe(self, session: Session, described: Described) -> None:
+        """Note what a client's settings say, unless it was forgotten meanwhile.
+
+        Raises Refused (42900): clients have too many topics.
+        """
+        if session.is_over:
+            return
+        more = len(described.topics) - len(session.topics)
+        while more > 0 and self._topics + more > MAX_TOPICS_OF_ALL:
+            self._make_room(session.host, _topics_of, f"{MAX_TOPICS_OF_ALL} topics of clients")
+        self._topics += more
         self._forget_names(session)
         session.kind, session.group, session.topics, session.subscriptions = described
         if session.kind == ClientType.PRODUCER:
@@ -171,6 +235,11 @@ class Sessions:
         session = self._sessions.pop(client_id, None)
         if session is not None:
             session.end()
+            self._topics -= len(session.topics)
+            of_host = self._of_host[session.host]
+            del of_host[client_id]
+            if not of_host:
+                del self._of_host[session.host]
             self._forget_names(session)
             for told in self.on_end:
                 told(session)

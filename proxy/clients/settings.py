@@ -46,6 +46,13 @@ _SECONDS_FOR_MS: Final = (1, 0, 8)
 # Topics of one client's settings. A client asks for the route of each every 30 s.
 MAX_TOPICS: Final = 1024
 
+# Settings go back to the client with all that it wrote. So many topics have some 130 KiB, and their
+# expressions a few characters each.
+MAX_SETTINGS_BYTES: Final = 512 * 1024
+
+# More would be looked at for long; versions have three numbers.
+_MAX_VERSION_CHARACTERS: Final = 64
+
 # The expressions of one client that are kept, for operators: those of most have a few characters.
 _MAX_EXPRESSIONS: Final = 4096
 
@@ -76,9 +83,14 @@ class Described(NamedTuple):
 def describe(settings: Settings) -> Described:
     """Read and check a client's settings.
 
-    Raises Refused: they name what may not be used, or (42900) too many topics.
+    Raises Refused: they name what may not be used, or (42900) are too large.
     """
     kind = settings.client_type
+    size = settings.ByteSize()
+    if size > MAX_SETTINGS_BYTES:
+        raise Refused(
+            Code.TOO_MANY_REQUESTS, f"settings of {size} bytes: at most {MAX_SETTINGS_BYTES}"
+        )
     count = max(len(settings.publishing.topics), len(settings.subscription.subscriptions))
     if count > MAX_TOPICS:
         raise Refused(Code.TOO_MANY_REQUESTS, f"settings with {count} topics: at most {MAX_TOPICS}")
@@ -165,6 +177,6 @@ def _policy(rules: GroupRules, settings: Settings) -> RetryPolicy:
 
 
 def _takes_seconds_for_milliseconds(version: str) -> bool:
-    numbers = [read_natural(number) for number in version.split(".")]
+    numbers = [read_natural(number) for number in version[:_MAX_VERSION_CHARACTERS].split(".")]
     known = tuple(number for number in numbers if number is not None)
     return len(known) == len(numbers) and known <= _SECONDS_FOR_MS

@@ -8,9 +8,10 @@ from typing import Final
 
 import trio
 
+from dledger_mq.connection.this_process import now_ms
 from proxy.access import PUB, SUB, Access, group_need, topic_need
 from proxy.brokers.groups import Groups
-from proxy.caller import Caller
+from proxy.caller import Caller, represented
 from proxy.clients.sessions import Session, Sessions
 from proxy.clients.settings import Described, answer, describe
 from proxy.names import group_name
@@ -67,9 +68,12 @@ class Telemetry:
     ) -> None:
         """Answer a client's settings, and send it commands, until it ends the stream.
 
-        Raises Refused: settings that cannot be used, which end the stream.
+        Raises Refused: settings that cannot be used, which end the stream; (40100) the client is
+        another user's.
         """
-        session = self._sessions.heard(caller.client_id)
+        await self._access.require_anywhere(caller, ())
+        self._check_owner(caller, self._sessions.find(caller.client_id))
+        session = self._sessions.heard(caller)
         stream = object()
         known = Described(session.kind, session.group, session.topics, session.subscriptions)
         if not self._access.is_on or not session.has_stream:
@@ -85,7 +89,7 @@ class Telemetry:
                     nursery.start_soon(self._on_settings, caller, known)
                 try:
                     async for command in commands:
-                        session.heard_s = trio.current_time()
+                        self._sessions.note(session)
                         if command.WhichOneof("command") == "settings":
                             told = await self._settings(caller, session, command.settings)
                             if not session.is_told_by(stream):
@@ -96,8 +100,11 @@ class Telemetry:
                                 again.cancel()
                                 again = trio.CancelScope()
                                 nursery.start_soon(_tell_again, session, told, again)
+                            del told
                         elif session.is_told_by(stream):
                             self._on_answer(session, command)
+                        # Both may be large, and the next command comes much later.
+                        del command
                 except Exception as error:
                     problem = error  # not from within the nursery, which would wrap it
                 nursery.cancel_scope.cancel()
@@ -111,6 +118,7 @@ class Telemetry:
     ) -> TelemetryCommand:
         described = describe(settings)
         await self._check(caller, described)
+        session.user = self._check_owner(caller, session)
         self._sessions.describe(session, described)
         await self._on_settings(caller, described)
         return await answer(settings, described, self._groups)
@@ -129,6 +137,23 @@ class Telemetry:
                     raise
             else:
                 return
+        await self._access.require_anywhere(caller, needs)
+
+    def _check_owner(self, caller: Caller, session: Session | None) -> str | None:
+        """Return a caller's user, whose proof was checked; None without access control.
+
+        Raises Refused (40100): a client of this id came with another user. One that knows the id
+        could take its stream, and end it.
+        """
+        if not self._access.is_on:
+            return None
+        user = represented(caller, now_ms()).user
+        if session is not None and session.user not in (None, user):
+            raise Refused(
+                Code.UNAUTHORIZED,
+                f"client id {caller.client_id:.80} is another user's: use an id of your own",
+            )
+        return user
 
     async def heartbeat(self, caller: Caller, request: HeartbeatRequest) -> HeartbeatResponse:
         """Note that a client is there, whether or not its settings are known.
@@ -136,7 +161,7 @@ class Telemetry:
         RocketMQ's proxy refuses those without settings, which come after its restart.
         """
         await self._check_call(caller, request)
-        self._sessions.heard(caller.client_id)
+        self._sessions.heard(caller)
         return HeartbeatResponse(status=OK)
 
     async def terminate(
@@ -162,6 +187,7 @@ class Telemetry:
             needs = [topic_need(topic, PUB) for topic in session.topics]
         needs += map(group_need, sorted(groups))
         await self._access.require_anywhere(caller, needs)
+        self._check_owner(caller, session)
 
 
 async def _tell_all(

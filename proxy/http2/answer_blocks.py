@@ -10,7 +10,9 @@ from proxy.http2.status import Status
 # A longer text would pass what peers take as headers.
 _MOST_MESSAGE_CHARACTERS: Final = 1000
 
-_INDEXED_STATUS: Final = {200: b"\x88", 400: b"\x8c"}
+# The place of `:status` 200 in the table, and that of the name for another value.
+_STATUS_200: Final = b"\x88"
+_STATUS: Final = b"\x08"
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
 
@@ -23,19 +25,15 @@ def _text(text: bytes) -> bytes:
     return bytes(encode_integer(len(text), 7)) + text
 
 
-# The value for `:status` at place 8 of the table.
-def _status(code: int) -> bytes:
-    return _INDEXED_STATUS.get(code) or b"\x08" + _text(str(code).encode())
-
-
-GRPC_HEADERS: Final = _status(200) + _literal(b"content-type", b"application/grpc")
+GRPC_HEADERS: Final = _STATUS_200 + _literal(b"content-type", b"application/grpc")
 ACCEPTED_ENCODINGS: Final = _literal(b"grpc-accept-encoding", b"identity,gzip")
 
 
 def http_refusal(code: int, length: int) -> bytes:
     """Return headers of an answer to a request that is not gRPC's."""
     return (
-        _status(code)
+        _STATUS
+        + _text(str(code).encode())
         + _literal(b"content-type", b"text/plain; charset=utf-8")
         + _literal(b"content-length", str(length).encode())
     )

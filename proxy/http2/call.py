@@ -10,7 +10,7 @@ from proxy.http2.answer_blocks import GRPC_HEADERS, trailers, trailers_only
 from proxy.http2.connection import Connection
 from proxy.http2.errors import CallEnded, GrpcStatus
 from proxy.http2.field_decoder import Fields
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import PREFIX, MessageReader
 from proxy.http2.request_head import RequestHead
@@ -22,7 +22,8 @@ class Served(Protocol):
     """The connection of a call, as it is served."""
 
     connection: Connection
-    held: HeldRequests
+    held: HeldByCalls
+    answers: HeldByCalls
     limits: Limits
     peer: str
 
@@ -200,10 +201,25 @@ class Call:
         self._served.hasten()
         if self._senders is None:
             self._senders = trio.lowlevel.ParkingLot()
-        while stream.pending is not None:
-            await self._senders.park()
+        await self._wait_until_taken(self._senders, len(message))
         if stream.is_closed:
             raise CallEnded(self.path)
+
+    async def _wait_until_taken(self, senders: trio.lowlevel.ParkingLot, count: int) -> None:
+        """Wait until nothing is pending, and hold so much meanwhile."""
+        answers = self._served.answers
+        answers.add(self, count)
+        try:
+            while self._stream.pending is not None:
+                await senders.park()
+        finally:
+            answers.take(self, count)
+
+    async def finish(self) -> None:
+        """Wait until all was sent: the task that sent the last part may have been cancelled."""
+        pending = self._stream.pending
+        if pending is not None and self._senders is not None:
+            await self._wait_until_taken(self._senders, sum(map(len, pending)))
 
     # What the connection tells.
 
@@ -248,6 +264,8 @@ class Call:
         self._ahead_bytes = 0
         if stream.is_closed:
             return
+        if stream.pending is not None:
+            connection.outbox.forget(stream)  # it was ended while it sent: nothing counts the rest
         now = trio.current_time()
         if self._has_headers:
             connection.end(stream, trailers(code, message), now)

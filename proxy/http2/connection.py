@@ -156,6 +156,8 @@ class Connection:
         self.outbox.add(settings_frame(settings))
         opened = limits.connection_window_bytes - FIRST_WINDOW_BYTES
         self.outbox.add(window_update_frame(0, opened))
+        if self.is_draining:
+            self.drain(self._now)
 
     def _take_frames(self, buffer: bytes, at: int) -> int:
         """Take all whole frames from `at`; return where the first incomplete one begins."""
@@ -499,6 +501,8 @@ class Connection:
         if self.is_over or self._last_taken_id != STREAM_MASK or self.times.is_draining:
             return
         self.is_draining = True
+        if not self._has_preface:
+            return  # our settings come first, and then this
         self.outbox.add(goaway_frame(STREAM_MASK, ErrorCode.NO_ERROR, "the server is ending"))
         self.outbox.add(frame(FrameType.PING, 0, 0, _PING_DRAIN))
         self.times.drain(now)

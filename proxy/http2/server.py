@@ -17,7 +17,7 @@ from proxy.http2.events import Event, Received, Requested, Reset
 from proxy.http2.first_bytes import answer_to
 from proxy.http2.frames import ErrorCode
 from proxy.http2.grpc_request import HttpRefusal, grpc_request
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.message_reader import MessageReader
 from proxy.http2.status import Status
@@ -32,6 +32,9 @@ Router: TypeAlias = Callable[[Call], Awaitable[None]]
 _READ_BYTES: Final = 64 * 1024
 _LINGER_BYTES: Final = 1024 * 1024
 
+# What `HeldByCalls` says of answers.
+UNTAKEN: Final = "an answer is not taken"
+
 # Clients repeat a call that ends so, by another connection.
 _ENDING: Final = (Status.UNAVAILABLE, "the server is ending")
 
@@ -41,9 +44,9 @@ async def serve_connection(
     router: Router,
     limits: Limits,
     peer: str,
-    first_bytes: bytes = b"",
     draining: Draining | None = None,
-    held: HeldRequests | None = None,
+    held: HeldByCalls | None = None,
+    answers: HeldByCalls | None = None,
 ) -> None:
     """Serve a connection until its end, and close it. Raises only when cancelled.
 
@@ -54,15 +57,16 @@ async def serve_connection(
             GrpcStatus: that. It raises anything else: status 13, and a line in the log.
         limits: of this connection.
         peer: the address of the client, "host:port".
-        first_bytes: read from the stream before.
         draining: set when the connection must end in order; None if that never happens.
-        held: of all connections of the server; None: of this one alone.
+        held: requests of all connections of the server; None: of this one alone.
+        answers: their answers, in the same way.
     """
-    served = ServedConnection(stream, router, limits, peer, held or HeldRequests())
+    held, answers = held or HeldByCalls(), answers or HeldByCalls(what=UNTAKEN)
+    served = ServedConnection(stream, router, limits, peer, held, answers)
     try:
         if draining is not None:
             draining.add(served)
-        await served.run(first_bytes)
+        await served.run()
     finally:
         if draining is not None:
             draining.remove(served)
@@ -76,7 +80,8 @@ class ServedConnection:
         connection: what it has received and is to send.
         peer: the address of the client.
         limits: of this connection.
-        held: what all connections of the server hold.
+        held: requests that all connections of the server hold.
+        answers: those that they hold.
         held_bytes: of incomplete messages, given back to the windows before these were read.
     """
 
@@ -86,12 +91,14 @@ class ServedConnection:
         router: Router,
         limits: Limits,
         peer: str,
-        held: HeldRequests,
+        held: HeldByCalls,
+        answers: HeldByCalls,
     ) -> None:
         self.connection = Connection(limits, trio.current_time())
         self.peer = peer
         self.limits = limits
         self.held = held
+        self.answers = answers
         self.held_bytes = 0
         self._stream = stream
         self._router = router
@@ -130,17 +137,17 @@ class ServedConnection:
         self._tell_end()
         self.flush()
 
-    async def run(self, first_bytes: bytes) -> None:
+    async def run(self) -> None:
         """Serve until the connection ends."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._write)
-            await self._read(first_bytes)
+            await self._read()
         if not self._is_deaf:
             await self._linger()
 
-    async def _read(self, data: bytes) -> None:
-        connection = self.connection
+    async def _read(self) -> None:
+        connection, data = self.connection, b""
         while not connection.is_over:
             with trio.CancelScope(deadline=connection.next_at) as scope:
                 self._reading = scope
@@ -290,6 +297,7 @@ class ServedConnection:
             try:
                 with call.scope:
                     await self._router(call)
+                    await call.finish()
                 if call.scope.cancelled_caught and self._ends_calls:
                     code, message = _ENDING
                 elif call.scope.cancelled_caught:

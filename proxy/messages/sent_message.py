@@ -58,6 +58,7 @@ _MAX_RUN_BYTES: Final = 32_256
 # A tag alone that is no longer needs no count of its bytes.
 _MAX_TAG_CHARACTERS: Final = _MAX_PROPERTIES_BYTES // 4
 _MAX_ID_CHARACTERS: Final = 255
+_MAX_HOST_CHARACTERS: Final = 255
 
 # How far ahead a message may be delivered: RocketMQ's timerMaxDelaySec less is a broker's matter;
 # its proxy takes one day.
@@ -141,7 +142,8 @@ def read_sent(topic: str, message: Message, host: str, now_ms: int) -> SentMessa
     _add_system_properties(message, pairs)
     kind, place = _kind(message, pairs, now_ms)
     pairs[PRODUCER_GROUP] = topic  # a transaction's check finds its producers by the topic
-    pairs[BORN_HOST] = system.born_host[:255] if _is_word(system.born_host) else host
+    born_host = system.born_host[:_MAX_HOST_CHARACTERS]
+    pairs[BORN_HOST] = born_host if _is_word(born_host) else host
     born_ms = _milliseconds(system.born_timestamp) or now_ms
     pairs[BORN_TIMESTAMP] = str(born_ms)
     flag = TRANSACTION_PREPARED if kind == _TRANSACTION else 0
@@ -187,6 +189,13 @@ def _user_properties(message: Message) -> dict[str, str]:
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{len(system.keys)} keys: at most {_MAX_PROPERTIES_BYTES} bytes of keys",
         )
+    texts = [*given.keys(), *given.values(), system.tag, *system.keys]
+    size = sum(len(text.encode()) for text in texts)
+    if size > _MAX_PROPERTIES_BYTES:  # before the characters are looked at, one by one
+        raise Refused(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"properties, tag and keys of {size} bytes: at most {_MAX_PROPERTIES_BYTES}",
+        )
     for name, value in given.items():
         if not name.strip() or name in RESERVED or _has_control(name):
             raise Refused(
@@ -198,13 +207,6 @@ def _user_properties(message: Message) -> dict[str, str]:
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
                 f"the value of property {name!r:.80} has control characters",
             )
-    texts = [*given.keys(), *given.values(), system.tag, *system.keys]
-    size = sum(len(text.encode()) for text in texts)
-    if size > _MAX_PROPERTIES_BYTES:
-        raise Refused(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"properties, tag and keys of {size} bytes: at most {_MAX_PROPERTIES_BYTES}",
-        )
     return dict(given)
 
 

@@ -96,7 +96,7 @@ class LiteSubscriptions:
         action = request.action
         if action not in LiteSubscriptionAction.values():
             raise Refused(Code.BAD_REQUEST, f"action {action} is unknown")
-        session = self._sessions.heard(caller.client_id)
+        session = self._sessions.heard(caller)
         word = LiteSubscriptionAction.Name(action)
         start = _start(request.offset_option) if request.HasField("offset_option") else None
         body = _body(word, caller.client_id, group, topic, names, request.version, start)

@@ -24,6 +24,8 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
+from proxy.http2.errors import GrpcStatus
+from proxy.http2.status import Status as GrpcCode
 from proxy.messages.delivered_message import delivered
 from proxy.names import group_name, topic_name
 from proxy.receiving.held_pops import HeldPops
@@ -82,6 +84,9 @@ _GIVEN_BACK_MS: Final = 1000
 # Messages that clients have asked for and not taken yet, of all clients. An answer has 256 KiB, or
 # one message.
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
+
+# A receive whose messages came so long ago ends if there is no room for those of others.
+_SLOW_S: Final = 30.0
 
 _ANY_QUEUE: Final = -1
 _LITE_TOPIC: Final = LITE_TOPIC.encode()
@@ -148,6 +153,8 @@ class Receives:
         self._lite = lite
         self._held = HeldPops(brokers.client)
         self._held_bytes = 0  # of messages that are on their way to clients
+        # Receives whose messages are on their way, and since when; the oldest first.
+        self._sending: dict[trio.CancelScope, float] = {}
         self._brokers = brokers
         self._groups = groups
         self._renewals = renewals
@@ -164,6 +171,7 @@ class Receives:
         asked: _Asked | None = None
         try:
             asked = _read(caller, request)
+            del request  # it may be large, and the wait is long
             given = await self._messages(caller, asked)
             self._check_room(asked, given)
             status = OK
@@ -177,14 +185,27 @@ class Receives:
             return
         held_bytes = _size(given)
         self._held_bytes += held_bytes
-        try:
-            await self._send_all(caller, asked, given, send)
-        finally:
-            self._held_bytes -= held_bytes
+        with trio.CancelScope() as scope:
+            self._sending[scope] = trio.current_time()
+            try:
+                await self._send_all(caller, asked, given, send)
+            finally:
+                del self._sending[scope]
+                self._held_bytes -= held_bytes
+        if scope.cancelled_caught:
+            raise GrpcStatus(GrpcCode.RESOURCE_EXHAUSTED, "its messages were taken too slowly")
 
     def _check_room(self, asked: _Asked, given: list[_Given]) -> None:
-        """Give messages back if clients leave too many untaken. Raises Refused (42900)."""
+        """Give messages back if clients leave too many untaken. Raises Refused (42900).
+
+        Then the slowest receives end: a client that takes a little again and again could keep all
+        others from receiving.
+        """
         if given and self._held_bytes + _size(given) > MAX_HELD_BYTES:
+            slow_before = trio.current_time() - _SLOW_S
+            for scope, began in self._sending.items():
+                if began < slow_before:
+                    scope.cancel()
             self._give_back(asked, given)
             raise Refused(
                 Code.TOO_MANY_REQUESTS,
@@ -208,7 +229,7 @@ class Receives:
             await send(_now())
         finally:
             if taken < len(given):
-                self._give_back(asked, given[taken:])
+                self._give_back(asked, given[taken:], given[:taken])
 
     async def _converted(self, asked: _Asked, one: _Given) -> Message | None:
         """Return a message for the client; None if it cannot be read, or is not wanted."""
@@ -306,9 +327,12 @@ class Receives:
             return
         self._give_back(asked, given)
 
-    def _give_back(self, asked: _Asked, given: Iterable[_Given]) -> None:
+    def _give_back(
+        self, asked: _Asked, given: Iterable[_Given], taken: Iterable[_Given] = ()
+    ) -> None:
         handles = [one.handle for one in given]
-        give = partial(self._settlements.give_back, asked.group, asked.topic, handles)
+        with_them = [one.handle for one in taken]
+        give = partial(self._settlements.give_back, asked.group, asked.topic, handles, with_them)
         self._nursery.start_soon(give, _GIVEN_BACK_MS)
 
 

@@ -117,14 +117,14 @@ class Settlements:
     async def forward(
         self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
     ) -> ForwardMessageToDeadLetterQueueResponse:
-        """Make a message a dead letter of its group. Raises Refused (40013).
+        """Make a message a dead letter of its group. Raises Refused (40013): it is no handle.
 
         Clients repeat it until they are answered OK. So that is the answer, without a dead letter,
-        if the message is no longer the client's: it became one before, or another consumer has it.
+        if the message is no longer the client's: it became one before, another consumer has it, or
+        its topic or broker is gone.
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         handle = read_handle(request.receipt_handle)
-        await self._check_broker(topic, handle)
         try:
             with self._renewals.settling(group, topic, handle) as newest:
                 held = await self._hide(caller, group, topic, newest, _BURYING_MS)
@@ -153,19 +153,36 @@ class Settlements:
             _log.info("a message with another tag is given again: %s", quoted(refused))
 
     async def give_back(
-        self, group: str, topic: str, handles: Sequence[ReceiptHandle], visible_ms: int
+        self,
+        group: str,
+        topic: str,
+        handles: Sequence[ReceiptHandle],
+        taken: Sequence[ReceiptHandle],
+        visible_ms: int,
     ) -> None:
-        """Make messages visible soon that a client has not taken; failures are logged."""
+        """Make messages visible soon that a client has not taken; failures are logged.
+
+        Nobody has tried them, so this delivery counts as no attempt. It does in a lite topic of
+        which the client has taken others: with one that is suspended, brokers give all again.
+        """
+        partly_taken = {handle.lite_topic for handle in taken if handle.lite_topic}
         for handle in handles:
             newest = self._renewals.end(group, topic, handle)
+            is_suspended = handle.lite_topic not in partly_taken
             try:
-                await self._hide(None, group, topic, newest, visible_ms)
+                await self._hide(None, group, topic, newest, visible_ms, is_suspended=is_suspended)
             except Refused as refused:
                 _log.info("a message is visible after its invisible time: %s", quoted(refused))
 
     async def _check_broker(self, topic: str, handle: ReceiptHandle) -> None:
-        """Raises Refused (40013): no such broker has the topic."""
-        if not await self._brokers.has_broker(topic, handle.broker_name):
+        """Raises Refused (40013): no such broker has the topic, or there is no such topic."""
+        try:
+            is_there = await self._brokers.has_broker(topic, handle.broker_name)
+        except Refused as refused:
+            if refused.code != Code.TOPIC_NOT_FOUND:
+                raise
+            is_there = False
+        if not is_there:
             raise Refused(
                 Code.INVALID_RECEIPT_HANDLE,
                 f"broker {handle.broker_name!r:.80} has no queue of topic {topic}: receive anew",

@@ -1,6 +1,6 @@
 """A message queue's name, and JSON maps with message queues as keys."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remoting.bodies.json_object import JsonObject
@@ -40,20 +40,9 @@ def queue_keyed_row(pair: tuple[MessageQueue, object]) -> str:
     return f"{compact_json(queue.to_json())}:{compact_json(value)}"
 
 
-def encode_queue_keyed(
-    name: str,
-    pairs: Iterable[tuple[MessageQueue, object]],
-    others: Mapping[str, object] | None = None,
-) -> bytes:
-    """Encode a body whose member `name`, such as "offsetTable", is a map keyed by message queues.
-
-    `others` are further members.
-    """
-    members = [f"{compact_json(name)}:{queue_keyed_json(pairs)}"]
-    members += [
-        f"{compact_json(key)}:{compact_json(value)}" for key, value in (others or {}).items()
-    ]
-    return ("{" + ",".join(members) + "}").encode()
+def encode_queue_keyed(name: str, pairs: Iterable[tuple[MessageQueue, object]]) -> bytes:
+    """Encode a body whose member `name`, as "offsetTable", is a map keyed by message queues."""
+    return f"{{{compact_json(name)}:{queue_keyed_json(pairs)}}}".encode()
 
 
 def decode_queue_keyed(body_name: str, name: str, body: bytes) -> dict[MessageQueue, JsonValue]:

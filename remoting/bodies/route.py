@@ -161,17 +161,17 @@ def encode_route_in_steps(parts: Iterable[TopicRoute]) -> Generator[None, None, 
     ).encode()
 
 
-def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
-    """Decode the reply to a route request, from any version of RocketMQ. Raises BodyMalformed.
-
-    `max_bytes` is the longest accepted body; None leaves it to the limit of frames.
-    """
-    return last_of(decode_route_in_steps(body, max_bytes))
+def decode_route(body: bytes) -> TopicRoute:
+    """Decode the reply to a route request, from any version of RocketMQ. Raises BodyMalformed."""
+    return last_of(decode_route_in_steps(body))
 
 
 def decode_route_in_steps(
     body: bytes, max_bytes: int | None = None
 ) -> Generator[None, None, TopicRoute]:
+    """Decode a route in steps. `max_bytes` is the longest accepted body; None leaves it to the
+    limit of frames.
+    """
     value = JsonObject.parse("route", body, max_bytes)
     servers = value.object("filterServerTable")
     route = TopicRoute(

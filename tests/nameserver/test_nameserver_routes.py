@@ -1,5 +1,6 @@
 """The route table: who is master, who is dropped when, and what the topics become."""
 
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -654,3 +655,44 @@ def test_every_change_of_what_lists_tell_is_counted() -> None:
         do()
         assert lists() != before, what
         assert table.changes != counted, what
+
+
+def test_each_part_of_a_registration_that_is_taken_in_steps_is_counted() -> None:
+    """A list that is made between two steps must not be kept for the time after them."""
+    table = RouteTable()
+    steps = taken_in_steps(table, A, *(f"T{number}" for number in range(600)))
+    while not table.topics():
+        next(steps)
+    before, counted = table.topics(), table.changes
+    last_of(steps)
+    assert len(before) < len(table.topics()) == 600
+    assert table.changes != counted
+
+
+def test_registrations_that_are_taken_together_leave_the_tables_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is room for each of them when it is checked, and not for both."""
+    monkeypatch.setattr(limits, "MAX_TOPICS", 1000)
+    table = RouteTable()
+    one, other = (
+        taken_in_steps(table, address, *(f"{address}-{number}" for number in range(600)), name=name)
+        for address, name in ((A, "a"), (B, "b"))
+    )
+    while not table.topics():
+        next(one)
+        next(other)
+    last_of(one)
+    with pytest.raises(TableFull):
+        last_of(other)
+    assert table.places.counts[0] == 1000
+    register(table, A, 0, told(), name="a", complete=True)
+    assert table.places.counts[0] == 400
+
+
+def taken_in_steps(
+    table: RouteTable, address: str, *topics: str, name: str = "b"
+) -> Generator[None, None, object]:
+    return table.register_in_steps(
+        identity(address, 0, name), told(*topics), speaker=speaker(address), now=0.0
+    )

@@ -32,6 +32,7 @@ from proxy.wire.messages_pb2 import (
     RecallMessageRequest,
     Settings,
     SyncLiteSubscriptionRequest,
+    TelemetryCommand,
     TransactionResolution,
 )
 from remoting.bodies.access import AclEntry
@@ -329,8 +330,42 @@ async def test_a_client_of_another_user_cannot_end_or_replace_a_client(tmp_path:
             session = here.proxy.sessions.find(reader.client_id or "")
             assert session is not None
             assert session.has_stream
+        # Those who may use other groups, or the same one, may not use its id either.
+        await here.user("rich", Topic__Orders="Sub", Group__readers="Sub", Group__others="Sub")
+        other = await here.of("rich", client_id=reader.client_id)
+        for settings in (
+            consumer_settings(TOPIC, group="others"),
+            consumer_settings(TOPIC),
+            consumer_settings("Nowhere", group="others"),
+        ):
+            assert await _told(settings, other) == Code.UNAUTHORIZED
+        assert await _code(other, leaving) == Code.UNAUTHORIZED
+        session = here.proxy.sessions.find(reader.client_id or "")
+        assert session is not None
+        assert (session.user, session.group) == ("reader", GROUP)
+        session.tell(TelemetryCommand())
+        assert await stream.receive() is not None
         assert await _code(reader, leaving) == Code.OK
         assert here.proxy.sessions.find(reader.client_id or "") is None
+
+
+async def test_settings_whose_topics_do_not_exist_need_rights(tmp_path: Path) -> None:
+    """Otherwise strangers would be among the members of a group."""
+    async with guarded(tmp_path) as here:
+        reader = await here.user("reader", Topic__Nowhere="Sub", Group__readers="Sub")
+        poor = await here.user("poor")
+        stranger = await here.client(signs=signer("reader", "another secret"))
+        assert await _code(poor, HeartbeatRequest()) == Code.OK  # the proxy knows of no topic yet
+        writer = await here.user("writer", Topic__Orders="Pub")
+        await send(writer, message(TOPIC))
+        settings = consumer_settings("Nowhere", group=GROUP)
+        for client, code in (
+            (poor, Code.UNAUTHORIZED),
+            (stranger, Code.UNAUTHORIZED),
+            (reader, Code.OK),
+        ):
+            assert await _told(settings, client) == code
+        assert len(here.proxy.sessions.consumers_of(GROUP)) == 1
 
 
 async def test_rules_look_at_the_client_and_not_at_the_proxy(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from proxy.clients import sessions
 from proxy.clients import settings as settings_module
 from proxy.clients.sessions import EXPIRE_S, Session
-from proxy.clients.settings import MAX_TOPICS
+from proxy.clients.settings import MAX_SETTINGS_BYTES, MAX_TOPICS
 from proxy.http2.limits import Limits
 from proxy.wire.messages_pb2 import (
     ClientType,
@@ -243,6 +243,24 @@ async def test_topics_of_settings_are_counted_before_each_is_looked_at(
             assert failed.value.code == UNAVAILABLE
 
 
+async def test_large_settings_are_refused_and_few_characters_of_a_version_are_looked_at(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go back to the client as they came; and each dot of a version cost a tenth of a us."""
+    looked_at: list[str] = []
+    monkeypatch.setattr(settings_module, "read_natural", looked_at.append)
+    async with scripted_proxy() as here:
+        here.brokers.topic("Orders")
+        settings = consumer_settings("Orders", language=Language.NODE_JS)
+        settings.user_agent.version = "1." * (MAX_SETTINGS_BYTES // 2)
+        with pytest.raises(GrpcFailed) as failed:
+            await _settled(here, settings)
+        assert failed.value.code == UNAVAILABLE
+        settings.user_agent.version = settings.user_agent.version[:-1000]
+        await _settled(here, settings)
+        assert len(looked_at) <= 64
+
+
 async def test_a_stream_says_its_headers_before_any_command(autojump_clock: MockClock) -> None:
     """The client in Rust sends its settings after them."""
     async with scripted_proxy() as here:
@@ -357,6 +375,89 @@ async def test_there_is_a_limit_of_clients(
         assert (await clients[0].unary(HeartbeatRequest())).status.code == Code.OK
 
 
+async def test_clients_of_one_host_leave_places_to_those_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids cost nothing: one host could take all places, for two minutes each."""
+    monkeypatch.setattr(sessions, "MAX_CLIENTS", 6)
+    async with scripted_proxy() as here:
+        greedy = await here.client("streams", peer="10.0.0.1:1")
+        stream = await greedy.telemetry()
+        await stream.settle(producer_settings())
+        codes = []
+        for number in range(9):
+            greedy.client_id = f"invented {number}"
+            codes.append((await greedy.unary(HeartbeatRequest())).status.code)
+            await trio.sleep(0.1)
+        assert codes == [Code.OK] * 5 + [Code.TOO_MANY_REQUESTS] * 4
+        greedy.client_id = "invented 0"
+        assert (await greedy.unary(HeartbeatRequest())).status.code == Code.OK
+        other = await here.client(peer="[fe80::1]:1")
+        codes = []
+        for number in range(4):
+            other.client_id = f"other {number}"
+            codes.append((await other.unary(HeartbeatRequest())).status.code)
+        assert codes == [Code.OK] * 3 + [Code.TOO_MANY_REQUESTS]
+        # Those without a stream go first, and of them those that were silent for longest.
+        names = ["streams", *(f"invented {number}" for number in range(9))]
+        left = [name for name in names if here.proxy.sessions.find(name) is not None]
+        assert left == ["streams", "invented 0", "invented 4"]
+        third = await here.client("third", peer="10.0.0.3:1")
+        assert (await third.unary(HeartbeatRequest())).status.code == Code.OK
+        assert len(here.proxy.sessions) == 6
+
+
+async def test_the_topics_of_all_clients_are_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_TOPICS_OF_ALL", 4)
+    async with scripted_proxy() as here:
+        _topics(here)
+        first, second = await here.client(), await here.client()
+        stream = await first.telemetry()
+        await stream.settle(producer_settings("T1", "T2"))
+        await stream.settle(consumer_settings("T1", "T2", "T3"))
+        other = await second.telemetry()
+        with pytest.raises(GrpcFailed) as failed:
+            await other.settle(producer_settings("T1", "T2"))
+        assert failed.value.code == UNAVAILABLE
+        elsewhere = await here.client(peer="10.0.0.1:1")
+        stream = await elsewhere.telemetry()
+        await stream.settle(producer_settings("T1", "T2"))
+        assert here.proxy.sessions.find(first.client_id or "") is None, "its host had most"
+        await elsewhere.unary(NotifyClientTerminationRequest())
+        other = await second.telemetry()
+        await other.settle(producer_settings("T1", "T2", "T3", "T4"))
+
+
+async def test_the_next_stream_of_a_client_gets_nothing_that_the_last_one_was_not_told(
+    autojump_clock: MockClock,
+) -> None:
+    """It may be another user's, who has chosen the same id."""
+    async with scripted_proxy() as here:
+        client = await here.client("one@and@the@same")
+        first = await client.telemetry()
+        await first.settle(producer_settings())
+        session = here.proxy.sessions.find("one@and@the@same")
+        assert session is not None
+        client.takes = False
+        asked = TelemetryCommand()
+        asked.recover_orphaned_transaction_command.message.body = bytes(100_000)
+        for _ in range(2):
+            session.tell(asked)
+            await trio.sleep(0.1)
+        assert session.untold_bytes
+        await first.call.cancel()
+        await trio.sleep(0.1)
+        assert not session.untold_bytes
+        another = await here.client("one@and@the@same")
+        second = await another.telemetry()
+        told = []
+        with trio.move_on_after(1):
+            told.append(await second.receive())
+        assert told == []
+
+
 async def test_a_client_that_reads_no_commands_costs_little(autojump_clock: MockClock) -> None:
     async with scripted_proxy() as here:
         client = await here.client(limits=Limits(unread_s=1000.0))
@@ -364,7 +465,7 @@ async def test_a_client_that_reads_no_commands_costs_little(autojump_clock: Mock
         await stream.settle(producer_settings())
         client.takes = False
         large = producer_settings(language=Language.NODE_JS)
-        for number in range(64):
+        for number in range(15):
             large.client_properties[f"{number}"] = "x" * 32_000
         for _ in range(40):
             await stream.send(large)

@@ -236,6 +236,7 @@ async def test_a_pop_that_cannot_be_made_ends_its_receive_alone(autojump_clock: 
     async with held_pops() as here, trio.open_nursery() as nursery:
         for _ in range(MOST_POPS_A_LINE + 4):
             await here.receive(20)
+            await trio.sleep(0.01)  # so that the broker holds their pops in this order
         nursery.start_soon(ask, here.broker.pops)
         await wait_all_tasks_blocked()
         for _ in here.all:

@@ -14,7 +14,7 @@ from proxy.wire import messages_pb2 as messages
 from proxy.wire.messages_pb2 import Code, LiteSubscriptionAction
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.proxy.real_proxy import RealProxy, acknowledging, message, real_proxy, receiving, sending
-from tests.proxy.scripted_brokers import scripted_proxy
+from tests.proxy.scripted_brokers import record, scripted_proxy
 
 ADD = LiteSubscriptionAction.PARTIAL_ADD
 SET = LiteSubscriptionAction.COMPLETE_ADD
@@ -84,6 +84,34 @@ async def test_a_client_is_told_of_a_lite_topic_that_another_takes_over(tmp_path
         assert told is not None
         lost = messages.TelemetryCommand.FromString(told).notify_unsubscribe_lite_command
         assert lost.lite_topic == "b"
+
+
+async def test_messages_given_back_count_if_the_client_has_others_of_their_lite_topic(
+    autojump_clock: MockClock,
+) -> None:
+    """Brokers give all messages again that were given together, if one is suspended."""
+    async with scripted_proxy() as here:
+        brokers = here.brokers
+        brokers.topic("sessions")
+        brokers.types["sessions"] = "LITE"
+        brokers.answers[POP] = brokers.popped
+        lite_topics = ("a", "a", "b", "b")
+        brokers.given = [
+            [
+                record("sessions", number, bytes(60_000), __LITE_TOPIC=name)
+                for number, name in enumerate(lite_topics)
+            ]
+        ]
+        client = await here.client()
+        client.takes = False
+        call = await client.call("ReceiveMessage")
+        await call.send(receiving("sessions", "agents"), is_last=True)
+        await call.until_headers()
+        await call.cancel()
+        await trio.sleep(5)
+        hidden = brokers.of(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
+        given_back = [(one.fields["liteTopic"], one.fields.get("suspend")) for one in hidden]
+        assert given_back == [("a", None), ("b", "true"), ("b", "true")]
 
 
 async def test_a_new_leader_is_told_before_the_next_receive(autojump_clock: MockClock) -> None:

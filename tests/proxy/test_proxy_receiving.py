@@ -46,6 +46,7 @@ from tests.proxy.scripted_brokers import ScriptedProxy, record, scripted_proxy
 POP = RequestCode.POP_MESSAGE
 CHANGE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
 TOPIC = "Orders"
+RESOURCE_EXHAUSTED = 8
 
 
 async def test_a_waiting_receive_is_woken_by_a_message(tmp_path: Path) -> None:
@@ -332,6 +333,22 @@ async def test_what_a_client_does_not_take_is_given_back(autojump_clock: MockClo
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.MESSAGE_NOT_FOUND
 
 
+async def test_a_delivery_that_nobody_has_seen_counts_as_no_attempt(tmp_path: Path) -> None:
+    """Otherwise a message could become a dead letter that no consumer was ever given."""
+    async with real_proxy(tmp_path) as here:
+        topic = await here.topic(TOPIC)
+        gone, client = await here.client(), await here.client()
+        await send(client, message(topic, bytes(100_000)))
+        for _ in range(2):
+            call = await gone.call("ReceiveMessage")
+            gone.takes = False
+            await call.send(receiving(topic, wait_s=5), is_last=True)
+            await call.until_headers()
+            await call.cancel()
+        (one,) = await receive_some(client, topic, 1)
+        assert one.system_properties.delivery_attempt == 1
+
+
 async def test_messages_that_clients_do_not_take_are_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +369,29 @@ async def test_messages_that_clients_do_not_take_are_bounded(
         await client.close()
         await trio.sleep(1)
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+
+
+async def test_a_client_that_takes_a_little_keeps_no_room_from_others_for_long(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receives, "MAX_HELD_BYTES", 500_000)
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.given = [[record(TOPIC, number, bytes(400_000))] for number in range(4)]
+        slow = await here.client(limits=Limits(min_taken_bytes=0))
+        slow.takes = False
+        call = await slow.call("ReceiveMessage", timeout_s=None)
+        await call.send(receiving(TOPIC), is_last=True)
+        neighbour = await here.client()
+        for pause_s, code in ((29, Code.TOO_MANY_REQUESTS), (2, Code.TOO_MANY_REQUESTS)):
+            await trio.sleep(pause_s)
+            assert (await neighbour.receive(receiving(TOPIC))).code == code
+        await trio.sleep(0.1)
+        assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+        with pytest.raises(GrpcFailed) as failed:
+            await Received.read(call)
+        assert failed.value.code == RESOURCE_EXHAUSTED
+        assert sorted(offset for offset, _time in _given_back(here)) == ["0", "1", "2"]
 
 
 async def test_handles_hold_at_every_proxy_and_a_change_gives_a_new_one(tmp_path: Path) -> None:
@@ -421,6 +461,10 @@ async def test_a_handle_of_an_unknown_broker_is_refused_at_once(
         here.brokers.without_leader(TOPIC)
         held = await client.unary(acknowledging(TOPIC, handle.replace("-x", "-a")), timeout_s=30)
         assert held.status.code == Code.HA_NOT_AVAILABLE
+        del here.brokers.routes_of[TOPIC]
+        for request in (acknowledging(TOPIC, handle), changing(TOPIC, handle, 10)):
+            answer = await client.unary(request, timeout_s=3)
+            assert answer.status.code == Code.INVALID_RECEIPT_HANDLE, "its topic is gone"
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.MESSAGE_ILLEGAL])
@@ -495,6 +539,20 @@ async def test_a_dead_letter_is_made_once_and_only_by_the_consumer_that_has_the_
         assert more.messages == []
         clock.ahead_ms += 120_000
         assert (await late.receive(receiving(topic))).messages == []
+
+
+async def test_a_message_whose_broker_or_topic_is_gone_is_given_up_once(
+    autojump_clock: MockClock,
+) -> None:
+    """Clients repeat it until the answer is OK."""
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        client = await here.client()
+        one = Message()
+        one.system_properties.receipt_handle = "0 1 1 0 0 broker-x 0 0 0"
+        for topic in (TOPIC, "Deleted"):
+            assert (await client.unary(_burying(topic, one))).status.code == Code.OK
+        assert here.brokers.of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
 
 
 def _burying(topic: str, one: Message) -> ForwardMessageToDeadLetterQueueRequest:

@@ -17,6 +17,7 @@ from trio.testing import MockClock
 
 from dledger_mq import Message as RemotingMessage
 from dledger_mq import Producer
+from proxy import service
 from proxy.messages.delivered_message import delivered
 from proxy.messages.sent_message import MAX_BODY_BYTES, RESERVED, read_sent
 from proxy.sending.queue_choice import QueueChoice, consistent_hash
@@ -28,6 +29,7 @@ from proxy.wire.messages_pb2 import (
     MessageType,
     RecallMessageRequest,
     SendMessageResponse,
+    TelemetryCommand,
 )
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.java_hash import java_hash
@@ -466,8 +468,11 @@ async def test_a_delayed_message_can_be_recalled_until_it_is_given(tmp_path: Pat
         assert refused.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
 
 
-async def _outcome(client: GrpcClient, topic: str, timeout_s: float = 3.0) -> Code:
-    answer: SendMessageResponse = await client.unary(sending(message(topic)), timeout_s=timeout_s)
+async def _outcome(
+    client: GrpcClient, topic: str, timeout_s: float = 3.0, body: bytes = b"body"
+) -> Code:
+    sent = sending(message(topic, body))
+    answer: SendMessageResponse = await client.unary(sent, timeout_s=timeout_s)
     assert answer.status.message
     return answer.status.code
 
@@ -501,6 +506,27 @@ async def test_a_send_follows_an_election(autojump_clock: MockClock) -> None:
         assert await _outcome(client, topic, 10) == Code.HA_NOT_AVAILABLE
 
 
+def test_no_character_of_a_text_beyond_its_limit_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes a tenth of a microsecond, if none of them can be printed."""
+    look = unicodedata.category
+    looked_at: list[str] = []
+
+    def counted(one: str) -> str:
+        looked_at.append(one)
+        return look(one)
+
+    monkeypatch.setattr(unicodedata, "category", counted)
+    text = "\u00ad" * 100_000
+    for user in ({"name": text}, {text: "value"}):
+        with pytest.raises(Refused) as refused:
+            read_sent("Orders", message("Orders", user=user), HOST, NOW_MS)
+        assert refused.value.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
+    read_sent("Orders", message("Orders", born_host=text), HOST, NOW_MS)
+    assert len(looked_at) <= 1000
+
+
 def _replies(code: int) -> Callable[[Command], Command]:
     return lambda command: command.reply(code, remark="x" * 5000)
 
@@ -513,6 +539,7 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         ResponseCode.FLUSH_DISK_TIMEOUT: Code.MASTER_PERSISTENCE_TIMEOUT,
         ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
         ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
+        ResponseCode.MESSAGE_ILLEGAL: Code.BAD_REQUEST,
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
         ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
         ResponseCode.NO_PERMISSION: Code.UNAUTHORIZED,
@@ -531,6 +558,37 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         assert await _outcome(client, topic, 20) == Code.PROXY_TIMEOUT
         here.brokers.answers[SEND] = lambda command: command.reply(0, {"queueOffset": "rubbish"})
         assert await _outcome(client, topic) == Code.INTERNAL_SERVER_ERROR
+
+
+async def test_messages_that_are_being_answered_are_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may have many on their way, each compressed to a thousandth."""
+    monkeypatch.setattr(service, "MAX_ANSWERED_BYTES", 250_000)
+    async with scripted_proxy() as here:
+        topic = here.brokers.topic("Orders")
+        here.brokers.slow_s[SEND] = 1.0
+        client = await here.client()
+        codes: list[int] = []
+
+        async def one() -> None:
+            call = await client.call("SendMessage")
+            await call.send(sending(message(topic, bytes(100_000))))  # the answer may come first
+            answer = await call.receive()
+            assert answer is not None
+            codes.append(SendMessageResponse.FromString(answer).status.code)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(one)
+        assert sorted(codes) == [Code.OK] * 2 + [Code.TOO_MANY_REQUESTS] * 2
+        assert await _outcome(client, topic, 10, bytes(200_000)) == Code.OK
+        stream = await client.telemetry()
+        large = TelemetryCommand()
+        large.verify_message_result.nonce = "x" * 240_000
+        for _ in range(3):
+            await stream.send(large)
+        assert await _outcome(client, topic) == Code.OK, "a command that was read is kept no more"
 
 
 async def test_a_topic_that_takes_no_messages_refuses_a_send_at_once(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ async def test_all_connections_share_one_bound_of_what_they_hold(
 ) -> None:
     given: list[Any] = []
 
-    async def served(*_: object, held: object, **__: object) -> None:
-        given.append(held)
+    async def served(*_: object, held: object, answers: object, **__: object) -> None:
+        given.append((held, answers))
 
     monkeypatch.setattr(proxy.server, "serve_connection", served)
     with trio.fail_after(10):
@@ -42,7 +42,8 @@ async def test_all_connections_share_one_bound_of_what_they_hold(
                     await stream.receive_some(1)
             nursery.cancel_scope.cancel()
     first, second = given
-    assert first is second
+    assert first[0] is second[0] is not first[1]
+    assert first[1] is second[1]
 
 
 async def test_calls_that_outlast_a_drain_end_as_unavailable(

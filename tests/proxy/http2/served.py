@@ -11,7 +11,7 @@ from hpack import Decoder
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.frames import END_STREAM, PREFACE, FrameType, settings_frame
-from proxy.http2.held_requests import HeldRequests
+from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
 from tests.proxy.http2.peer import Frame, frames_of
@@ -91,13 +91,13 @@ async def connected(
     limits: Limits | None = None,
     draining: Draining | None = None,
     begin: bytes = PREFACE + settings_frame({}),
-    first_bytes: bytes = b"",
-    held: HeldRequests | None = None,
+    held: HeldByCalls | None = None,
+    answers: HeldByCalls | None = None,
 ) -> Client:
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def serve() -> None:
-        await serve_connection(ours, route, limits or Limits(), PEER, first_bytes, draining, held)
+        await serve_connection(ours, route, limits or Limits(), PEER, draining, held, answers)
 
     nursery.start_soon(serve)
     client = Client(theirs)

@@ -257,8 +257,8 @@ async def test_a_program_that_speaks_http_1_gets_an_answer_it_can_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    nursery.start_soon(serve_connection, ours, echo, Limits(), PEER, b"GET ")
-    await theirs.send_all(b"/metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    nursery.start_soon(serve_connection, ours, echo, Limits(), PEER)
+    await theirs.send_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     await trio.testing.wait_all_tasks_blocked()
     answer = bytes(await theirs.receive_some(10_000))
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -376,6 +376,8 @@ async def test_a_drain_ends_connections_after_their_last_calls(
     await trio.sleep(2)
     assert draining.connections == 0
     late = await connected(nursery, wait, draining=draining)
+    assert late.frames[0].kind == FrameType.SETTINGS
+    assert late.kinds(FrameType.GOAWAY)
     await trio.sleep(1.5)
     await late.settle()
     assert late.has_ended

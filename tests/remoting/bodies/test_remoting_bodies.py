@@ -279,10 +279,10 @@ def test_the_queue_keyed_body_of_a_java_broker_is_read() -> None:
 
 def test_a_queue_keyed_body_is_written_with_objects_as_keys() -> None:
     pairs = [(MessageQueue("t", "b", 0), {"minOffset": 0}), (MessageQueue("t", "b", 1), 7)]
-    raw = encode_queue_keyed("offsetTable", pairs, {"topicPutTps": 0.5})
+    raw = encode_queue_keyed("offsetTable", pairs)
     assert raw == (
         b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:{"minOffset":0},'
-        b'{"brokerName":"b","queueId":1,"topic":"t"}:7},"topicPutTps":0.5}'
+        b'{"brokerName":"b","queueId":1,"topic":"t"}:7}}'
     )
     assert decode_queue_keyed("stats", "offsetTable", raw) == dict(pairs)
 

@@ -1,4 +1,4 @@
-"""What all connections of a server hold of requests that were not read yet. Pure."""
+"""What calls of all connections of a server hold: bytes of requests, or of answers. Pure."""
 
 from typing import Final, Protocol
 
@@ -18,18 +18,20 @@ class Holder(Protocol):
         """End the connection of this call. All its calls are let go."""
 
 
-class HeldRequests:
-    """Bytes of requests, incomplete messages included.
+class HeldByCalls:
+    """Bytes of messages: requests until they are read, or answers until they are taken.
 
-    Above a half of the limit, clients get no window for more of an incomplete message. Above the
+    Above a half of the limit, clients get no window for more of an incomplete request. Above the
     limit, connections end, that whose call has completed no message for the longest time before
     the others.
 
     Args:
         limit_bytes: of all connections.
+        what: what takes too long, for the text that clients get.
     """
 
-    def __init__(self, limit_bytes: int = MOST_HELD_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MOST_HELD_BYTES, what: str = "a request goes on") -> None:
+        self._what = what
         self._held = HeldBytes(limit_bytes, self._relieve)
         # Calls that hold something: the one that completed a message last is the last.
         self._holders: dict[Holder, int] = {}
@@ -50,7 +52,7 @@ class HeldRequests:
         self._held.add(count)
 
     def take(self, holder: Holder, count: int) -> None:
-        """Note that a message of so many bytes was read, unless the call was let go before."""
+        """Hold so much less of a call that went on, unless it was let go before."""
         held = self._holders.pop(holder, None)
         if held is None:
             return
@@ -89,7 +91,7 @@ class HeldRequests:
             holder = next(iter(self._holders))
             limit_bytes = self._held.limit_bytes
             holder.give_up(
-                f"a request goes on for too long, while those of all connections hold "
+                f"{self._what} for too long, while those of all connections hold "
                 f"{self.total_bytes} bytes of {limit_bytes}"
             )
             self.let_go(holder)
