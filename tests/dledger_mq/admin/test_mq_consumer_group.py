@@ -405,6 +405,11 @@ def test_a_written_time_is_read_back() -> None:
     assert written_time(0) == "-"
 
 
+@pytest.mark.parametrize("time_ms", [1 << 48, (1 << 63) - 1])
+def test_a_time_that_no_calendar_has_is_written_as_none(time_ms: int) -> None:
+    assert written_time(time_ms) == "-"
+
+
 def test_what_a_consumer_says_is_read_as_rocketmq_writes_it() -> None:
     info = RunningInfo(
         ("a:1",),
