@@ -68,14 +68,19 @@ def consume(
     async def task() -> int:
         seen = 0
         enough = trio.Event()
+        problem: OSError | None = None
 
         async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
-            nonlocal seen
+            nonlocal seen, problem
             for message in messages:
-                if enough.is_set():
-                    # The program is ending; messages that were not printed must not be committed.
-                    await trio.sleep_forever()
-                if not say(message_line(message, as_json)):
+                is_said = False
+                try:
+                    is_said = not enough.is_set() and say(message_line(message, as_json))
+                except OSError as error:  # a full disk, say
+                    problem = error
+                if not is_said:
+                    # The program is ending. A message that was not printed is neither consumed nor
+                    # failed: the group's next member gets it.
                     enough.set()
                     await trio.sleep_forever()
                 seen += 1
@@ -97,6 +102,8 @@ def consume(
         ):
             with trio.move_on_after(timeout_s):
                 await enough.wait()
+        if problem is not None:
+            raise problem
         return seen
 
     seen = trio.run(task)

@@ -15,14 +15,11 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, Gro
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
 from dledger_mq.commands.status_command import _alarms, _undelivered
-from dledger_mq.errors import (
-    GroupDirectoryError,
-    NameServersUnreachable,
-    NoMaster,
-    RequestRefused,
-)
+from dledger_mq.errors import GroupDirectoryError
 from remoting.bodies.route import BrokerData, ClusterInfo
+from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 NODES = (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4"))
@@ -109,7 +106,17 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format": "other"}', "[1]", '{"format": 3}'])
+GROUP = '{"format": "dledger-mq group 2", "cluster": "c", "nameserver": "n", "groups": %s}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", '{"format": "other"}', "[1]", '{"format": 3}', "[" * 100_000),
+        *(GROUP % "[]", GROUP % '["a"]', GROUP % '[{"group": "a", "nodes": []}]', GROUP % "3"),
+    ],
+    ids=lambda content: content[-20:],
+)
 def test_a_plan_that_cannot_be_read_is_told_and_kept(tmp_path: Path, content: str) -> None:
     (tmp_path / "group.json").write_text(content)
     with pytest.raises(GroupDirectoryError):
@@ -123,6 +130,16 @@ def test_a_directory_keeps_its_numbers_of_nodes_and_groups(tmp_path: Path) -> No
         result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), option, "5"])
         assert result.exit_code == 1
         assert f"it was made with {option} {found}, not 5" in result.output
+
+
+def test_an_address_of_a_name_server_that_is_none_is_a_wrong_call_and_not_kept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "group"
+    for option in ("--nameserver", "--grpc"):
+        ended = CliRunner().invoke(main, ["up", "--dir", str(path), option, "nonsense"])
+        assert (ended.exit_code, "write host:port" in ended.output) == (2, True)
+    assert not (path / "group.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -150,6 +167,27 @@ def test_a_consumer_that_gets_too_little_says_how_much(caplog: pytest.LogCapture
     assert result.exit_code == 2
     assert "0 of 2 messages came" in result.output
     assert "check that one runs" in caplog.text
+
+
+async def test_messages_that_cannot_be_printed_are_not_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(_line: str) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dledger_mq.commands.consume_command.say", full)
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        await start(nursery, broker)
+        for topic in ("T", "%RETRY%g"):
+            names.set_route(topic, broker.address, queues=1)
+        broker.store.put("T", 0, b"x")
+        ended = await invoked(names, "consume", "T", "--group", "g", "--from-first")
+        assert ended.exit_code == 1
+        assert "no space" in ended.output
+        assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert broker.store.offsets["g", "T", 0] == 0
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("known", [[], ["broker-a"]])
@@ -303,32 +341,59 @@ def test_status_says_once_what_all_members_tell() -> None:
     assert _alarms(rows, "dledgerWarnings") == []
 
 
-@pytest.mark.parametrize("command", ["create", "renew"])
-@pytest.mark.parametrize(
-    ("error", "is_kept"),
-    [
-        (RequestRefused("127.0.0.1:1", "make a user", 16, "not permitted"), False),
-        (NameServersUnreachable((NOBODY,), "refused"), False),
-        (NoMaster("", "broker-a"), True),
-        (KeyboardInterrupt(), True),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    error: BaseException,
-    is_kept: bool,
-) -> None:
-    def fail(_question: object) -> None:
-        raise error
+USER = {"create": RequestCode.AUTH_CREATE_USER, "renew": RequestCode.AUTH_UPDATE_USER}
 
-    monkeypatch.setattr("dledger_mq.commands.user_commands.ask", fail)
+
+@asynccontextmanager
+async def broker_with_users(*users: str) -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        listed = json.dumps([{"username": user} for user in users]).encode()
+        broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
+        names.set_cluster(
+            ClusterInfo({"a": BrokerData("C", "a", {0: await start(nursery, broker)})})
+        )
+        yield names, broker
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("command", ["create", "renew"])
+async def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
+    tmp_path: Path, command: str
+) -> None:
+    taken: list[str] = []
+
+    def take(connection: Connection, request: Command) -> Command | None:
+        taken.append(json.loads(request.body)["password"])
+        if len(taken) == 1:
+            connection.close("its answer is lost")
+            return None
+        return request.reply(1, remark="there is a user reader: update it")
+
     path = tmp_path / "reader.toml"
-    result = CliRunner().invoke(
-        main, ["user", command, "reader", str(path), "--nameserver", NOBODY]
-    )
-    assert result.exit_code != 0
-    assert path.exists() == is_kept
-    assert ("is kept" in result.output) == is_kept
+    async with broker_with_users(*(["reader"] if command == "renew" else [])) as (names, broker):
+        broker.answers[USER[command]] = take
+        ended = await invoked(names, "user", command, "reader", str(path))
+    assert (ended.exit_code, len(taken)) == (1, 2)
+    assert "is kept" in ended.output
+    assert f'secret_key = "{taken[0]}"' in path.read_text()
+
+
+@pytest.mark.parametrize("command", ["create", "renew"])
+async def test_what_brokers_would_refuse_leaves_no_file_with_a_secret(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "reader.toml"
+    call = ("user", command, "reader", str(path))
+    async with broker_with_users(*(["reader"] if command == "create" else [])) as (names, broker):
+        told = await invoked(names, *call)
+        assert "there is " in told.output
+        broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, request: request.reply(
+            16, remark="not permitted"
+        )
+        assert "not permitted" in (await invoked(names, *call)).output
+        assert not broker.asked(USER[command])
+    for nameserver in (NOBODY, "no address"):
+        ended = CliRunner().invoke(main, [*call, "--nameserver", nameserver])
+        assert (ended.exit_code, "is kept" in ended.output) == (1, False)
+    assert not path.exists()
