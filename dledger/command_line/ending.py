@@ -68,11 +68,13 @@ class Commands(click.Group):
             return super().main(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it silently."""
+        """Run the command; Ctrl-C ends it silently, also in one of several tasks."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(ExitCode.INTERRUPTED)
+        except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            if any(isinstance(one, KeyboardInterrupt) for one in single(error)):
+                ctx.exit(ExitCode.INTERRUPTED)
+            raise
 
     def _code(self, errors: Sequence[BaseException]) -> int:
         if any(map(self._is_unknown, errors)):

@@ -169,13 +169,25 @@ def test_a_consumer_that_gets_too_little_says_how_much(caplog: pytest.LogCapture
     assert "check that one runs" in caplog.text
 
 
-async def test_messages_that_cannot_be_printed_are_not_given_back(
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (OSError(28, "No space left on device"), 1, "no space"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_messages_that_are_not_printed_are_not_given_back(
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    raised: BaseException,
+    code: int,
+    words: str,
 ) -> None:
-    def full(_line: str) -> bool:
-        raise OSError(28, "No space left on device")
+    def fail(_line: str) -> bool:
+        raise raised
 
-    monkeypatch.setattr("dledger_mq.commands.consume_command.say", full)
+    monkeypatch.setattr("dledger_mq.commands.consume_command.say", fail)
     async with scripted_names() as names, trio.open_nursery() as nursery:
         broker = ScriptedBroker()
         await start(nursery, broker)
@@ -183,10 +195,11 @@ async def test_messages_that_cannot_be_printed_are_not_given_back(
             names.set_route(topic, broker.address, queues=1)
         broker.store.put("T", 0, b"x")
         ended = await invoked(names, "consume", "T", "--group", "g", "--from-first")
-        assert ended.exit_code == 1
-        assert "no space" in ended.output
+        assert (ended.exit_code, "ends by an error" in caplog.text) == (code, False)
+        assert words in ended.output
+        assert bool(ended.output) == bool(words)
         assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
-        assert broker.store.offsets["g", "T", 0] == 0
+        assert not broker.store.offsets.get(("g", "T", 0))
         nursery.cancel_scope.cancel()
 
 
