@@ -1,5 +1,7 @@
 """Checks arguments that users give: their kinds, and the ranges of numbers."""
 
+import sys
+from math import inf
 from typing import Final
 
 from dledger_mq.errors import InvalidArgument, InvalidOptions
@@ -8,6 +10,8 @@ from remoting.bodies.message_queue import MessageQueue
 # The numbers of the wire: offsets and times have 64 bits, counts 32.
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 MOST_INT32: Final = (1 << 31) - 1
+
+LARGEST: Final = int(sys.float_info.max)
 
 
 def check_kind(
@@ -44,11 +48,14 @@ def check_number(
 
 def is_number_in(value: object, least: float, most: float, *, whole: bool = False) -> bool:
     """Return whether a value is a number, and in this range."""
-    is_number = isinstance(value, int) or (isinstance(value, float) and not whole)
-    return is_number and not isinstance(value, bool) and least <= value <= most  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if not whole and isinstance(value, int) and abs(value) > LARGEST:
+        return False  # trio's clock counts in floats
+    return least <= value <= most and not (whole and isinstance(value, float))
 
 
 def check_limit_s(options: str, name: str, value: object) -> None:
     """Check a time limit; one below zero is over at once. Raises InvalidOptions."""
-    if not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - not a number
-        raise InvalidOptions(name, value, 0, float("inf"), options)
+    if not is_number_in(value, -inf, inf):
+        raise InvalidOptions(name, value, 0, inf, options)
