@@ -137,7 +137,7 @@ class PullConsumer:
             accepted=PULL_CODES,
             timeout_s=hold_s + CALL_TIMEOUT_S,
             attempt_s=hold_s + ATTEMPT_TIMEOUT_S,
-            is_held=hold_s > 0,
+            is_held=True,
         )
         result = await read_beside(
             self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
