@@ -99,7 +99,7 @@ class Routes:
         self._found_at: dict[str, float] = {}  # when a name server knew the topic last
         self._creatable: set[str] = set()
         self._asking: dict[str, _Question] = {}
-        self._watchers: list[RouteWatcher] = []
+        self._watchers: dict[RouteWatcher, None] = {}  # a held pull of each queue has one
 
     @property
     def nameservers(self) -> tuple[str, ...]:
@@ -108,10 +108,10 @@ class Routes:
 
     def watch(self, watcher: RouteWatcher) -> None:
         """Call `watcher` with every route that changes. It must not block."""
-        self._watchers.append(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: RouteWatcher) -> None:
-        self._watchers.remove(watcher)
+        del self._watchers[watcher]
 
     def known(self, topic: str) -> ClientRoute | None:
         """Return the route as it was last learnt, without asking."""

@@ -492,8 +492,6 @@ class PushConsumer:
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
             self._rebalance_wanted.set()
-            for reader in self._readers.values():
-                reader.route_changed(route)
 
     async def _rebalance_forever(self) -> None:
         """Rebalance every 20 s, each second while a topic is missing, and after a change at
