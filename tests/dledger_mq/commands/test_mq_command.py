@@ -20,7 +20,7 @@ from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted
 
 NODES = (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4"))
 PLAN = ClusterPlan(
@@ -188,26 +188,22 @@ async def test_messages_that_are_not_printed_are_not_given_back(
         raise raised
 
     monkeypatch.setattr("dledger_mq.commands.consume_command.say", fail)
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        for topic in ("T", "%RETRY%g"):
-            names.set_route(topic, broker.address, queues=1)
-        broker.store.put("T", 0, b"x")
+    broker = ScriptedBroker()
+    broker.store.put("T", 0, b"x")
+    async with scripted(broker, group="g", queues=1) as names:
         ended = await invoked(names, "consume", "T", "--group", "g", "--from-first")
         assert (ended.exit_code, "ends by an error" in caplog.text) == (code, False)
         assert words in ended.output
         assert bool(ended.output) == bool(words)
         assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
         assert not broker.store.offsets.get(("g", "T", 0))
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("known", [[], ["broker-a"]])
 async def test_without_a_leader_commands_say_so_and_not_that_the_topic_is_unknown(
     known: list[str],
 ) -> None:
-    async with scripted_names() as names:
+    async with scripted() as names:
         brokers = {name: BrokerData("C", name, {1: "127.0.0.1:1"}) for name in known}
         names.set_cluster(ClusterInfo(brokers))
         for arguments in (["send", "T", "hello", "--timeout", "0.3"], ["topic", "status", "T"]):
@@ -222,7 +218,7 @@ async def test_without_a_leader_commands_say_so_and_not_that_the_topic_is_unknow
 
 
 async def test_with_a_leader_a_topic_that_is_not_there_is_said_to_be_unknown() -> None:
-    async with scripted_names() as names:
+    async with scripted() as names:
         names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: "127.0.0.1:1"})}))
         ended = await invoked(names, "topic", "status", "T")
         assert ended.exit_code == 1
@@ -230,21 +226,16 @@ async def test_with_a_leader_a_topic_that_is_not_there_is_said_to_be_unknown() -
 
 
 async def test_bytes_that_are_no_text_are_sent_as_they_are() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names:
         ended = await invoked(names, "send", "T", os.fsdecode(b"caf\xe9"))
         assert ended.exit_code == 0, ended.output
         assert [record.body for record in broker.store.queues["T", 0]] == [b"caf\xe9"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names, trio.open_nursery() as nursery:
         stored = broker.store.queues.setdefault(("T", 0), [])
         reading, writing = os.pipe()
         ended: list[Result] = []
@@ -270,44 +261,28 @@ async def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes() -> None:
                 await trio.sleep(0.01)
         assert ended[0].exit_code == 0, ended[0].output
         assert "3 messages acknowledged" in ended[0].output
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_line_that_no_broker_takes_is_refused_after_the_lines_before_it(
     tmp_path: Path,
 ) -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names:
         (tmp_path / "lines").write_bytes(b"good\n" + bytes(5 * 1024 * 1024))
         with (tmp_path / "lines").open("rb") as lines:
             ended = await invoked(names, "send", "T", input=lines)
         assert ended.exit_code == 1
         assert "a line of more than 4194304 bytes" in ended.stderr
         assert [record.body for record in broker.store.queues["T", 0]] == [b"good"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_an_answer_that_is_lost_has_an_exit_code_of_its_own() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
-        await start(nursery, broker)
-        names.set_route("T", broker.address)
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
+    async with scripted(broker) as names:
         ended = await invoked(names, "send", "T", "hello", "--timeout", "0.3")
         assert ended.exit_code == 3
         assert "may be stored" in ended.stderr
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def scripted_names() -> AsyncIterator[ScriptedNames]:
-    async with trio.open_nursery() as nursery:
-        names = ScriptedNames()
-        await start(nursery, names)
-        yield names
-        nursery.cancel_scope.cancel()
 
 
 async def invoked(names: ScriptedNames, *arguments: str, input: BinaryIO | None = None) -> Result:
@@ -359,15 +334,12 @@ USER = {"create": RequestCode.AUTH_CREATE_USER, "renew": RequestCode.AUTH_UPDATE
 
 @asynccontextmanager
 async def broker_with_users(*users: str) -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        listed = json.dumps([{"username": user} for user in users]).encode()
-        broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
-        names.set_cluster(
-            ClusterInfo({"a": BrokerData("C", "a", {0: await start(nursery, broker)})})
-        )
+    broker = ScriptedBroker()
+    listed = json.dumps([{"username": user} for user in users]).encode()
+    broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
+    async with scripted(broker) as names:
+        names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: broker.address})}))
         yield names, broker
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("command", ["create", "renew"])

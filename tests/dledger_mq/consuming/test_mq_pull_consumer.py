@@ -11,15 +11,9 @@ from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import (
     GROUP_NAME,
     ScriptedBroker,
-    ScriptedNames,
     Store,
-    start,
+    scripted,
 )
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.01)
 
 
 @pytest.mark.feature("F51")
@@ -27,22 +21,20 @@ def clock() -> MockClock:
 async def test_a_pull_at_a_leader_that_freezes_is_answered_by_the_next_one(
     clock: MockClock, hold_s: float
 ) -> None:
-    names, store, queue = ScriptedNames(), Store(), MessageQueue("T", GROUP_NAME, 0)
+    store, queue = Store(), MessageQueue("T", GROUP_NAME, 0)
     frozen, elected = ScriptedBroker(store), ScriptedBroker(store)
-    async with trio.open_nursery() as nursery:
-        for peer in (names, frozen, elected):
-            await start(nursery, peer)
-        names.set_route("T", frozen.address)
-        async with PullConsumer("g", nameservers=names.address) as consumer:
-            await consumer.first_offset(queue)
-            for code in frozen.answers:
-                frozen.answers[code] = lambda _connection, _command: None
-            names.set_route("T", elected.address)
-            store.put("T", 0, b"x")
-            began = trio.current_time()
-            found = await consumer.pull(queue, 0, hold_s=hold_s)
-            took_s = trio.current_time() - began
-        nursery.cancel_scope.cancel()
+    async with (
+        scripted(frozen, elected) as names,
+        PullConsumer("g", nameservers=names.address) as consumer,
+    ):
+        await consumer.first_offset(queue)
+        for code in frozen.answers:
+            frozen.answers[code] = lambda _connection, _command: None
+        names.set_route("T", elected.address)
+        store.put("T", 0, b"x")
+        began = trio.current_time()
+        found = await consumer.pull(queue, 0, hold_s=hold_s)
+        took_s = trio.current_time() - began
     assert (found.status, [one.body for one in found.messages]) == (PullStatus.FOUND, [b"x"])
     assert took_s < 4
     assert len(frozen.asked(RequestCode.PULL_MESSAGE)) == 1

@@ -34,14 +34,15 @@ from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
+from tests.dledger_mq.scripted_cluster import (
+    ScriptedBroker,
+    ScriptedNames,
+    Store,
+    scripted,
+    until,
+)
 
 GROUP = "readers"
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class Inbox:
@@ -107,12 +108,8 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.first, cluster.second):
-            await start(nursery, peer)
-        cluster.lead(cluster.first)
+    async with scripted(cluster.first, cluster.second, names=cluster.names, group=GROUP):
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def test_every_message_is_consumed_and_progress_committed_at_the_end() -> None:

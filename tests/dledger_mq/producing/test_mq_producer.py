@@ -28,7 +28,13 @@ from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
+from tests.dledger_mq.scripted_cluster import (
+    ScriptedBroker,
+    ScriptedNames,
+    Store,
+    scripted,
+    until,
+)
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -47,12 +53,8 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.first, cluster.second):
-            await start(nursery, peer)
-        cluster.names.set_route("T", cluster.first.address)
+    async with scripted(cluster.first, cluster.second, names=cluster.names):
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_message_is_acknowledged_with_its_place() -> None:

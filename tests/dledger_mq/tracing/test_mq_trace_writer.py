@@ -46,11 +46,6 @@ from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, sta
 pytestmark = pytest.mark.feature("F48")
 
 
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.01)
-
-
 async def steps_of(group: RealGroup, message_id: str, *kinds: str) -> list[TraceRecord]:
     """The trace of a message, once it has so many steps."""
     with trio.fail_after(10):
