@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Final
 
 import click
@@ -20,6 +20,7 @@ from dledger_mq.commands.command_line import (
     lines_option,
     nameserver_option,
     print_rows,
+    written_time,
 )
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
@@ -181,24 +182,14 @@ def trace(message_id: str, topic: str, as_json: bool) -> None:
 
 def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
     row: dict[str, object] = {
-        "at": step.at_ms if as_json else _time(step.at_ms),
+        "at": step.at_ms if as_json else written_time(step.at_ms, UTC, "T", "milliseconds"),
         "step": step.kind,
         "group": step.group or None,
         "topic": step.topic or None,
         "ms": step.cost_ms,
-        "succeeded": None if step.succeeded is None else step.succeeded,
+        "succeeded": step.succeeded,
     }
     details: object = dict(step.details)
     if not as_json:
         details = " ".join(f"{name}={value}" for name, value in step.details.items())
     return {**row, "details": details}
-
-
-def _time(at_ms: int) -> str:
-    """Format a time; "-" if the client gave none, or one that no calendar has."""
-    if not at_ms:
-        return "-"
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return "-"

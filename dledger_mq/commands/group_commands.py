@@ -14,7 +14,13 @@ from dledger.command_line.rows import say
 from dledger.shown_output import shown_on
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import DEFAULT_RETRIES
-from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
+from dledger_mq.commands.command_line import (
+    ask,
+    lines_option,
+    nameserver_option,
+    print_rows,
+    written_time,
+)
 from dledger_mq.connection.this_process import now_ms
 from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
@@ -375,13 +381,3 @@ def read_time(text: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r:.60} is no time: give {FORMS}") from None
-
-
-def written_time(time_ms: int) -> str:
-    """Format a time as local time; "-" for 0, and for one that no calendar has."""
-    if time_ms <= 0:
-        return "-"
-    try:
-        return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "seconds")
-    except (ValueError, OverflowError, OSError):
-        return "-"

@@ -34,7 +34,8 @@ from dledger_mq.admin.answers import (
     decode_progress,
     decode_time_spans,
 )
-from dledger_mq.commands.group_commands import read_time, written_time
+from dledger_mq.commands.command_line import written_time
+from dledger_mq.commands.group_commands import read_time
 from dledger_mq.connection.running_info import (
     QueueInfo,
     RunningInfo,
