@@ -14,14 +14,13 @@ from dledger.command_line.rows import say, say_each
 from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
     ask,
-    given_credentials,
-    given_nameservers,
-    given_tls,
     lines_option,
     nameserver_option,
     print_rows,
+    with_client,
     written_time,
 )
+from dledger_mq.connection.client import Client
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
@@ -64,9 +63,8 @@ def consume(
     trace: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
-    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
-    async def task() -> int:
+    async def task(client: Client) -> int:
         seen = 0
         enough = trio.Event()
         problem: OSError | None = None
@@ -93,9 +91,7 @@ def consume(
             group or _LOOKING_GROUP,
             {topic: tags},
             listener,
-            nameservers=nameservers,
-            tls=tls,
-            credentials=credentials,
+            client=client,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
             options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),
@@ -107,7 +103,7 @@ def consume(
             raise problem
         return seen
 
-    seen = trio.run(task)
+    seen = with_client(task)
     if count is not None and seen < count:
         raise CommandFailed(f"{seen} of {count} messages came", code=2)
 

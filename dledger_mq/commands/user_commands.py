@@ -82,11 +82,12 @@ def _store_new_secret(
 @nameserver_option
 def create(name: str, path: Path, is_super: bool) -> None:
     """Make user NAME with a new secret, and write both to FILE for its programs."""
-
-    async def store(users: Users, secret: str) -> None:
-        await users.create(name, secret, is_super=is_super)
-
-    _store_new_secret(name, path, store, is_there=False)
+    _store_new_secret(
+        name,
+        path,
+        lambda users, secret: users.create(name, secret, is_super=is_super),
+        is_there=False,
+    )
     click.echo(f"{path} has the access_key and the secret_key of {name}")
 
 
@@ -99,11 +100,9 @@ def renew(name: str, path: Path) -> None:
 
     The earlier secret no longer counts; connections stay.
     """
-
-    async def store(users: Users, secret: str) -> None:
-        await users.change(name, secret=secret)
-
-    _store_new_secret(name, path, store, is_there=True)
+    _store_new_secret(
+        name, path, lambda users, secret: users.change(name, secret=secret), is_there=True
+    )
     click.echo(f"{path} has the access_key and the new secret_key of {name}")
 
 
