@@ -2,6 +2,7 @@
 
 import sys
 from math import inf
+from numbers import Integral, Real
 from typing import Final
 
 from dledger_mq.errors import InvalidArgument, InvalidOptions
@@ -48,11 +49,12 @@ def check_number(
 
 def is_number_in(value: object, least: float, most: float, *, whole: bool = False) -> bool:
     """Return whether a value is a number, and in this range."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    # The numbers of other libraries are registered as these kinds.
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
         return False
-    if not whole and isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, Integral) and not whole and abs(int(value)) > LARGEST:
         return False  # trio's clock counts in floats
-    return least <= value <= most and not (whole and isinstance(value, float))
+    return bool(least <= value <= most)  # type: ignore[operator]
 
 
 def check_limit_s(options: str, name: str, value: object) -> None:

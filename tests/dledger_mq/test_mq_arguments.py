@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 import trio
 
@@ -35,6 +36,7 @@ from dledger_mq import (
     by_key,
     to_queue,
 )
+from dledger_mq.argument_checks import is_number_in
 from remoting.wire.errors import RemotingError
 from tests.dledger_mq.real_group import real_group
 
@@ -153,6 +155,13 @@ async def test_a_pull_consumer_says_what_a_queue_is(tmp_path: Path, queue: Any) 
         ):
             with pytest.raises(InvalidArgument, match=r"PullConsumer: queue is of type .*: give a"):
                 await call(queue)
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    assert is_number_in(np.int64(5), 1, 9, whole=True)
+    assert is_number_in(np.float32(0.5), 0, 1)
+    assert not is_number_in(np.float64(5), 1, 9, whole=True)
+    assert not is_number_in(np.float64("nan"), 0, 9)
 
 
 @pytest.mark.parametrize("hold_s", [float("nan"), float("inf"), -1, "1", None])
