@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from copy import copy
@@ -77,6 +77,10 @@ def _as_it_is(message: Message) -> Message:
     taken = copy(message)
     if isinstance(taken.body, bytearray | memoryview):
         taken.body = bytes(taken.body)
+    if isinstance(taken.properties, Mapping):
+        taken.properties = dict(taken.properties)
+    if isinstance(taken.keys, list):
+        taken.keys = tuple(taken.keys)
     return taken
 
 
@@ -115,7 +119,7 @@ class SentSoon:
         if len(self._open) >= MAX_SENT_SOON or (
             size > _LONG_BYTES and sum(list(self._open.values())) + size > MAX_SENT_SOON_BYTES
         ):
-            raise WindowFull(message.topic, len(self._open))
+            raise WindowFull(getattr(message, "topic", ""), len(self._open))
 
     @property
     def open(self) -> list[Future[SendResult]]:
@@ -177,7 +181,7 @@ class BlockingProducer:
         message is sent at once.
         """
         self._loop.check_waitable()
-        if isinstance(messages, list | tuple):
+        if isinstance(messages, list | tuple) or not isinstance(messages, Iterable):
             call = partial(self._inner.send_many, messages, selector=selector)
             return self._loop.wait(partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []

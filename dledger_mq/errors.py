@@ -11,6 +11,7 @@ from typing import ClassVar
 from dledger.declared_error import DeclaredError
 from dledger.renamed import renamed_fields
 from dledger_mq.send_result import SendResult
+from remoting.bodies.message_queue import MessageQueue
 
 
 class MessagingError(DeclaredError):
@@ -181,6 +182,24 @@ class RouteNotFound(MessagingError):
             f"name servers {', '.join(self.nameservers)} know no topic {self.topic!r:.140}: create "
             "it (dledger-mq topic create), or check that its brokers run and name these name "
             "servers"
+        )
+
+
+class QueueNotFound(RouteNotFound):
+    """A topic does not have a queue.
+
+    Attributes:
+        queue: the queue.
+    """
+
+    def __init__(self, queue: MessageQueue, nameservers: tuple[str, ...]) -> None:
+        super().__init__(queue.topic, nameservers)
+        self.queue = queue
+
+    def _text(self) -> str:
+        return (
+            f"topic {self.topic!r:.140} has no queue {self.queue.queue_id} at "
+            f"{self.queue.broker_name!r:.80}: give one of its `queues`"
         )
 
 
@@ -416,8 +435,25 @@ class InvalidOptions(MessagingError):
     _template = "{options}: {name} is {value!r:.40}: give {least:.10g} to {most:.10g}"
 
 
+class InvalidArgument(MessagingError, TypeError):
+    """An argument is of another kind than its call takes. Nothing was done.
+
+    Attributes:
+        of: the class whose call it is.
+        name: the argument.
+        kind: the class of what was given.
+        wanted: what to give.
+    """
+
+    of: str
+    name: str
+    kind: str
+    wanted: str
+    _template = "{of}: {name} is of type {kind}: give {wanted}"
+
+
 class InvalidBatching(MessagingError):
-    """A number of `Batching` is out of range.
+    """A number of `Batching` is out of range, or is none.
 
     Attributes:
         name: the name of the number.
@@ -429,7 +465,7 @@ class InvalidBatching(MessagingError):
     value: float
     least: float
     most: float
-    _template = "Batching: {name} is {value:g}: give {least:g} to {most:g}"
+    _template = "Batching: {name} is {value!r:.40}: give {least:g} to {most:g}"
 
 
 class InvalidNameServers(MessagingError):

@@ -88,7 +88,7 @@ class AsyncioProducer:
         is sent at once.
         """
         self._loop.check_waitable()
-        if isinstance(messages, list | tuple):
+        if isinstance(messages, list | tuple) or not isinstance(messages, Iterable):
             call = partial(self._inner.send_many, messages, selector=selector)
             return await carried_out(self._loop, partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []

@@ -8,16 +8,21 @@ from typing import Final
 
 from dledger.renamed import renamed_fields
 from dledger.short_repr import short_repr
+from dledger_mq.argument_checks import kind_of
 from dledger_mq.errors import InvalidMessage
 from remoting.message import properties as names
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from remoting.message.topic_names import RETRY_PREFIX
 
 # The largest body that brokers accept by default (RocketMQ's maxMessageSize), as it is sent.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
 # The record has one byte for the length, which is signed in Java.
 MAX_TOPIC_CHARACTERS: Final = 127
+
+# With its prefix, a consumer group's name is the name of its retry topic.
+MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_CHARACTERS - len(RETRY_PREFIX)
 
 # The record has four bytes for the flag, which are signed in Java.
 _FLAG_END: Final = 1 << 31
@@ -140,20 +145,27 @@ def check_topic(topic: str) -> None:
     """Check the name of a topic by the rules of RocketMQ's TopicValidator. Raises
     InvalidMessage.
     """
-    if not isinstance(topic, str):
-        raise InvalidMessage(str(topic), f"a topic's name is a str, not {_kind(topic)}")
-    if not 0 < len(topic) <= MAX_TOPIC_CHARACTERS:
-        raise InvalidMessage(
-            topic, f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters, not {len(topic)}"
-        )
-    if _LEGAL_NAME.match(topic) is None:
-        raise InvalidMessage(topic, "a topic's name holds only letters, digits and _ - % |")
+    _check_name("topic", topic, MAX_TOPIC_CHARACTERS)
+
+
+def check_group(group: str, most_characters: int = MAX_GROUP_CHARACTERS) -> None:
+    """Check the name of a group, which is one of consumers by default. Raises InvalidMessage."""
+    _check_name("group", group, most_characters)
+
+
+def _check_name(what: str, name: str, most: int) -> None:
+    if not isinstance(name, str):
+        raise InvalidMessage(str(name), f"a {what}'s name is a str, not {kind_of(name)}")
+    if not 0 < len(name) <= most:
+        raise InvalidMessage(name, f"a {what}'s name has 1 to {most} characters, not {len(name)}")
+    if _LEGAL_NAME.match(name) is None:
+        raise InvalidMessage(name, f"a {what}'s name holds only letters, digits and _ - % |")
 
 
 def check_message(message: Message) -> None:
     """Check that a value is a message with a legal topic. Raises InvalidMessage."""
     if not isinstance(message, Message):
-        raise InvalidMessage("", f"a message is a Message, not {_kind(message)}")
+        raise InvalidMessage("", f"a message is a Message, not {kind_of(message)}")
     check_topic(message.topic)
 
 
@@ -167,7 +179,7 @@ def checked_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> byte
     if type(body) is not bytes:
         if not isinstance(body, (bytes, bytearray, memoryview)):
             advice = ": encode it" if isinstance(body, str) else ""
-            raise InvalidMessage(message.topic, f"a body is bytes, not {_kind(body)}{advice}")
+            raise InvalidMessage(message.topic, f"a body is bytes, not {kind_of(body)}{advice}")
         body = bytes(body)  # the original may change while the message is on its way
     if not 0 < len(body) <= max_body_bytes:
         raise InvalidMessage(
@@ -228,14 +240,15 @@ def _check_types(message: Message) -> None:
 
     Messages that are sent together share a request, which none of them may fail for the others.
     """
-    topic, flag = message.topic, message.flag
+    topic = message.topic
+    flag: object = message.flag
     keys: object = message.keys
-    if not isinstance(flag, int):
-        raise InvalidMessage(topic, f"a flag is an int, not {_kind(flag)}")
+    if not isinstance(flag, int) or isinstance(flag, bool):
+        raise InvalidMessage(topic, f"a flag is an int, not {kind_of(flag)}")
     if not -_FLAG_END <= flag < _FLAG_END:
         raise InvalidMessage(topic, f"a flag has 32 bits, which {flag!r:.40} does not fit")
     if not isinstance(message.properties, Mapping):
-        raise InvalidMessage(topic, f"properties are a mapping, not {_kind(message.properties)}")
+        raise InvalidMessage(topic, f"properties are a mapping, not {kind_of(message.properties)}")
     if type(keys) is not str and (
         not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys)
     ):
@@ -243,19 +256,15 @@ def _check_types(message: Message) -> None:
     if message.is_delayed:
         for name in ("delay_level", "delay_ms", "deliver_at_ms"):
             value = getattr(message, name)
-            if not isinstance(value, int):
-                raise InvalidMessage(topic, f"{name} is an int, not {_kind(value)}")
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidMessage(topic, f"{name} is an int, not {kind_of(value)}")
 
 
 def _not_text(pairs: Mapping[str, str]) -> str:
     """Return the text of an error about properties that are not text."""
     for name, value in pairs.items():
         if not isinstance(name, str):
-            return f"a property's name is a str, not {_kind(name)}"
+            return f"a property's name is a str, not {kind_of(name)}"
         if not isinstance(value, str):
-            return f"property {name!r:.60} is a str, not {_kind(value)}"
+            return f"property {name!r:.60} is a str, not {kind_of(value)}"
     return "properties are text"
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else type(value).__name__

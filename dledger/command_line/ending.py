@@ -5,6 +5,7 @@ See docs/exit-codes.md.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,21 +64,35 @@ class Commands(click.Group):
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command that was typed. Click reports wrong calls."""
+        _open_closed_outputs()
         escape_what_cannot_be_shown()
         with ending(self._program, self._expected, self._code):
             return super().main(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it silently."""
+        """Run the command; Ctrl-C ends it silently, also in one of several tasks."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(ExitCode.INTERRUPTED)
+        except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            if any(isinstance(one, KeyboardInterrupt) for one in single(error)):
+                ctx.exit(ExitCode.INTERRUPTED)
+            raise
 
     def _code(self, errors: Sequence[BaseException]) -> int:
         if any(map(self._is_unknown, errors)):
             return ExitCode.OUTCOME_UNKNOWN
         return next((e.code for e in errors if isinstance(e, CommandFailed)), ExitCode.FAILED)
+
+
+def _open_closed_outputs() -> None:
+    """Print to /dev/null where standard output or standard error is closed.
+
+    Python has none then, and a command would fail where it prints what it has done. The descriptor
+    is opened as well, before a file or a socket gets its number.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
 
 
 @contextmanager

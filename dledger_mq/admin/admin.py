@@ -1,6 +1,6 @@
 """Administration: topics, brokers, the progress of consumer groups, settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,14 +11,15 @@ from dledger_mq.admin.answers import Statistic, decode_group_list, decode_statis
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.admin.dead_letters import LAST_MS, MAX_IDS, Redriven, Redrives
 from dledger_mq.admin.leaders import Leaders
+from dledger_mq.argument_checks import INT64, check_callable, check_kind, check_number, kind_of
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
 from dledger_mq.consuming.offsets import BrokerOffsets
-from dledger_mq.errors import InvalidMessage, RequestRefused, RouteNotFound
-from dledger_mq.message import check_topic
+from dledger_mq.errors import InvalidArgument, InvalidMessage, RequestRefused, RouteNotFound
+from dledger_mq.message import check_group, check_topic
 from dledger_mq.popping import pop_requests
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.tracing.traces import trace_of
@@ -214,7 +215,7 @@ class Admin:
         with trio.move_on_after(ROUTE_TIMEOUT_S):
             while True:
                 try:
-                    if (await self._client.routes.refresh(topic)).read_queues:
+                    if not (await self._client.routes.refresh(topic)).provisional:
                         return
                 except RouteNotFound:
                     failures += 1
@@ -231,12 +232,15 @@ class Admin:
         await self._leaders.ask_each(
             requests.delete_topic_in_broker(topic), "remove a topic", cluster=cluster, topic=topic
         )
-        for address in self._client.routes.nameservers:
-            reply = await self._client.remoting.request(
-                address, requests.delete_topic_in_nameserver(topic)
-            )
-            if reply.code != ResponseCode.SUCCESS:
-                raise RequestRefused(address, "remove a topic", reply.code, reply.remark)
+        nameservers = self._client.routes.nameservers
+        outcomes = await self._client.request_all(
+            [(address, requests.delete_topic_in_nameserver(topic)) for address in nameservers]
+        )
+        for address, outcome in zip(nameservers, outcomes, strict=True):
+            if isinstance(outcome, RemotingError):
+                raise outcome
+            if outcome.code != ResponseCode.SUCCESS:
+                raise RequestRefused(address, "remove a topic", outcome.code, outcome.remark)
 
     @during_block
     async def topics(self) -> list[str]:
@@ -347,6 +351,12 @@ class Admin:
             RequestRefused: a broker refuses, or does not know this request (3), as RocketMQ's.
             NoMaster: see `create_topic`.
         """
+        check_kind("Admin", "group", group, str, "the group's name")
+        if isinstance(ids, str) or not isinstance(ids, Collection):
+            raise InvalidArgument("Admin", "ids", kind_of(ids), "a list of message ids")
+        if most is not None:
+            check_number("Admin", "most", most, 0, INT64[1], whole=True)
+        check_callable("Admin", "on_progress", on_progress, "a function of the progress")
         if len(ids) > MAX_IDS:
             raise InvalidMessage(group, f"{len(ids)} message ids: at most {MAX_IDS} at once")
         request = partial(
@@ -408,7 +418,7 @@ class Admin:
         Raises:
             InvalidMessage: the name is not legal.
         """
-        check_topic(name)
+        check_group(name)
         self._lifetime.check_open()
         return ConsumerGroup(self._client, name)
 
@@ -440,6 +450,8 @@ class Admin:
         Raises:
             RequestRefused: a setting does not exist, cannot be changed, or has an illegal value.
         """
+        check_kind("Admin", "values", values, Mapping, "a mapping of texts by name")
+        check_kind("Admin", "broker_name", broker_name, str, "the name of a group of brokers")
         await self._leaders.ask_each(
             requests.change_settings(values),
             "change settings",
@@ -459,6 +471,7 @@ class Admin:
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
         """
+        check_kind("Admin", "mode", mode, RequestMode, "RequestMode(...)")
         await self._leaders.ask_each(
             pop_requests.set_request_mode(mode),
             "set a request mode",

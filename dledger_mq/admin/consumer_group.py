@@ -18,6 +18,7 @@ from dledger_mq.admin.answers import (
     decode_time_spans,
 )
 from dledger_mq.admin.leaders import Leaders
+from dledger_mq.argument_checks import MOST_INT32, check_kind, check_number, check_queue
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import during_block
@@ -27,6 +28,8 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue
+
+_NAME: Final = "ConsumerGroup"
 
 # RocketMQ's timestamp for the end of a queue.
 _END_MS: Final = -1
@@ -84,6 +87,12 @@ class ConsumerGroup:
             most_retries: redeliveries of a message before it is a dead letter.
             attributes: RocketMQ 5's further settings, as ``lite.bind.topic``; others stay.
         """
+        check_kind(_NAME, "in_order", in_order, bool, "True or False")
+        check_number(_NAME, "most_retries", most_retries, 0, MOST_INT32, whole=True)
+        if attributes is not None:
+            check_kind(_NAME, "attributes", attributes, Mapping, "a mapping of texts")
+            for value in attributes.values():
+                check_kind(_NAME, "attributes", value, str, "a mapping of texts")
         command = requests.create_group(
             self.name,
             in_order=in_order,
@@ -215,6 +224,7 @@ class ConsumerGroup:
         Raises:
             RequestRefused: the queue does not have this offset; the remark tells which it has.
         """
+        check_queue(_NAME, queue)
         command = requests.reset_offsets(
             self.name, queue.topic, 0, is_forced=True, queue_id=queue.queue_id, offset=offset
         )

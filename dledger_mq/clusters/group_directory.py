@@ -181,6 +181,8 @@ class GroupDirectory:
             return None
         try:
             groups = [content] if content["format"] == _ONE_GROUP else content["groups"]
+            if not groups or not all(group["nodes"] for group in groups):
+                raise ValueError("a group without a node")
             return ClusterPlan(
                 str(content["cluster"]),
                 str(content["nameserver"]),
@@ -189,7 +191,7 @@ class GroupDirectory:
                 Path(file) if (file := content.get("access")) else None,
                 str(address) if (address := content.get("grpc")) else None,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._broken(error) from None
 
     def write(self, plan: ClusterPlan, pids: Mapping[str, int]) -> None:
@@ -224,7 +226,7 @@ class GroupDirectory:
                 )
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._broken(error) from None
         return dict(content)
 

@@ -1,6 +1,7 @@
 """Options and output that the commands of `dledger-mq` share."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -111,6 +112,18 @@ def may_be_stored(error: BaseException) -> bool:
     if isinstance(error, SomeFailed):
         return any(isinstance(outcome, OutcomeUnknown) for outcome in error.outcomes)
     return isinstance(error, OutcomeUnknown)
+
+
+def written_time(
+    at_ms: int, zone: tzinfo | None = None, separator: str = " ", precision: str = "seconds"
+) -> str:
+    """Format a time, local by default; "-" for 0, and for one that no calendar has."""
+    if at_ms <= 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, zone).isoformat(separator, precision)
+    except (ValueError, OverflowError, OSError):
+        return "-"
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Final
 
 import click
@@ -14,13 +14,13 @@ from dledger.command_line.rows import say, say_each
 from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
     ask,
-    given_credentials,
-    given_nameservers,
-    given_tls,
     lines_option,
     nameserver_option,
     print_rows,
+    with_client,
+    written_time,
 )
+from dledger_mq.connection.client import Client
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
@@ -63,19 +63,23 @@ def consume(
     trace: bool,
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
-    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
 
-    async def task() -> int:
+    async def task(client: Client) -> int:
         seen = 0
         enough = trio.Event()
+        problem: OSError | None = None
 
         async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
-            nonlocal seen
+            nonlocal seen, problem
             for message in messages:
-                if enough.is_set():
-                    # The program is ending; messages that were not printed must not be committed.
-                    await trio.sleep_forever()
-                if not say(message_line(message, as_json)):
+                is_said = False
+                try:
+                    is_said = not enough.is_set() and say(message_line(message, as_json))
+                except OSError as error:  # a full disk, say
+                    problem = error
+                if not is_said:
+                    # The program is ending. A message that was not printed is neither consumed nor
+                    # failed: the group's next member gets it.
                     enough.set()
                     await trio.sleep_forever()
                 seen += 1
@@ -87,9 +91,7 @@ def consume(
             group or _LOOKING_GROUP,
             {topic: tags},
             listener,
-            nameservers=nameservers,
-            tls=tls,
-            credentials=credentials,
+            client=client,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
             options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),
@@ -97,9 +99,11 @@ def consume(
         ):
             with trio.move_on_after(timeout_s):
                 await enough.wait()
+        if problem is not None:
+            raise problem
         return seen
 
-    seen = trio.run(task)
+    seen = with_client(task)
     if count is not None and seen < count:
         raise CommandFailed(f"{seen} of {count} messages came", code=2)
 
@@ -174,24 +178,14 @@ def trace(message_id: str, topic: str, as_json: bool) -> None:
 
 def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
     row: dict[str, object] = {
-        "at": step.at_ms if as_json else _time(step.at_ms),
+        "at": step.at_ms if as_json else written_time(step.at_ms, UTC, "T", "milliseconds"),
         "step": step.kind,
         "group": step.group or None,
         "topic": step.topic or None,
         "ms": step.cost_ms,
-        "succeeded": None if step.succeeded is None else step.succeeded,
+        "succeeded": step.succeeded,
     }
     details: object = dict(step.details)
     if not as_json:
         details = " ".join(f"{name}={value}" for name, value in step.details.items())
     return {**row, "details": details}
-
-
-def _time(at_ms: int) -> str:
-    """Format a time; "-" if the client gave none, or one that no calendar has."""
-    if not at_ms:
-        return "-"
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return "-"

@@ -11,9 +11,16 @@ import click
 from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
+from dledger.shown_output import shown_on
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import DEFAULT_RETRIES
-from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
+from dledger_mq.commands.command_line import (
+    ask,
+    lines_option,
+    nameserver_option,
+    print_rows,
+    written_time,
+)
 from dledger_mq.connection.this_process import now_ms
 from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
@@ -130,11 +137,11 @@ def consumers(group: str, as_json: bool) -> None:
     print_rows(columns, rows, as_json)
     for alike in found.different:
         wanted = " ".join(f"{topic}={text}" for topic, text in alike.subscriptions.items())
-        click.echo(
+        line = (
             f"dledger-mq: members differ, so that messages are missed: {alike.members}, such as "
-            f"{' '.join(alike.client_ids[:3])}, subscribe to {wanted or 'nothing'}",
-            err=True,
+            f"{' '.join(alike.client_ids[:3])}, subscribe to {wanted or 'nothing'}"
         )
+        click.echo(shown_on(sys.stderr, line), err=True)
 
 
 @group_commands.command("running")
@@ -374,10 +381,3 @@ def read_time(text: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r:.60} is no time: give {FORMS}") from None
-
-
-def written_time(time_ms: int) -> str:
-    """Format a time as local time; "-" for 0."""
-    if time_ms <= 0:
-        return "-"
-    return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "seconds")

@@ -12,12 +12,8 @@ import trio
 from dledger.command_line.options import TIMEOUT, flag, option
 from dledger.command_line.progress import counted
 from dledger.command_line.standard_streams import input_descriptor, telling_what_is_done
-from dledger_mq.commands.command_line import (
-    given_credentials,
-    given_nameservers,
-    given_tls,
-    nameserver_option,
-)
+from dledger_mq.commands.command_line import nameserver_option, with_client
+from dledger_mq.connection.client import Client
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import Message
 from dledger_mq.producing.producer import Producer
@@ -70,19 +66,10 @@ def send(
     total = count or (len(bodies) or None)
     selector = None if order_key is None else by_key(order_key)
 
-    nameservers, tls, credentials = given_nameservers(), given_tls(), given_credentials()
-
-    async def task() -> int:
+    async def task(client: Client) -> int:
         sent = 0
         async with (
-            Producer(
-                group,
-                nameservers=nameservers,
-                tls=tls,
-                credentials=credentials,
-                timeout_s=timeout_s,
-                trace=trace,
-            ) as producer,
+            Producer(group, client=client, timeout_s=timeout_s, trace=trace) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):
             with counted("sending", total) as advance:
@@ -98,7 +85,7 @@ def send(
                             _print(results)
         return sent
 
-    acknowledged = f"{trio.run(task)} messages acknowledged"
+    acknowledged = f"{with_client(task)} messages acknowledged"
     with telling_what_is_done(acknowledged, _ADVICE):
         click.echo(acknowledged)
 

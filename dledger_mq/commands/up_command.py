@@ -104,6 +104,7 @@ def up(
 
     Prints a line that begins with "ready" once a leader of each group serves.
     """
+    nameserver = None if nameserver is None else _address(nameserver, "--nameserver")
     directory = GroupDirectory(path)
     tls = None if tls_path is None else CertificateFolder(tls_path.absolute())
     passed_on = {"--config": config, "--log-format": log_format, "--log-level": log_level}
@@ -143,11 +144,15 @@ def _grpc_address(directory: GroupDirectory, plan: ClusterPlan, asked: str | Non
         return new_grpc_address() if is_new else plan.grpc
     if asked == _NO_GRPC:
         return None
-    address = f"127.0.0.1:{asked}" if asked.isdecimal() else asked
+    return _address(f"127.0.0.1:{asked}" if asked.isdecimal() else asked, "--grpc")
+
+
+def _address(text: str, option: str) -> str:
+    """Raises BadParameter."""
     try:
-        return str(parse_address(address))
+        return str(parse_address(text))
     except AddressMalformed as error:
-        raise click.BadParameter(str(error), param_hint="--grpc") from None
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def _plan(

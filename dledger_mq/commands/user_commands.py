@@ -1,12 +1,12 @@
 """`dledger-mq user ...`: the users and rules of brokers with access control."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
+from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import FILE, flag, option
 from dledger_mq.admin.plain_acl import REFUSED, import_accounts, read_plain_acl
 from dledger_mq.admin.users import Users
@@ -16,7 +16,6 @@ from dledger_mq.commands.command_line import (
     print_rows,
     with_client,
 )
-from dledger_mq.errors import NameServersUnreachable, RequestRefused
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -48,19 +47,32 @@ def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
     return with_client(lambda client: question(Users(client)))
 
 
-@contextmanager
-def _removed_if_refused(path: Path) -> Iterator[None]:
-    """Remove a file with a new secret if it opens nothing, and keep it if it may: the secret that a
-    broker took before the answer was lost is nowhere else.
+def _store_new_secret(
+    name: str,
+    path: Path,
+    store: Callable[[Users, str], Awaitable[None]],
+    *,
+    is_there: bool,
+) -> None:
+    """Write a new secret of a user to a file, and have brokers store it.
+
+    What they would surely refuse is found out before. A file that is written stays, whatever
+    happens next: a broker may take the secret and its answer be lost, and also the refusal of a
+    request that was sent again says nothing of the first one. The secret is nowhere else.
     """
-    try:
-        yield
-    except (RequestRefused, NameServersUnreachable):
-        path.unlink()
-        raise
-    except BaseException:
-        click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
-        raise
+
+    async def call(users: Users) -> None:
+        if (name in await users.all()) is not is_there:
+            wrong = "no user" if is_there else "a user"
+            raise CommandFailed(f"there is {wrong} {name}: dledger-mq user list names all")
+        credentials = new_credentials_file(path, name)
+        try:
+            await store(users, credentials.secret_key)
+        except BaseException:
+            click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
+            raise
+
+    ask(call)
 
 
 @user_commands.command("create")
@@ -70,9 +82,12 @@ def _removed_if_refused(path: Path) -> Iterator[None]:
 @nameserver_option
 def create(name: str, path: Path, is_super: bool) -> None:
     """Make user NAME with a new secret, and write both to FILE for its programs."""
-    credentials = new_credentials_file(path, name)
-    with _removed_if_refused(path):
-        ask(lambda users: users.create(name, credentials.secret_key, is_super=is_super))
+    _store_new_secret(
+        name,
+        path,
+        lambda users, secret: users.create(name, secret, is_super=is_super),
+        is_there=False,
+    )
     click.echo(f"{path} has the access_key and the secret_key of {name}")
 
 
@@ -85,9 +100,9 @@ def renew(name: str, path: Path) -> None:
 
     The earlier secret no longer counts; connections stay.
     """
-    credentials = new_credentials_file(path, name)
-    with _removed_if_refused(path):
-        ask(lambda users: users.change(name, secret=credentials.secret_key))
+    _store_new_secret(
+        name, path, lambda users, secret: users.change(name, secret=secret), is_there=True
+    )
     click.echo(f"{path} has the access_key and the new secret_key of {name}")
 
 

@@ -1,11 +1,13 @@
 """Requests that follow the leader: repeated at the current leader's address until it answers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import trio
 
 from dledger_mq.connection.client import Client
+from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import (
     MessagingError,
     NameServersUnreachable,
@@ -81,12 +83,14 @@ async def call_master(
     accepted: Collection[int] = _SUCCESS,
     timeout_s: float = CALL_TIMEOUT_S,
     attempt_s: float = ATTEMPT_TIMEOUT_S,
+    is_held: bool = False,
 ) -> Command:
     """Ask the broker that serves a queue, through elections and lost connections, for
     `timeout_s`.
 
-    The request may be carried out twice. `what` is the request in words, for errors: "pull". Other
-    response codes than `accepted` are refusals.
+    A broker that may hold the request (`is_held`) is left once another leads, if it is silent
+    meanwhile. The request may be carried out twice. `what` is the request in words, for errors:
+    "pull". Other response codes than `accepted` are refusals.
 
     Raises:
         ClientClosed, OtherLoop: see `Client.check_open`.
@@ -106,7 +110,11 @@ async def call_master(
                 await trio.sleep(pause_s(failures))
             left = max(deadline - trio.current_time(), 0.0)
             failed_address = address
-            reply = await client.remoting.request(address, command, min(left, attempt_s))
+            reply: Command | None = None
+            with while_it_leads(client, queue, address) if is_held else nullcontext():
+                reply = await client.remoting.request(address, command, min(left, attempt_s))
+            if reply is None:
+                raise NoMaster(queue.topic, queue.broker_name)
             if reply.code in accepted:
                 return reply
             problem = RequestRefused(address, what, reply.code, reply.remark)
@@ -123,6 +131,23 @@ async def call_master(
         failures += 1
         if trio.current_time() >= deadline:
             raise problem
+
+
+@contextmanager
+def while_it_leads(client: Client, queue: MessageQueue, address: str) -> Iterator[None]:
+    """Cancel the block once another broker leads: this one may hold a request, and be silent."""
+
+    def look(route: ClientRoute) -> None:
+        leader = route.masters.get(queue.broker_name)
+        if route.topic == queue.topic and leader and leader != address:
+            scope.cancel()
+
+    with client.silence.held_by(address, queue), trio.CancelScope() as scope:
+        client.routes.watch(look)
+        try:
+            yield
+        finally:
+            client.routes.unwatch(look)
 
 
 def is_news(error: Exception, failures: int) -> bool:

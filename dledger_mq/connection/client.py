@@ -12,6 +12,7 @@ import trio
 from dledger.errors import ConfigInvalid
 from dledger.renamed import renamed_arguments
 from dledger.wake_up import WakeUp
+from dledger_mq.argument_checks import kind_of
 from dledger_mq.connection import requests
 from dledger_mq.connection.identity import Identity, check_client_id
 from dledger_mq.connection.lifetime import Background, Lifetime
@@ -379,6 +380,11 @@ def _no_consumer(command: Command, group: str) -> Command:
 def _read_credentials(credentials: Credentials | None) -> Credentials | None:
     """Raises InvalidCredentials."""
     if credentials is not None:
+        if not isinstance(credentials, Credentials):
+            raise InvalidCredentials(f"give Credentials(...), not {kind_of(credentials)}")
+        for value in (credentials.access_key, credentials.secret_key):
+            if not isinstance(value, str):
+                raise InvalidCredentials(f"names and secrets are texts, not {kind_of(value)}")
         problem = user_problem(credentials.access_key) or secret_problem(credentials.secret_key)
         if problem is not None:
             raise InvalidCredentials(problem)
@@ -387,7 +393,9 @@ def _read_credentials(credentials: Credentials | None) -> Credentials | None:
 
 def _read_tls(config: Tls | None) -> ClientTls | None:
     """Raises InvalidTls."""
+    if config is not None and not isinstance(config, Tls):
+        raise InvalidTls(f"give Tls(...), not {kind_of(config)}")
     try:
         return None if config is None else ClientTls(config)
-    except ConfigInvalid as error:
+    except (ConfigInvalid, TypeError, ValueError) as error:  # the last two: no names of files
         raise InvalidTls(str(error)) from error

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
 from typing import Final
 
+from dledger_mq.argument_checks import check_kind
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import Lifetime
 from dledger_mq.errors import InvalidCredentials, InvalidNameServers, InvalidTls
@@ -19,6 +20,7 @@ class ClientUse:
     user's own, and so are `tls` and `credentials`.
 
     Raises:
+        InvalidArgument: the client is none.
         InvalidNameServers: there is no name server and no client, or there are both.
         InvalidTls: it is given with a client, or its files cannot be used.
         InvalidCredentials: they are given with a client, or are those of no user.
@@ -41,6 +43,8 @@ class ClientUse:
             raise InvalidTls("it belongs to the shared client: pass client= alone")
         if client is not None and credentials is not None:
             raise InvalidCredentials("they belong to the shared client: pass client= alone")
+        if client is not None:
+            check_kind(name, "client", client, Client, "a Client that is open")
         self.group: Final = group
         self._is_own = client is None
         self.client: Final = (

@@ -34,5 +34,10 @@ class Identity:
 
 def check_client_id(client_id: str) -> None:
     """Raises InvalidClientId: it is empty, too long or not printable."""
-    if not 0 < len(client_id) <= _MAX_CHARACTERS or not client_id.isprintable():
+    given: object = client_id
+    if (
+        not isinstance(given, str)
+        or not 0 < len(client_id) <= _MAX_CHARACTERS
+        or not client_id.isprintable()
+    ):
         raise InvalidClientId(client_id)

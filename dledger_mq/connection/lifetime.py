@@ -76,7 +76,8 @@ class Lifetime:
         cause = _without_cancellations(error)
         if cause is None or self.failure is not None:
             return
-        _log.error("the %s %s ends by an error", self._what, self._group, exc_info=cause)
+        if not isinstance(cause, KeyboardInterrupt):  # which ends the program, and is no fault
+            _log.error("the %s %s ends by an error", self._what, self._group, exc_info=cause)
         self._ended_by(cause)
         self._end_waits()
 

@@ -23,6 +23,9 @@ from remoting.message.record import MessageRecord
 from remoting.wire.command import Command
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
+
+# What consumers are told of a limit without end: 24 days, the most milliseconds in 32 bits.
+LONGEST_LIFE_S: Final = 2_147_483.0
 _REPLY: Final = "reply"
 
 _ECHOED: Final = (CORRELATION_ID, REPLY_TO_CLIENT, REPLY_TIME_TO_LIVE)
@@ -33,7 +36,7 @@ def question(client_id: str, number: str, timeout_s: float) -> dict[str, str]:
     return {
         CORRELATION_ID: number,
         REPLY_TO_CLIENT: client_id,
-        REPLY_TIME_TO_LIVE: str(round(timeout_s * 1000)),
+        REPLY_TIME_TO_LIVE: str(round(min(timeout_s, LONGEST_LIFE_S) * 1000)),
     }
 
 

@@ -1,12 +1,13 @@
 """The routes that a client knows: learnt when needed, every 10 s, and at once after a failure."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import trio
 
+from dledger_mq.argument_checks import check_kind, kind_of
 from dledger_mq.connection import requests
 from dledger_mq.connection.topic_route import ClientRoute, client_route
 from dledger_mq.errors import (
@@ -56,6 +57,8 @@ def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
         InvalidNameServers: there is none, or one is no address.
     """
     parts = given.split(";") if isinstance(given, str) else given
+    if not isinstance(parts, Iterable):
+        raise InvalidNameServers(f"give a list of texts, host:port, not {kind_of(given)}")
     addresses: list[str] = []
     for part in parts:
         if not isinstance(part, str):
@@ -70,6 +73,11 @@ def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
     if not addresses:
         raise InvalidNameServers('none is given: pass nameservers=["host:9876"], or client=')
     return tuple(addresses)
+
+
+def _check_name(topic: str) -> None:
+    """Raises InvalidArgument."""
+    check_kind("Client", "topic", topic, str, "a topic's name")
 
 
 @dataclass(slots=True)
@@ -91,7 +99,7 @@ class Routes:
         self._found_at: dict[str, float] = {}  # when a name server knew the topic last
         self._creatable: set[str] = set()
         self._asking: dict[str, _Question] = {}
-        self._watchers: list[RouteWatcher] = []
+        self._watchers: dict[RouteWatcher, None] = {}  # a held pull of each queue has one
 
     @property
     def nameservers(self) -> tuple[str, ...]:
@@ -100,10 +108,10 @@ class Routes:
 
     def watch(self, watcher: RouteWatcher) -> None:
         """Call `watcher` with every route that changes. It must not block."""
-        self._watchers.append(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: RouteWatcher) -> None:
-        self._watchers.remove(watcher)
+        del self._watchers[watcher]
 
     def known(self, topic: str) -> ClientRoute | None:
         """Return the route as it was last learnt, without asking."""
@@ -124,6 +132,7 @@ class Routes:
             NameServersUnreachable: no name server answers.
             RequestRefused: one answered with an unexpected code.
         """
+        _check_name(topic)
         return self._routes.get(topic) or await self.refresh(topic, may_create=may_create)
 
     async def refresh(self, topic: str, *, may_create: bool = False) -> ClientRoute:
@@ -131,6 +140,7 @@ class Routes:
 
         `may_create` holds for later refreshes of the topic, too. Raises: see `find`.
         """
+        _check_name(topic)
         if may_create:
             self._creatable.add(topic)
         while (asking := self._asking.get(topic)) is not None:

@@ -36,6 +36,13 @@ class ClientRoute:
     provisional: bool = False
 
 
+def why_not_writable(route: ClientRoute | None) -> str:
+    """Return why a route has no `write_queues`, for an error."""
+    if route is not None and route.masters:
+        return "no queue of the topic takes messages: give it the permission to be written to"
+    return "no leader is known for the topic"
+
+
 def client_route(topic: str, route: TopicRoute, *, provisional: bool = False) -> ClientRoute:
     """Convert a name server's answer: the route of `topic`, or (provisional) of
     `TEMPLATE_TOPIC`.

@@ -178,7 +178,7 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise OffsetFileUnreadable(str(path), f"{type(error).__name__}: {error}") from None
 
 
@@ -206,11 +206,11 @@ def locked_offsets(path: Path) -> Iterator[None]:
         OffsetFileLocked: another consumer has locked it, in this process or another one.
         OffsetFileUnreadable: there can be no such file.
     """
-    beside = path.with_name(path.name + ".lock")
     try:
+        beside = path.with_name(path.name + ".lock")
         beside.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a ValueError: there can be no file of this name
         raise OffsetFileUnreadable(str(path), f"{type(error).__name__}: {error}") from None
     with os.fdopen(descriptor, "r+b", buffering=0):  # its end gives up the lock
         try:

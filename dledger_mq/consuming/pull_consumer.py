@@ -1,29 +1,31 @@
 """The pull consumer, which reads the queues it names from the offsets it names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from dledger.renamed import renamed_arguments
+from dledger_mq.argument_checks import INT64, MOST_INT32, check_number, check_queue
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_S, CALL_TIMEOUT_S, call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.side_work import read_beside
+from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.offsets import BrokerOffsets
 from dledger_mq.consuming.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
 from dledger_mq.consuming.subscription import ALL, Sql, subscription
-from dledger_mq.message import check_topic
+from dledger_mq.errors import QueueNotFound
+from dledger_mq.message import check_group
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.net.tls_config import Tls
 from remoting.wire.command import Command
 from remoting.wire.signature import Credentials
 
-# The time for the answer after the broker has held the request.
-_GRACE_S: Final = 5.0
+_NAME: Final = "PullConsumer"
 
 
 class PullConsumer:
@@ -31,7 +33,8 @@ class PullConsumer:
 
     All calls follow elections and lost connections until their time is over. They raise
     `RequestRefused` when a broker refuses, and `RouteNotFound`, `NoMaster`,
-    `NameServersUnreachable` or a `remoting.wire.errors.RemotingError` when the time is over.
+    `NameServersUnreachable` or a `remoting.wire.errors.RemotingError` when the time is over;
+    `InvalidArgument` for what is no queue, and `InvalidOptions` for what is no number.
 
     Args:
         group: the group of the committed offsets.
@@ -53,12 +56,12 @@ class PullConsumer:
         credentials: Credentials | None = None,
         metrics: ClientMetrics | None = None,
     ) -> None:
-        check_topic(group)
+        check_group(group)
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(
             "consumer",
-            "PullConsumer",
+            _NAME,
             "open_pull_consumer",
             nameservers,
             client,
@@ -113,6 +116,10 @@ class PullConsumer:
             remoting.message.errors.MessageMalformed: the answer has a damaged record, or a body
                 with a wrong CRC. Ask for fewer messages to get those before it.
         """
+        check_queue(_NAME, queue)
+        check_number(_NAME, "offset", offset, *INT64, whole=True)
+        check_number(_NAME, "most", most, 1, MOST_INT32, whole=True)
+        check_number(_NAME, "hold_s", hold_s, 0, MOST_INT32)
         wanted = self._wanted(queue.topic, tags)
         command = requests.pull(
             self.group,
@@ -128,8 +135,9 @@ class PullConsumer:
             command,
             "pull",
             accepted=PULL_CODES,
-            timeout_s=hold_s + _GRACE_S,
-            attempt_s=hold_s + _GRACE_S,
+            timeout_s=hold_s + CALL_TIMEOUT_S,
+            attempt_s=hold_s + ATTEMPT_TIMEOUT_S,
+            is_held=True,
         )
         result = await read_beside(
             self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
@@ -146,31 +154,55 @@ class PullConsumer:
 
     @during_block
     async def first_offset(self, queue: MessageQueue) -> int:
-        """Return the first queue offset that the broker still holds."""
-        return await self._number(queue, requests.min_offset(queue), "give the first offset")
+        """Return the first queue offset that the broker still holds.
+
+        Raises:
+            QueueNotFound: the topic does not have this queue, here and in the next two calls.
+        """
+        return await self._number(queue, requests.min_offset, "give the first offset")
 
     @during_block
     async def next_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset of the next message to be stored."""
-        return await self._number(queue, requests.max_offset(queue), "give the last offset")
+        return await self._number(queue, requests.max_offset, "give the last offset")
 
     @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the first queue offset stored at a time or later, in milliseconds since 1970."""
-        command = requests.search_offset(queue, timestamp_ms)
+        check_number(_NAME, "timestamp_ms", timestamp_ms, *INT64, whole=True)
+        command = partial(requests.search_offset, timestamp_ms=timestamp_ms)
         return await self._number(queue, command, "find the offset of a time")
 
     @during_block
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset, or None if it never committed one."""
+        check_queue(_NAME, queue)
         return await self._offsets.load(queue)
 
     @during_block
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit the group's progress: the next offset to consume."""
+        check_queue(_NAME, queue)
+        check_number(_NAME, "offset", offset, *INT64, whole=True)
         command = requests.update_offset(self.group, queue, offset)
         await call_master(self._client, queue, command, "commit an offset")
 
-    async def _number(self, queue: MessageQueue, command: Command, what: str) -> int:
-        return (await call_master(self._client, queue, command, what)).integer("offset")
+    async def _number(
+        self, queue: MessageQueue, make: Callable[[MessageQueue], Command], what: str
+    ) -> int:
+        """Return the offset that a broker answers; it answers 0 also for a queue that is not
+        there.
+        """
+        check_queue(_NAME, queue)
+        reply = await call_master(self._client, queue, make(queue), what)
+        routes = self._client.routes
+        if not _has(await routes.find(queue.topic), queue) and not _has(
+            await routes.refresh(queue.topic), queue
+        ):
+            raise QueueNotFound(queue, routes.nameservers)
+        return reply.integer("offset")
+
+
+def _has(route: ClientRoute, queue: MessageQueue) -> bool:
+    return queue in route.read_queues or queue in route.write_queues

@@ -11,6 +11,7 @@ import trio
 
 from dledger.renamed import renamed_fields
 from dledger.wake_up import WakeUp
+from dledger_mq.argument_checks import check_kind, check_number
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
@@ -40,8 +41,7 @@ from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import MessagingError, NotIterable
 from dledger_mq.listener import SLOW_CALL_S, Listener, check_listener
-from dledger_mq.message import ConsumeFrom, check_topic
-from dledger_mq.option_range import check_number
+from dledger_mq.message import ConsumeFrom, check_group
 from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -184,6 +184,7 @@ class PushConsumer:
 
     Raises:
         InvalidOptions: `consume_timestamp` is no whole number of milliseconds.
+        InvalidArgument: `options`, `offset_file` or `client` is of another kind.
         ValueError: `model` or `consume_from` is another value.
     """
 
@@ -206,7 +207,7 @@ class PushConsumer:
         metrics: ClientMetrics | None = None,
         trace: bool | str = False,
     ) -> None:
-        check_topic(group)
+        check_group(group)
         if listener is not None:
             check_listener(listener)
         if consume_timestamp is not None:
@@ -214,6 +215,10 @@ class PushConsumer:
             check_number(
                 "PushConsumer", "consume_timestamp", consume_timestamp, 0, most, whole=True
             )
+        if options is not None:
+            check_kind("PushConsumer", "options", options, PushOptions, "PushOptions(...)")
+        if offset_file is not None:
+            check_kind("PushConsumer", "offset_file", offset_file, (str, Path), "a path")
         self.group = group
         self._topics = topics
         self._listener = listener
@@ -416,10 +421,11 @@ class PushConsumer:
         now = self._opened_ms = now_ms()
         if self._consume_timestamp is None:
             self._consume_timestamp = now - DEFAULT_BACK_MS
-        self._wanted = group_subscriptions(self.group, self._topics, now)
+        # Broadcasting consumers send nothing back to the retry topic.
+        self._wanted = group_subscriptions(
+            self.group, self._topics, now, with_retries=self._is_shared
+        )
         if not self._is_shared:
-            # The retry topic comes last. Broadcasting consumers send nothing back to it.
-            del self._wanted[next(reversed(self._wanted))]
             self._offsets = FileOffsets(self._offset_file)
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
@@ -486,8 +492,6 @@ class PushConsumer:
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
             self._rebalance_wanted.set()
-            for reader in self._readers.values():
-                reader.route_changed(route)
 
     async def _rebalance_forever(self) -> None:
         """Rebalance every 20 s, each second while a topic is missing, and after a change at

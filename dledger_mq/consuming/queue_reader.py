@@ -16,10 +16,10 @@ from dledger_mq.connection.calls import (
     is_news,
     master_of,
     pause_s,
+    while_it_leads,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import read_beside
-from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.back_off import BackOff
 from dledger_mq.consuming.cached_queue import CachedQueue
 from dledger_mq.consuming.offsets import Offsets, starting_offset
@@ -100,8 +100,6 @@ class QueueReader:
         self._most = most
         self._metrics = metrics
         self._scope = trio.CancelScope()
-        self._pull_scope = trio.CancelScope()
-        self._address = ""
         self._room = trio.lowlevel.ParkingLot()
         self._no_call = trio.lowlevel.ParkingLot()
         self._log_damage_at = -math.inf
@@ -140,12 +138,6 @@ class QueueReader:
             self._room.unpark_all()
         elif self.cached.total.is_full:
             self.cached.total.when_room(self.has_room)
-
-    def route_changed(self, route: ClientRoute) -> None:
-        """Abandon a pull that is held by a broker that is not the master any more."""
-        master = route.masters.get(self.queue.broker_name)
-        if route.topic == self.queue.topic and master and master != self._address:
-            self._pull_scope.cancel()
 
     async def run(
         self,
@@ -192,7 +184,7 @@ class QueueReader:
 
     async def _pull(self, *, refresh: bool) -> PullResult | None:
         """Pull once; return None if the pull was abandoned because the route changed."""
-        self._address = await master_of(self._client, self.queue, refresh=refresh)
+        address = await master_of(self._client, self.queue, refresh=refresh)
         command = requests.pull(
             self._group,
             self.queue,
@@ -201,11 +193,10 @@ class QueueReader:
             most=1 if self._damages else self._most,
             hold_ms=HOLD_MS,
         )
-        watch = self._client.silence.held_by(self._address, self.queue)
-        with watch, trio.CancelScope() as self._pull_scope:
-            reply = await self._client.remoting.request(self._address, command, PULL_TIMEOUT_S)
+        with while_it_leads(self._client, self.queue, address):
+            reply = await self._client.remoting.request(address, command, PULL_TIMEOUT_S)
             if reply.code not in PULL_CODES:
-                raise RequestRefused(self._address, "pull", reply.code, reply.remark)
+                raise RequestRefused(address, "pull", reply.code, reply.remark)
             result = await read_beside(
                 self._client.side_work,
                 partial(read_pull_reply, reply, self.queue, self._wanted),

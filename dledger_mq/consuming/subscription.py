@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger_mq.argument_checks import kind_of
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import check_topic
 from dledger_mq.received_message import ReceivedMessage
@@ -38,8 +39,9 @@ def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> S
     check_topic(topic)
     text: object = expression.condition if isinstance(expression, Sql) else expression
     if not isinstance(text, str):
-        kind = "None" if text is None else type(text).__name__
-        raise InvalidMessage(topic, f"tags and conditions are texts, not {kind}: use 'a || b'")
+        raise InvalidMessage(
+            topic, f"tags and conditions are texts, not {kind_of(text)}: use 'a || b'"
+        )
     if isinstance(expression, Sql):
         return SubscriptionData(topic, expression.condition, SQL92, version=version)
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
@@ -55,9 +57,13 @@ def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> S
 
 
 def group_subscriptions(
-    group: str, topics: str | Sequence[str] | Mapping[str, str | Sql], version: int
+    group: str,
+    topics: str | Sequence[str] | Mapping[str, str | Sql],
+    version: int,
+    *,
+    with_retries: bool = True,
 ) -> dict[str, SubscriptionData]:
-    """Return the subscriptions of a group by topic; its retry topic is the last one.
+    """Return the subscriptions of a group by topic, with its retry topic.
 
     Raises InvalidMessage: a name is not legal, or there is no topic.
     """
@@ -73,8 +79,9 @@ def group_subscriptions(
     if not wanted:
         raise InvalidMessage("", "a consumer needs at least one topic")
     found = {topic: subscription(topic, tags, version) for topic, tags in wanted.items()}
-    retry = RETRY_PREFIX + group
-    found[retry] = subscription(retry, ALL, version)
+    if with_retries:
+        retry = RETRY_PREFIX + group
+        found[retry] = subscription(retry, ALL, version)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 
 from dledger.wake_up import WakeUp
+from dledger_mq.argument_checks import check_kind
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
@@ -23,7 +24,7 @@ from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import MessagingError
 from dledger_mq.listener import Listener, check_listener
-from dledger_mq.message import check_topic
+from dledger_mq.message import check_group
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_acknowledging import PopAcknowledging
@@ -101,8 +102,10 @@ class PopConsumer:
         metrics: ClientMetrics | None = None,
         trace: bool | str = False,
     ) -> None:
-        check_topic(group)
+        check_group(group)
         check_listener(listener)
+        if options is not None:
+            check_kind("PopConsumer", "options", options, PopOptions, "PopOptions(...)")
         self.group = group
         self._topics = topics
         self._use = ClientUse(
@@ -273,8 +276,6 @@ class PopConsumer:
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
             self._rebalance_wanted.set()
-            for reader in self._all_readers():
-                reader.route_changed(route)
 
     async def _rebalance_forever(self) -> None:
         """Rebalance every 20 s, each second while a topic is missing, and after changes at once."""

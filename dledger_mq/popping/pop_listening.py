@@ -122,13 +122,15 @@ class PopListening:
             if these:
                 return lane, these
 
+    def _retry_s(self, failures: int) -> float:
+        """Return the pause after so many failures, of which a broker may tell a negative number."""
+        retry_s = self._options.retry_s
+        return retry_s[min(max(failures, 0), len(retry_s) - 1)]
+
     async def _give_back(self, lane: Lane, these: list[Popped], held: HeldMessages) -> None:
         """Redeliver messages later; of an ordered consumer, with those behind them."""
         if not self._is_ordered:
-            retry_s = self._options.retry_s
-            pauses_s = [
-                retry_s[min(one.message.reconsume_times, len(retry_s) - 1)] for one in these
-            ]
+            pauses_s = [self._retry_s(one.message.reconsume_times) for one in these]
         else:
             these = [*these, *lane.waiting]
             lane.waiting.clear()

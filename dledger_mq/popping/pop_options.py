@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.renamed import renamed_fields
+from dledger_mq.argument_checks import check_kind, check_number
 from dledger_mq.listener import SLOW_CALL_S
-from dledger_mq.option_range import check_number
 from remoting.bodies.pop import MAX_INVISIBLE_MS
 
 # The most messages of a pop, at RocketMQ's brokers and at ours.
@@ -86,5 +86,6 @@ class PopOptions:
             check_number("PopOptions", name, getattr(self, name), least, most, whole=is_whole)
         for name in ("close_timeout_s", "slow_call_s"):
             check_number("PopOptions", name, getattr(self, name), 0, float("inf"))
+        check_kind("PopOptions", "retry_s", self.retry_s, Sequence, "a list of seconds")
         for value in self.retry_s or (-1.0,):
             check_number("PopOptions", "retry_s", value, 0.001, _INVISIBLE_S[1])

@@ -14,11 +14,11 @@ from dledger_mq.connection.calls import (
     is_news,
     master_of,
     pause_s,
+    while_it_leads,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import Reading, read_beside
 from dledger_mq.connection.this_process import now_ms
-from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.held_messages import HeldMessages
@@ -78,20 +78,12 @@ class PopReader:
         self._on_messages = on_messages
         self._metrics = metrics
         self._scope = trio.CancelScope()
-        self._pop_scope = trio.CancelScope()
-        self._address = ""
         self._attempt_id = ""
         # A probe of a silent broker must name a queue that exists.
         self._asked_about = MessageQueue(queue.topic, queue.broker_name, max(queue.queue_id, 0))
 
     def stop(self) -> None:
         self._scope.cancel()
-
-    def route_changed(self, route: ClientRoute) -> None:
-        """Abandon a pop that is held by a broker that is not the master any more."""
-        master = route.masters.get(self.queue.broker_name)
-        if route.topic == self.queue.topic and master and master != self._address:
-            self._pop_scope.cancel()
 
     async def run(self) -> None:
         with self._scope:
@@ -108,7 +100,7 @@ class PopReader:
                     self._held.end_reservation(reserved)
 
     async def _pop(self, most: int, *, refresh: bool) -> None:
-        self._address = await master_of(self._client, self.queue, refresh=refresh)
+        address = await master_of(self._client, self.queue, refresh=refresh)
         if self._is_ordered and not self._attempt_id:
             self._attempt_id = uuid.uuid4().hex
         hold = HOLD_MS if self.positioned.is_set() else 0
@@ -146,9 +138,8 @@ class PopReader:
             else:
                 report(outcome)
 
-        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_S)
-        watch = self._client.silence.held_by(self._address, self._asked_about)
-        with watch, trio.CancelScope() as self._pop_scope:
+        self._client.remoting.request_nowait(address, command, settle, POP_TIMEOUT_S)
+        with while_it_leads(self._client, self._asked_about, address):
             await answered.wait()
         if not outcomes:
             return  # the route has changed
@@ -156,7 +147,7 @@ class PopReader:
         if isinstance(outcome, MessagingError | RemotingError):
             raise outcome
         if outcome.code not in POP_CODES:
-            raise RequestRefused(self._address, "pop", outcome.code, outcome.remark)
+            raise RequestRefused(address, "pop", outcome.code, outcome.remark)
         self._attempt_id = ""
         self.positioned.set()
         if outcome.code == ResponseCode.POLLING_FULL:

@@ -8,6 +8,12 @@ import trio
 
 from dledger.patient_limit import patient_limit
 from dledger.renamed import renamed_arguments
+from dledger_mq.argument_checks import (
+    check_callable,
+    check_kind,
+    check_limit_s,
+    check_number,
+)
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
@@ -16,6 +22,7 @@ from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.replies import question, reply_to
 from dledger_mq.connection.this_process import now_ms
+from dledger_mq.connection.topic_route import why_not_writable
 from dledger_mq.errors import (
     InvalidMessage,
     NoMaster,
@@ -27,8 +34,13 @@ from dledger_mq.errors import (
     WindowFull,
 )
 from dledger_mq.listener import check_listener
-from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
-from dledger_mq.option_range import check_limit_s, check_number
+from dledger_mq.message import (
+    MAX_BODY_BYTES,
+    MAX_TOPIC_CHARACTERS,
+    Message,
+    TransactionState,
+    check_group,
+)
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
@@ -95,6 +107,7 @@ class Producer:
 
     Raises:
         InvalidOptions: a number is out of range, here or in a call.
+        InvalidArgument: another argument is of another kind, here or in a call.
     """
 
     @renamed_arguments(timeout_seconds="timeout_s")
@@ -116,9 +129,11 @@ class Producer:
         trace: bool | str = False,
         check: TransactionCheck | None = None,
     ) -> None:
-        check_topic(group)
+        check_group(group, MAX_TOPIC_CHARACTERS)
         if check is not None:
             check_listener(check)
+        if batching is not None:
+            check_kind("Producer", "batching", batching, Batching, "Batching(...), or None")
         check_limit_s("Producer", "timeout_s", timeout_s)
         for name, value in (
             ("compress_from_bytes", compress_from_bytes),
@@ -254,6 +269,7 @@ class Producer:
         Raises:
             SomeFailed: not all were acknowledged; it has the outcome of each.
         """
+        check_kind("Producer", "messages", messages, Iterable, "a list of Messages")
         pipeline = self._opened()
         compose = self._compose().message
         limit_s = self._limit_s(timeout_s)
@@ -291,6 +307,7 @@ class Producer:
             Rejected: none of them is stored.
             OutcomeUnknown: all or none may be stored.
         """
+        check_kind("Producer", "messages", messages, Sequence, "a list of Messages")
         outcome = OneOutcome()
         sending = self._compose().batch(messages, selector, self._limit_s(timeout_s), outcome)
         return await self._send_one(sending, outcome)
@@ -319,6 +336,7 @@ class Producer:
             InvalidMessage: brokers would refuse it.
             WindowFull: the allowed number of messages wait for their answers.
         """
+        check_callable("Producer", "callback", callback, "a function of the outcome")
         pipeline = self._opened()
         sending = self._compose().message(message, selector, self._limit_s(timeout_s), callback)
         if not pipeline.has_room(sending.weight):
@@ -343,7 +361,7 @@ class Producer:
         if not route.write_queues:
             route = await self._client.routes.refresh(message.topic, may_create=True)
         if not route.write_queues:
-            raise Rejected(message.topic, "no leader is known for the topic", 0)
+            raise Rejected(message.topic, why_not_writable(route), 0)
         if selector is None:
             queue = self._oneway_turn.choose(route.write_queues)
         else:
@@ -383,6 +401,7 @@ class Producer:
             InvalidMessage: it was not delayed by a time, or its broker gives no handles.
             RequestRefused, NoMaster, NameServersUnreachable: the outcome is unknown.
         """
+        check_kind("Producer", "result", result, SendResult, "the result of a send")
         self._opened()
         topic, handle = result.queue.topic, result.recall_handle
         if not handle:
@@ -457,8 +476,10 @@ class Producer:
             RequestRefused: the producer is gone, or waits no longer.
             RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: no broker took it.
         """
+        check_kind("Producer", "asked", asked, ReceivedMessage, "the question, a ReceivedMessage")
+        check_kind("Producer", "body", body, (bytes, bytearray, memoryview), "bytes")
         self._opened()
-        queue, command = reply_to(asked, body)
+        queue, command = reply_to(asked, bytes(body))
         await call_master(self._client, queue, command, "take a reply")
 
     @renamed_arguments(timeout_seconds="timeout_s")

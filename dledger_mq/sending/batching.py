@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.renamed import renamed_fields
+from dledger_mq.argument_checks import is_number_in
 from dledger_mq.errors import InvalidBatching
 from dledger_mq.message import Message
 from dledger_mq.sending.sending import Sending
@@ -57,7 +58,7 @@ class Batching:
             ("max_messages", self.max_messages, 1, MAX_BATCH_MESSAGES),
             ("max_bytes", self.max_bytes, 1, _LARGEST_BYTES),
         ):
-            if not least <= value <= most:
+            if not is_number_in(value, least, most, whole=name != "linger_ms"):
                 raise InvalidBatching(name, value, least, most)
 
 

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from dledger_mq.argument_checks import check_kind, check_queue
 from dledger_mq.message import Message
 from remoting.bodies.message_queue import MessageQueue
 
@@ -21,9 +22,8 @@ def by_key(key: str | bytes | int) -> QueueSelector:
     Args:
         key: equal for messages that need an order among them.
     """
-    number = (
-        key if isinstance(key, int) else zlib.crc32(key.encode() if isinstance(key, str) else key)
-    )
+    check_kind("by_key", "key", key, (str, bytes, bytearray, int), "a text, bytes or a number")
+    number = key if isinstance(key, int) else _hash(key)
 
     def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queues[number % len(queues)]
@@ -33,11 +33,17 @@ def by_key(key: str | bytes | int) -> QueueSelector:
 
 def by_sharding_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
     """Choose a queue by the message's `sharding_key`; without one, the first queue."""
-    return queues[zlib.crc32(message.sharding_key.encode()) % len(queues)]
+    return queues[_hash(message.sharding_key) % len(queues)]
+
+
+def _hash(key: str | bytes) -> int:
+    # A text may stand for bytes that are not UTF-8, as properties do.
+    return zlib.crc32(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key)
 
 
 def to_queue(queue: MessageQueue) -> QueueSelector:
     """Return a selector that always chooses this queue, whether the route has it or not."""
+    check_queue("to_queue", queue)
 
     def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queue

@@ -20,7 +20,7 @@ from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import pause_s
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.connection.topic_route import ClientRoute, why_not_writable
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching, Joined, joined_body
@@ -349,7 +349,7 @@ class SendPipeline:
             if sending.deadline <= now:
                 self._finish(sending, sending.failure())
             elif route is None or not route.write_queues:
-                sending.reason = "no leader is known for the topic"
+                sending.reason = why_not_writable(route)
                 sending.code = None
                 self._defer(sending)
             elif sending.selector is None:

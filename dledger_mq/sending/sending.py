@@ -105,12 +105,14 @@ class Sending:
         self.topic, self.flag = self.message.topic, self.message.flag
 
     def set_compressed(self, body: bytes, flag: int) -> int:
-        """Replace the body by the compressed one; return the bytes that it saves."""
+        """Replace the body by the compressed one, if it is shorter; return the bytes it saves."""
+        self.to_compress = False
         saved_bytes = len(self.body) - len(body)
+        if saved_bytes <= 0:
+            return 0  # what compression makes longer may be too long for brokers
         self.weight -= saved_bytes
         self.body = body
         self.system_flag |= flag
-        self.to_compress = False
         return saved_bytes
 
     def failure(self) -> SendFailed:

@@ -191,5 +191,10 @@ def _step(message: ReceivedMessage, kind: str, fields: dict[str, str]) -> TraceS
 
 
 def _words(message_id: str, keys: str) -> tuple[str, ...]:
-    """Return the words to find a step by; only the id if the keys are too long for one message."""
-    return (message_id, *keys.split()) if len(keys) <= _MOST_KEY_CHARACTERS else (message_id,)
+    """Return the words to find a step by: of the id and of the keys, without what is too long for
+    one message.
+
+    Both come from the producer, whose id may be any text.
+    """
+    kept = [text for text in (message_id, keys) if len(text) <= _MOST_KEY_CHARACTERS]
+    return tuple(word for text in kept for word in text.split())

@@ -1,6 +1,7 @@
 """A name server and brokers of a few lines, whose every answer a test can change."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -284,6 +285,26 @@ async def start(nursery: trio.Nursery, peer: Peer) -> str:
     address: Address = await nursery.start(serve, "127.0.0.1", 0, peer)
     peer.address = str(address)
     return peer.address
+
+
+@asynccontextmanager
+async def scripted(
+    *brokers: ScriptedBroker,
+    names: ScriptedNames | None = None,
+    group: str = "",
+    queues: int = 2,
+) -> AsyncIterator[ScriptedNames]:
+    """A name server and brokers; the first leads topic T, and the retry topic of a group."""
+    names = names or ScriptedNames()
+    async with trio.open_nursery() as nursery:
+        for peer in (names, *brokers):
+            await start(nursery, peer)
+        if brokers:
+            names.set_route("T", brokers[0].address, queues)
+        if brokers and group:
+            names.set_route(f"%RETRY%{group}", brokers[0].address, 1)
+        yield names
+        nursery.cancel_scope.cancel()
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -158,7 +158,8 @@ def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
 def test_a_message_that_is_changed_for_the_next_send_is_sent_as_it_was(cluster: Cluster) -> None:
     wanted = [str(number).encode() for number in range(100)]
     with blocking.open_producer(cluster.producer()) as producer:
-        message = Message("T", b"")
+        pairs, words = {"n": ""}, [""]
+        message = Message("T", b"", properties=pairs, keys=words)
         body = bytearray(2)
         held = threading.Event()
         started = threading.Event()
@@ -172,6 +173,7 @@ def test_a_message_that_is_changed_for_the_next_send_is_sent_as_it_was(cluster: 
         futures = []
         for number in wanted:
             message.body = number
+            pairs["n"] = words[0] = number.decode()
             futures.append(producer.send_soon(message))
         message.body = b"question"
         asked = producer.ask_soon(message, timeout_s=1)
@@ -184,6 +186,11 @@ def test_a_message_that_is_changed_for_the_next_send_is_sent_as_it_was(cluster: 
         with pytest.raises(NoReply):
             asked.result()
     assert sorted(cluster.stored()) == sorted([*wanted, bytes(2), b"question"])
+    for records in cluster.broker.store.queues.values():
+        for record in records:
+            found = record.property_map()
+            if record.body in wanted:
+                assert (found["n"], found["KEYS"]) == (record.body.decode(), found["n"])
 
 
 @pytest.mark.parametrize("wrong", [Message("T", None), Message("T", 7), "text", None])  # type: ignore[arg-type]

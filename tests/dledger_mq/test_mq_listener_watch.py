@@ -36,11 +36,6 @@ def _loud(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "dledger_mq.listener_watch")
 
 
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
-
-
 class Held:
     """A watch whose clock the test moves, of a loop that says nothing while it is held."""
 

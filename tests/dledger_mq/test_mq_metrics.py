@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from prometheus_client import CollectorRegistry
-from trio.testing import MockClock
 
 from dledger_mq import (
     ClientMetrics,
@@ -25,15 +24,10 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted, until
 
 GROUP = "readers"
 RETRY = f"%RETRY%{GROUP}"
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class Told:
@@ -86,14 +80,9 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.broker):
-            await start(nursery, peer)
-        cluster.names.set_route("T", cluster.broker.address, queues=1)
-        cluster.names.set_route(RETRY, cluster.broker.address, queues=1)
+    async with scripted(cluster.broker, names=cluster.names, group=GROUP, queues=1):
         with trio.fail_after(100):
             yield cluster
-        nursery.cancel_scope.cancel()
 
 
 class Listens:

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 
-from dledger.command_line.rows import say
+from dledger.command_line.ending import Commands
+from dledger.command_line.rows import print_table, say
 from dledger.commands.group_commands import _print_entry
 from dledger.entry import Entry, Magic
 from dledger.shown_output import shown_on
@@ -43,6 +45,27 @@ def test_commands_print_bodies_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _print_entry(entry, True)
     assert all(one.isprintable() or one in "\n\t" for one in terminal.getvalue())
     assert terminal.getvalue().count("red") == 4
+
+
+def test_a_command_whose_outputs_are_closed_does_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+
+    @click.group(cls=Commands, program="trial")
+    def main() -> None: ...
+
+    @main.command("show")
+    def show() -> None:
+        assert say("x")
+        print_table(("a",), [(1,)])
+        done.append(sys.stderr.isatty())
+
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as ended:
+        main(["show"])
+    for output in (sys.stdout, sys.stderr):
+        output.close()
+    assert (ended.value.code, done) == (0, [False])
 
 
 # A module, and arguments with which its command ends soon.

@@ -34,7 +34,8 @@ from dledger_mq.admin.answers import (
     decode_progress,
     decode_time_spans,
 )
-from dledger_mq.commands.group_commands import read_time, written_time
+from dledger_mq.commands.command_line import written_time
+from dledger_mq.commands.group_commands import read_time
 from dledger_mq.connection.running_info import (
     QueueInfo,
     RunningInfo,
@@ -403,6 +404,11 @@ def test_no_text_is_too_odd_for_a_time(text: str) -> None:
 def test_a_written_time_is_read_back() -> None:
     assert read_time(written_time(START_MS), 0) == START_MS
     assert written_time(0) == "-"
+
+
+@pytest.mark.parametrize("time_ms", [1 << 48, (1 << 63) - 1])
+def test_a_time_that_no_calendar_has_is_written_as_none(time_ms: int) -> None:
+    assert written_time(time_ms) == "-"
 
 
 def test_what_a_consumer_says_is_read_as_rocketmq_writes_it() -> None:

@@ -15,15 +15,12 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, Gro
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
 from dledger_mq.commands.status_command import _alarms, _undelivered
-from dledger_mq.errors import (
-    GroupDirectoryError,
-    NameServersUnreachable,
-    NoMaster,
-    RequestRefused,
-)
+from dledger_mq.errors import GroupDirectoryError
 from remoting.bodies.route import BrokerData, ClusterInfo
+from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from remoting.wire.command import Command
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted
 
 NODES = (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4"))
 PLAN = ClusterPlan(
@@ -109,7 +106,17 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format": "other"}', "[1]", '{"format": 3}'])
+GROUP = '{"format": "dledger-mq group 2", "cluster": "c", "nameserver": "n", "groups": %s}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", '{"format": "other"}', "[1]", '{"format": 3}', "[" * 100_000),
+        *(GROUP % "[]", GROUP % '["a"]', GROUP % '[{"group": "a", "nodes": []}]', GROUP % "3"),
+    ],
+    ids=lambda content: content[-20:],
+)
 def test_a_plan_that_cannot_be_read_is_told_and_kept(tmp_path: Path, content: str) -> None:
     (tmp_path / "group.json").write_text(content)
     with pytest.raises(GroupDirectoryError):
@@ -123,6 +130,16 @@ def test_a_directory_keeps_its_numbers_of_nodes_and_groups(tmp_path: Path) -> No
         result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), option, "5"])
         assert result.exit_code == 1
         assert f"it was made with {option} {found}, not 5" in result.output
+
+
+def test_an_address_of_a_name_server_that_is_none_is_a_wrong_call_and_not_kept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "group"
+    for option in ("--nameserver", "--grpc"):
+        ended = CliRunner().invoke(main, ["up", "--dir", str(path), option, "nonsense"])
+        assert (ended.exit_code, "write host:port" in ended.output) == (2, True)
+    assert not (path / "group.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -152,11 +169,41 @@ def test_a_consumer_that_gets_too_little_says_how_much(caplog: pytest.LogCapture
     assert "check that one runs" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (OSError(28, "No space left on device"), 1, "no space"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_messages_that_are_not_printed_are_not_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    raised: BaseException,
+    code: int,
+    words: str,
+) -> None:
+    def fail(_line: str) -> bool:
+        raise raised
+
+    monkeypatch.setattr("dledger_mq.commands.consume_command.say", fail)
+    broker = ScriptedBroker()
+    broker.store.put("T", 0, b"x")
+    async with scripted(broker, group="g", queues=1) as names:
+        ended = await invoked(names, "consume", "T", "--group", "g", "--from-first")
+        assert (ended.exit_code, "ends by an error" in caplog.text) == (code, False)
+        assert words in ended.output
+        assert bool(ended.output) == bool(words)
+        assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert not broker.store.offsets.get(("g", "T", 0))
+
+
 @pytest.mark.parametrize("known", [[], ["broker-a"]])
 async def test_without_a_leader_commands_say_so_and_not_that_the_topic_is_unknown(
     known: list[str],
 ) -> None:
-    async with scripted_names() as names:
+    async with scripted() as names:
         brokers = {name: BrokerData("C", name, {1: "127.0.0.1:1"}) for name in known}
         names.set_cluster(ClusterInfo(brokers))
         for arguments in (["send", "T", "hello", "--timeout", "0.3"], ["topic", "status", "T"]):
@@ -171,7 +218,7 @@ async def test_without_a_leader_commands_say_so_and_not_that_the_topic_is_unknow
 
 
 async def test_with_a_leader_a_topic_that_is_not_there_is_said_to_be_unknown() -> None:
-    async with scripted_names() as names:
+    async with scripted() as names:
         names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: "127.0.0.1:1"})}))
         ended = await invoked(names, "topic", "status", "T")
         assert ended.exit_code == 1
@@ -179,21 +226,16 @@ async def test_with_a_leader_a_topic_that_is_not_there_is_said_to_be_unknown() -
 
 
 async def test_bytes_that_are_no_text_are_sent_as_they_are() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names:
         ended = await invoked(names, "send", "T", os.fsdecode(b"caf\xe9"))
         assert ended.exit_code == 0, ended.output
         assert [record.body for record in broker.store.queues["T", 0]] == [b"caf\xe9"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names, trio.open_nursery() as nursery:
         stored = broker.store.queues.setdefault(("T", 0), [])
         reading, writing = os.pipe()
         ended: list[Result] = []
@@ -219,44 +261,28 @@ async def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes() -> None:
                 await trio.sleep(0.01)
         assert ended[0].exit_code == 0, ended[0].output
         assert "3 messages acknowledged" in ended[0].output
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_line_that_no_broker_takes_is_refused_after_the_lines_before_it(
     tmp_path: Path,
 ) -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        await start(nursery, broker)
-        names.set_route("T", broker.address, queues=1)
+    broker = ScriptedBroker()
+    async with scripted(broker, queues=1) as names:
         (tmp_path / "lines").write_bytes(b"good\n" + bytes(5 * 1024 * 1024))
         with (tmp_path / "lines").open("rb") as lines:
             ended = await invoked(names, "send", "T", input=lines)
         assert ended.exit_code == 1
         assert "a line of more than 4194304 bytes" in ended.stderr
         assert [record.body for record in broker.store.queues["T", 0]] == [b"good"]
-        nursery.cancel_scope.cancel()
 
 
 async def test_an_answer_that_is_lost_has_an_exit_code_of_its_own() -> None:
-    async with scripted_names() as names, trio.open_nursery() as nursery:
-        broker = ScriptedBroker()
-        broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
-        await start(nursery, broker)
-        names.set_route("T", broker.address)
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
+    async with scripted(broker) as names:
         ended = await invoked(names, "send", "T", "hello", "--timeout", "0.3")
         assert ended.exit_code == 3
         assert "may be stored" in ended.stderr
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def scripted_names() -> AsyncIterator[ScriptedNames]:
-    async with trio.open_nursery() as nursery:
-        names = ScriptedNames()
-        await start(nursery, names)
-        yield names
-        nursery.cancel_scope.cancel()
 
 
 async def invoked(names: ScriptedNames, *arguments: str, input: BinaryIO | None = None) -> Result:
@@ -303,32 +329,56 @@ def test_status_says_once_what_all_members_tell() -> None:
     assert _alarms(rows, "dledgerWarnings") == []
 
 
-@pytest.mark.parametrize("command", ["create", "renew"])
-@pytest.mark.parametrize(
-    ("error", "is_kept"),
-    [
-        (RequestRefused("127.0.0.1:1", "make a user", 16, "not permitted"), False),
-        (NameServersUnreachable((NOBODY,), "refused"), False),
-        (NoMaster("", "broker-a"), True),
-        (KeyboardInterrupt(), True),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    error: BaseException,
-    is_kept: bool,
-) -> None:
-    def fail(_question: object) -> None:
-        raise error
+USER = {"create": RequestCode.AUTH_CREATE_USER, "renew": RequestCode.AUTH_UPDATE_USER}
 
-    monkeypatch.setattr("dledger_mq.commands.user_commands.ask", fail)
+
+@asynccontextmanager
+async def broker_with_users(*users: str) -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
+    broker = ScriptedBroker()
+    listed = json.dumps([{"username": user} for user in users]).encode()
+    broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
+    async with scripted(broker) as names:
+        names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: broker.address})}))
+        yield names, broker
+
+
+@pytest.mark.parametrize("command", ["create", "renew"])
+async def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
+    tmp_path: Path, command: str
+) -> None:
+    taken: list[str] = []
+
+    def take(connection: Connection, request: Command) -> Command | None:
+        taken.append(json.loads(request.body)["password"])
+        if len(taken) == 1:
+            connection.close("its answer is lost")
+            return None
+        return request.reply(1, remark="there is a user reader: update it")
+
     path = tmp_path / "reader.toml"
-    result = CliRunner().invoke(
-        main, ["user", command, "reader", str(path), "--nameserver", NOBODY]
-    )
-    assert result.exit_code != 0
-    assert path.exists() == is_kept
-    assert ("is kept" in result.output) == is_kept
+    async with broker_with_users(*(["reader"] if command == "renew" else [])) as (names, broker):
+        broker.answers[USER[command]] = take
+        ended = await invoked(names, "user", command, "reader", str(path))
+    assert (ended.exit_code, len(taken)) == (1, 2)
+    assert "is kept" in ended.output
+    assert f'secret_key = "{taken[0]}"' in path.read_text()
+
+
+@pytest.mark.parametrize("command", ["create", "renew"])
+async def test_what_brokers_would_refuse_leaves_no_file_with_a_secret(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "reader.toml"
+    call = ("user", command, "reader", str(path))
+    async with broker_with_users(*(["reader"] if command == "create" else [])) as (names, broker):
+        told = await invoked(names, *call)
+        assert "there is " in told.output
+        broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, request: request.reply(
+            16, remark="not permitted"
+        )
+        assert "not permitted" in (await invoked(names, *call)).output
+        assert not broker.asked(USER[command])
+    for nameserver in (NOBODY, "no address"):
+        ended = CliRunner().invoke(main, [*call, "--nameserver", nameserver])
+        assert (ended.exit_code, "is kept" in ended.output) == (1, False)
+    assert not path.exists()

@@ -19,7 +19,7 @@ from dledger_mq import (
     Rejected,
 )
 from remoting.bodies.message_queue import MessageQueue
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted
 
 OTHERS = {
     "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -80,14 +80,12 @@ async def test_each_call_fails_at_once(other: str) -> None:
 
 
 async def test_one_name_server_is_enough() -> None:
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with listening(OTHERS["HTTP"]) as other, trio.open_nursery() as nursery:
-        await start(nursery, names)
-        await start(nursery, broker)
-        names.set_route("T", broker.address)
-        async with Producer("p", nameservers=[other, names.address]) as producer:
-            await producer.send(Message("T", b"x"))
-        nursery.cancel_scope.cancel()
+    async with (
+        listening(OTHERS["HTTP"]) as other,
+        scripted(ScriptedBroker()) as names,
+        Producer("p", nameservers=[other, names.address]) as producer,
+    ):
+        await producer.send(Message("T", b"x"))
 
 
 async def test_one_that_does_not_answer_may_be_one() -> None:

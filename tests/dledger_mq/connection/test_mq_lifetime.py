@@ -21,7 +21,7 @@ from dledger_mq import (
 )
 from dledger_mq.connection.this_process import new_identity
 from remoting.message.message_id import unique_message_key
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted
 
 # Nothing listens there; nothing is sent to it before the first question.
 NOWHERE = "127.0.0.1:1"
@@ -75,17 +75,13 @@ async def test_a_second_block_is_refused_and_the_first_goes_on(kind: int) -> Non
 
 
 async def test_a_producer_still_sends_after_it_was_entered_twice() -> None:
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
+    broker = ScriptedBroker()
+    async with scripted(broker) as names:
         producer = Producer("g", nameservers=names.address)
         async with producer:
             with pytest.raises(OpenedTwice):
                 await producer.__aenter__()
             assert (await producer.send(Message("T", b"x"))).attempts == 1
-        nursery.cancel_scope.cancel()
 
 
 async def test_calls_outside_the_block_are_refused() -> None:

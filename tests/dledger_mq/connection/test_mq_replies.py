@@ -18,6 +18,7 @@ from dledger_mq import (
     RequestRefused,
 )
 from dledger_mq.connection.replies import AwaitedReplies, reply_to
+from dledger_mq.connection.replies import question as asking
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -53,6 +54,11 @@ def test_a_message_that_is_no_question_has_no_reply(missing: str) -> None:
     del pairs[missing]
     with pytest.raises(InvalidMessage, match=missing):
         reply_to(question(**pairs), b"!")
+
+
+def test_a_question_without_a_limit_is_told_of_a_long_life() -> None:
+    assert asking("c", "1", 3.0)["TTL"] == "3000"
+    assert asking("c", "1", float("inf"))["TTL"] == "2147483000"
 
 
 def test_a_reply_is_told_once_and_only_to_its_question() -> None:

@@ -36,20 +36,16 @@ from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with trio.open_nursery() as nursery:
-        await start(nursery, names)
-        await start(nursery, broker)
-        names.set_route("T", broker.address)
+    broker = ScriptedBroker()
+    async with scripted(broker) as names:
         yield names, broker
-        nursery.cancel_scope.cancel()
 
 
 def test_queues_that_may_not_be_written_or_read_are_left_out() -> None:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from dledger_mq import (
     ClientClosed,
@@ -17,14 +17,9 @@ from dledger_mq import (
     ReceivedMessage,
 )
 from remoting.wire.codes import RequestCode
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted, until
 
 GROUP = "readers"
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class Cluster:
@@ -55,14 +50,9 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.broker):
-            await start(nursery, peer)
-        cluster.names.set_route("T", cluster.broker.address)
-        cluster.names.set_route(f"%RETRY%{GROUP}", cluster.broker.address, queues=1)
+    async with scripted(cluster.broker, names=cluster.names, group=GROUP):
         with trio.fail_after(100):
             yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def next_of(messages: AsyncIterator[ReceivedMessage]) -> bytes:

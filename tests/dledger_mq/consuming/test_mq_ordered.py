@@ -25,18 +25,13 @@ from remoting.bodies.consumer_group import decode_queue_lock, encode_consumer_li
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, scripted, start
 
 pytestmark = pytest.mark.feature("F40")
 
 GROUP = "readers"
 KEY = (GROUP, "T", 0)
 EPSILON_S = 5  # how late a task may notice something by the clock that jumps
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.01)
 
 
 class Cluster:
@@ -72,14 +67,9 @@ class Cluster:
 @asynccontextmanager
 async def running(queues: int = 1) -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.broker):
-            await start(nursery, peer)
-        cluster.names.set_route("T", cluster.broker.address, queues=queues)
-        cluster.names.set_route(f"%RETRY%{GROUP}", cluster.broker.address, queues=1)
+    async with scripted(cluster.broker, names=cluster.names, group=GROUP, queues=queues):
         with trio.fail_after(2000):
             yield cluster
-        nursery.cancel_scope.cancel()
 
 
 class Inbox:

@@ -34,14 +34,15 @@ from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
+from tests.dledger_mq.scripted_cluster import (
+    ScriptedBroker,
+    ScriptedNames,
+    Store,
+    scripted,
+    until,
+)
 
 GROUP = "readers"
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class Inbox:
@@ -107,12 +108,8 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.first, cluster.second):
-            await start(nursery, peer)
-        cluster.lead(cluster.first)
+    async with scripted(cluster.first, cluster.second, names=cluster.names, group=GROUP):
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def test_every_message_is_consumed_and_progress_committed_at_the_end() -> None:
@@ -724,6 +721,18 @@ async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_o
         assert cluster.first.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
 
 
+async def test_a_broadcasting_consumer_of_a_retry_topic_reads_its_other_topics_too() -> None:
+    async with running() as cluster:
+        consumer = PushConsumer(
+            *(GROUP, [f"%RETRY%{GROUP}", "T"], Inbox()),
+            nameservers=[cluster.names.address],
+            model=MessageModel.BROADCASTING,
+        )
+        async with consumer:
+            await consumer.ready()
+            assert {queue.topic for queue in consumer.queues()} == {f"%RETRY%{GROUP}", "T"}
+
+
 async def test_an_offset_file_that_cannot_be_written_for_a_while_does_not_end_the_consumer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -766,6 +775,20 @@ async def test_an_offset_file_that_is_none_is_not_overwritten(tmp_path: Path) ->
     with pytest.raises(OffsetFileUnreadable):
         await consumer.__aenter__()
     assert path.read_text() == "[1, 2"
+
+
+@pytest.mark.parametrize("path", ["", "/", "a\0b"])
+async def test_an_offset_file_of_an_impossible_name_is_told_by_an_error_of_its_own(
+    path: str,
+) -> None:
+    consumer = PushConsumer(
+        *(GROUP, "T", Inbox()),
+        nameservers=["127.0.0.1:1"],
+        model=MessageModel.BROADCASTING,
+        offset_file=path,
+    )
+    with pytest.raises(OffsetFileUnreadable):
+        await consumer.__aenter__()
 
 
 async def test_two_consumers_cannot_keep_their_offsets_in_one_file(tmp_path: Path) -> None:

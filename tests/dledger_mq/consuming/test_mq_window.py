@@ -22,14 +22,9 @@ from dledger_mq import (
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted, until
 
 SEND = RequestCode.SEND_MESSAGE_V2
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class SlowBroker(ScriptedBroker):
@@ -57,20 +52,18 @@ class SlowBroker(ScriptedBroker):
 async def sending(
     max_in_flight: int, timeout_s: float = 3.0
 ) -> AsyncIterator[tuple[SlowBroker, Producer]]:
-    names, broker = ScriptedNames(), SlowBroker()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
-        async with Producer(
+    broker = SlowBroker()
+    async with (
+        scripted(broker) as names,
+        Producer(
             "g",
             nameservers=names.address,
             max_in_flight=max_in_flight,
             timeout_s=timeout_s,
             batching=None,  # one request for each message, so that each is answered by itself
-        ) as producer:
-            yield broker, producer
-        nursery.cancel_scope.cancel()
+        ) as producer,
+    ):
+        yield broker, producer
 
 
 async def answer_each_second(broker: SlowBroker) -> None:

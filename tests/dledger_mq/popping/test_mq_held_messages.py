@@ -10,11 +10,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from dledger_mq.consuming.listener_calls import ListenerCalls
+from dledger_mq.listener_watch import ListenerWatch
+from dledger_mq.message import ConsumeResult
 from dledger_mq.popping import pop_acknowledging
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_acknowledging import PopAcknowledging
+from dledger_mq.popping.pop_listening import PopListening
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import Popped
+from dledger_mq.received_message import ReceivedMessage
+from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -162,3 +168,32 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
     assert dict(acknowledged) == dict.fromkeys(messages, handle)
     assert len(acknowledged) == count
     assert all(one.is_settled for one in messages)
+
+
+@pytest.mark.parametrize(("failures", "pause_s"), [(-20, 7.0), (0, 7.0), (1, 9.0), (5, 9.0)])
+async def test_a_message_that_failed_waits_by_the_number_of_its_failures(
+    failures: int, pause_s: float
+) -> None:
+    hidden: list[float] = []
+
+    class Held(HeldMessages):
+        async def hide(self, popped: Popped, hide_s: float) -> bool:
+            hidden.append(hide_s)
+            return True
+
+    none = cast(Any, None)
+    options = PopOptions(retry_s=(7.0, 9.0))
+
+    async def failing(_messages: object) -> ConsumeResult:
+        return ConsumeResult.RETRY
+
+    calls = ListenerCalls("g", failing, ListenerWatch(), 10.0)
+    listening = PopListening(calls, options, is_ordered=False)
+    message = ReceivedMessage(MessageQueue("T", "b", 0), 0, b"x", reconsume_times=failures)
+    async with trio.open_nursery() as nursery:
+        held = Held(none, "g", options, nursery, none, none)
+        nursery.start_soon(listening.work, held, none)
+        listening.offer([Popped(message, 0, 1, 2000, 0, "0", 1.0, 0.0)])
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert hidden == [pause_s]

@@ -1,3 +1,4 @@
+import os
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,13 +21,20 @@ from dledger_mq import (
     by_key,
 )
 from dledger_mq.errors import ClientClosed
+from dledger_mq.message import MAX_BODY_BYTES
 from dledger_mq.sending.sending import NO_QUEUE_ATTEMPTS
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
+from tests.dledger_mq.scripted_cluster import (
+    ScriptedBroker,
+    ScriptedNames,
+    Store,
+    scripted,
+    until,
+)
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -45,12 +53,8 @@ class Cluster:
 @asynccontextmanager
 async def running() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with trio.open_nursery() as nursery:
-        for peer in (cluster.names, cluster.first, cluster.second):
-            await start(nursery, peer)
-        cluster.names.set_route("T", cluster.first.address)
+    async with scripted(cluster.first, cluster.second, names=cluster.names):
         yield cluster
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_message_is_acknowledged_with_its_place() -> None:
@@ -291,6 +295,16 @@ async def test_a_long_body_is_sent_compressed_and_a_short_one_is_not() -> None:
     assert (short.fields["f"], len(short.body)) == ("0", 4095)
 
 
+async def test_a_body_that_compression_would_make_longer_is_sent_as_it_is() -> None:
+    longest = os.urandom(MAX_BODY_BYTES)
+    async with running() as cluster, cluster.producer() as producer:
+        for body in (longest[:5000], longest):
+            result = await producer.send(Message("T", body))
+            (*_, stored) = cluster.first.store.queues["T", result.queue.queue_id]
+            assert (stored.body == body, stored.system_flag) == (True, 0)
+        await producer.send_oneway(Message("T", longest[:5000]))
+
+
 async def test_a_batch_is_one_request_for_one_queue() -> None:
     async with running() as cluster, cluster.producer() as producer:
         result = await producer.send_batch([Message("T", b"a", tags="A"), Message("T", b"b")])
@@ -380,7 +394,7 @@ async def test_a_selector_that_chooses_no_queue_of_the_topic_fails_its_message_o
     assert kinds == [Rejected, SendResult]
 
 
-@pytest.mark.parametrize("timeout_s", ["3", float("nan"), [3]])
+@pytest.mark.parametrize("timeout_s", ["3", float("nan"), [3], 10**400, True])
 async def test_a_timeout_that_is_no_number_leaves_nothing_in_flight(timeout_s: Any) -> None:
     words = r"Producer: timeout_s is .*: give 0 to inf"
     async with running() as cluster:

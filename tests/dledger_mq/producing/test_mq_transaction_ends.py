@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import trio
 
 from dledger_mq import Message, Producer, ReceivedMessage, TransactionRefused, TransactionState
 from dledger_mq.producing.transaction import Transaction
@@ -15,7 +14,7 @@ from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.transactions.transacting_broker import COMMIT, transacting
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted
 
 
 async def unknown(_message: ReceivedMessage) -> TransactionState:
@@ -25,16 +24,14 @@ async def unknown(_message: ReceivedMessage) -> TransactionState:
 @asynccontextmanager
 async def begun() -> AsyncIterator[tuple[ScriptedBroker, Transaction]]:
     """An open transaction, and the broker that has it."""
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
-        async with Producer("g", nameservers=[names.address], check=unknown) as producer:
-            transaction = await producer.begin_transaction(Message("T", b"x"))
-            transaction.leave_open()
-            yield broker, transaction
-        nursery.cancel_scope.cancel()
+    broker = ScriptedBroker()
+    async with (
+        scripted(broker) as names,
+        Producer("g", nameservers=[names.address], check=unknown) as producer,
+    ):
+        transaction = await producer.begin_transaction(Message("T", b"x"))
+        transaction.leave_open()
+        yield broker, transaction
 
 
 @pytest.mark.parametrize(

@@ -30,23 +30,21 @@ from remoting.message.batch import decode_batch_body
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted, until
 
 ONE, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
 @asynccontextmanager
 async def sending(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, Producer]]:
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
-        async with Producer("g", nameservers=names.address, **options) as producer:
-            await producer.send(Message("T", b"opens the connection"))
-            broker.requests.clear()
-            yield broker, producer
-        nursery.cancel_scope.cancel()
+    broker = ScriptedBroker()
+    async with (
+        scripted(broker) as names,
+        Producer("g", nameservers=names.address, **options) as producer,
+    ):
+        await producer.send(Message("T", b"opens the connection"))
+        broker.requests.clear()
+        yield broker, producer
 
 
 async def send_all(
@@ -204,11 +202,8 @@ async def test_a_batch_waits_for_further_messages_as_long_as_it_may_linger(
         while len(done) < count:
             await wait_all_tasks_blocked(0.005)
 
-    names, broker = ScriptedNames(), ScriptedBroker()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
+    broker = ScriptedBroker()
+    async with scripted(broker) as names:
         batching = Batching(linger_ms=100, max_messages=5)
         async with Producer("g", nameservers=names.address, batching=batching) as producer:
             producer.send_nowait(Message("T", b"learns the route"), done.append)
@@ -228,7 +223,6 @@ async def test_a_batch_waits_for_further_messages_as_long_as_it_may_linger(
                 producer.send_nowait(Message("T", body), done.append)
             await until_done(7)
             assert sizes(broker) == [2, 5]
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_message_with_little_time_left_does_not_go_with_others() -> None:

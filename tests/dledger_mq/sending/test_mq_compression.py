@@ -42,14 +42,9 @@ from remoting.message.record import COMPRESSED_FLAG, MessageRecord, encode_recor
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, scripted
 
 LONG = random.Random(1).randbytes(TURN_BYTES + 1)
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
 
 
 class HeldWork:
@@ -170,14 +165,11 @@ async def send_many(producer: Producer, message: Message) -> None:
 
 @asynccontextmanager
 async def sending(broker: ScriptedBroker, **options: Any) -> AsyncIterator[Producer]:
-    names = ScriptedNames()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
-        async with Producer("g", nameservers=names.address, **options) as producer:
-            yield producer
-        nursery.cancel_scope.cancel()
+    async with (
+        scripted(broker) as names,
+        Producer("g", nameservers=names.address, **options) as producer,
+    ):
+        yield producer
 
 
 async def test_no_call_compresses_more_than_a_little_in_one_turn_of_the_loop(
@@ -231,18 +223,14 @@ async def test_long_bodies_are_stored_in_the_order_of_the_calls() -> None:
 
 
 async def test_what_is_being_compressed_at_the_end_of_a_cancelled_block_is_not_stored() -> None:
-    names, broker, outcomes = ScriptedNames(), ScriptedBroker(), list[object]()
-    async with trio.open_nursery() as nursery:
-        for peer in (names, broker):
-            await start(nursery, peer)
-        names.set_route("T", broker.address)
+    broker, outcomes = ScriptedBroker(), list[object]()
+    async with scripted(broker) as names:
         with trio.CancelScope() as scope:
             async with Producer("g", nameservers=names.address) as producer:
                 await producer.send(Message("T", b"first"))
                 producer.send_nowait(Message("T", LONG), outcomes.append)
                 scope.cancel()
                 await trio.lowlevel.checkpoint()
-        nursery.cancel_scope.cancel()
     assert [type(outcome) for outcome in outcomes] == [Rejected]
     assert len(broker.asked(RequestCode.SEND_MESSAGE_V2)) == 1
 
@@ -354,14 +342,10 @@ async def test_compressed_bodies_are_inflated_beside_the_loop_wherever_they_are_
     inner = remoting.message.record.body_of
     monkeypatch.setattr(dledger_mq.received_message, "body_of", body_of)
     for read in (pulled, found, pushed, popped):
-        names, broker = ScriptedNames(), KeepingBroker()
-        async with trio.open_nursery() as nursery:
-            for peer in (names, broker):
-                await start(nursery, peer)
-            names.set_route("T", broker.address, queues=1)
+        broker = KeepingBroker()
+        async with scripted(broker, queues=1) as names:
             with trio.fail_after(10):
                 assert await read(names.address) == [LONG], read
-            nursery.cancel_scope.cancel()
         assert threads, read
         assert threading.get_ident() not in threads, read
         threads.clear()

@@ -22,6 +22,8 @@ from dledger_mq import (
     ReceivedMessage,
     TransactionState,
 )
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.tracing.trace_writer import (
     GATHER_S,
@@ -32,6 +34,7 @@ from dledger_mq.tracing.trace_writer import (
 )
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord, decode_trace
+from remoting.message.properties import KEYS, UNIQUE_KEY, encode_properties, properties_text
 from remoting.message.record import body_of
 from remoting.message.topic_names import TRACE_TOPIC
 from remoting.net.connection import Connection
@@ -41,11 +44,6 @@ from tests.dledger_mq.real_group import RealGroup, real_group
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 pytestmark = pytest.mark.feature("F48")
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.01)
 
 
 async def steps_of(group: RealGroup, message_id: str, *kinds: str) -> list[TraceRecord]:
@@ -283,3 +281,37 @@ async def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
             await consumer.ready()
         assert await group.admin.statistics("TOPIC_PUT_NUMS", TRACE_TOPIC) == {}
         assert await group.admin.statistics("TOPIC_PUT_NUMS", "Orders") != {}
+
+
+@pytest.mark.parametrize("message_id", ["two words", " ", "x" * 20_000, "\x01 \u2028"])
+async def test_a_message_whose_producer_gave_it_an_odd_id_does_not_end_its_consumers(
+    tmp_path: Path, message_id: str
+) -> None:
+    came: list[str] = []
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        came.extend(message.message_id for message in messages)
+
+    async with real_group(tmp_path) as group:
+        await group.admin.create_topic("Orders", queues=1)
+        queue = (await group.client.routes.find("Orders")).write_queues[0]
+        run = properties_text(encode_properties({UNIQUE_KEY: message_id, KEYS: "k " * 600}))
+        by_hand = requests.send("p", queue, b"x", run, system_flag=0, flag=0, born_ms=1)
+        consumer = PushConsumer(
+            *("billing", "Orders", listener),
+            client=group.client,
+            consume_from=ConsumeFrom.FIRST,
+            trace=True,
+        )
+        async with consumer, Producer("shop", client=group.client) as producer:
+            reply = await call_master(group.client, queue, by_hand, "send")
+            assert reply.code == 0
+            with trio.fail_after(10):
+                while not came:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+            await trio.sleep(2 * GATHER_S)
+            sent = await producer.send(Message("Orders", b"y"))
+            with trio.fail_after(10):
+                while len(await group.admin.trace(sent.message_id)) < 2:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+        assert came == [message_id, sent.message_id]
