@@ -232,6 +232,16 @@ class SparkFailed(DledgerSparkError):
     )
 
 
+class SessionRuns(DledgerSparkError):
+    """A session of Spark runs in this process, which can have one at a time."""
+
+    name: str
+    _template = (
+        "the session {name!r:.100} of Spark runs in this process, which can have one at a time: "
+        "use that one, after `dledger_spark.source.register(session)`, or stop it first"
+    )
+
+
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
