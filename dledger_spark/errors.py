@@ -197,7 +197,7 @@ class OutputFailed(DledgerSparkError):
     reason: str
     _template = (
         "{path} cannot be written ({reason:.200}): make room and access, then start the same "
-        "replay again; it goes on where this one stopped"
+        "command again; it goes on where this one stopped"
     )
 
 

@@ -211,6 +211,17 @@ def test_a_folder_that_holds_something_else_is_refused(home: TableHome, tmp_path
     (tmp_path / "tables" / "thesis.txt").write_text("x")
     with pytest.raises(TablesInvalid, match=r"holds 'thesis\.txt'"):
         update(home, folder)
+    assert os.listdir(home.path) == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("group", [".", "..", "-", "ü.x", "%2E"])
+def test_a_group_of_any_name_has_a_folder_of_its_own(
+    group: str, home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(1)
+    update(home, write(log, tmp_path / "log", 0, 30, group))
+    assert home.groups() == [group]
+    assert update(home, write(log, tmp_path / "log", 30, 60, group)).entries == range(30, 60)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 9}', '{"version": 1}'])
