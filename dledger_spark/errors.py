@@ -270,6 +270,12 @@ class TablesInvalid(DledgerSparkError):
     _template = "{path}: {problem}"
 
 
+class TablesOfAnotherLog(TablesInvalid):
+    """A log of a group is not the one of which the tables have entries."""
+
+    _template = "{path}: {problem}; use a new folder"
+
+
 class TablesStale(DledgerSparkError):
     """The tables are older, or further behind their log, than `dledger-spark status` allows."""
 
@@ -314,3 +320,7 @@ class UnrecordedEntries(DeclaredError, UserWarning):
         "again, or name bootstrap and group to ask the group itself, or to=end for all entries, "
         "committed or not"
     )
+
+
+# What is wrong with one log, and concerns no other.
+OF_ONE_LOG: Final = (LogDamaged, DataLost, SegmentGone, TablesOfAnotherLog)

@@ -146,7 +146,7 @@ def _add_here(
     home: TableHome, logs: Sequence[ReadableLog], totals: Sequence[int], fails: bool
 ) -> tuple[list[Updated], list[DledgerSparkError]]:
     """Add the new entries of logs by this process; return also what has ended some of them."""
-    from dledger_spark.errors import DledgerSparkError  # noqa: PLC0415
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.update import update_tables  # noqa: PLC0415
 
     found: list[Updated] = []
@@ -155,7 +155,7 @@ def _add_here(
         with progress(total, "reading the log") as on_progress:
             try:
                 updated = update_tables(home, log, fail_on_data_loss=fails, on_progress=on_progress)
-            except DledgerSparkError as error:
+            except OF_ONE_LOG as error:
                 failures.append(error)
                 continue  # entries before it are in the tables; go on with other logs
         print_left_out(updated.left_out)
@@ -167,7 +167,7 @@ def _add_shipped(
     home: TableHome, urls: Sequence[str], fails: bool
 ) -> tuple[list[Updated], list[DledgerSparkError]]:
     """Do as `_add_here` with folders in object stores."""
-    from dledger_spark.errors import DledgerSparkError  # noqa: PLC0415
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.shipped import update_from_store  # noqa: PLC0415
 
     found: list[Updated] = []
@@ -180,7 +180,7 @@ def _add_shipped(
                 ):
                     print_left_out(updated.left_out)
                     found.append(updated)
-            except DledgerSparkError as error:
+            except OF_ONE_LOG as error:
                 failures.append(error)
     return found, failures
 
@@ -193,7 +193,7 @@ def _add_by_tasks(
     fails: bool,
 ) -> tuple[list[Updated], list[DledgerSparkError]]:
     """Do as `_add_here` by tasks of Spark."""
-    from dledger_spark.errors import DledgerSparkError  # noqa: PLC0415
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.spark_update import update_on_spark  # noqa: PLC0415
 
     with progress(None) as on_progress:
@@ -202,7 +202,7 @@ def _add_by_tasks(
             found = update_on_spark(
                 started, home, logs, fail_on_data_loss=fails, on_round=partial(on_progress, 0)
             )
-        except DledgerSparkError as error:
+        except OF_ONE_LOG as error:
             return [], [error]  # all else is in the tables
     for one in found:
         print_left_out(one.left_out)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from dledger_spark.errors import DledgerSparkError
+from dledger_spark.errors import OF_ONE_LOG, DledgerSparkError
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.log.left_out import LeftOut, joined, split_at, without
 from dledger_spark.log.log_range import MAX_PIECE_BYTES
@@ -142,7 +142,7 @@ def update_on_spark(
             wanted, parts, left_out, fold = lacking(
                 home, log, tables, stop, fail_on_data_loss=fail_on_data_loss, finds_damage=False
             )
-        except DledgerSparkError as error:
+        except OF_ONE_LOG as error:
             behind.append(_Behind(log, range(0), [], [], [], None, damage=error))
             continue
         # As it was saved: what is kept of ranges names the bytes of the state before.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.errors import DataLost, DledgerSparkError, TablesInvalid
+from dledger_spark.errors import DataLost, DledgerSparkError, TablesInvalid, TablesOfAnotherLog
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
@@ -290,4 +290,4 @@ def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
     found = log.mark(last)
     if found is not None and differ(found, end):
         problem = f"was made from another log: entry {last} of {log.name} is another one"
-        raise TablesInvalid(home.path, f"{problem}; use a new folder")
+        raise TablesOfAnotherLog(home.path, problem)
