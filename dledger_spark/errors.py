@@ -197,7 +197,7 @@ class OutputFailed(DledgerSparkError):
     reason: str
     _template = (
         "{path} cannot be written ({reason:.200}): make room and access, then start the same "
-        "replay again; it goes on where this one stopped"
+        "command again; it goes on where this one stopped"
     )
 
 
@@ -232,6 +232,16 @@ class SparkFailed(DledgerSparkError):
     )
 
 
+class SessionRuns(DledgerSparkError):
+    """A session of Spark runs in this process, which can have one at a time."""
+
+    name: str
+    _template = (
+        "the session {name!r:.100} of Spark runs in this process, which can have one at a time: "
+        "use that one, after `dledger_spark.source.register(session)`, or stop it first"
+    )
+
+
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
@@ -258,6 +268,12 @@ class TablesInvalid(DledgerSparkError):
     path: str
     problem: str
     _template = "{path}: {problem}"
+
+
+class TablesOfAnotherLog(TablesInvalid):
+    """A log of a group is not the one of which the tables have entries."""
+
+    _template = "{path}: {problem}; use a new folder"
 
 
 class TablesStale(DledgerSparkError):
@@ -304,3 +320,7 @@ class UnrecordedEntries(DeclaredError, UserWarning):
         "again, or name bootstrap and group to ask the group itself, or to=end for all entries, "
         "committed or not"
     )
+
+
+# What is wrong with one log, and concerns no other.
+OF_ONE_LOG: Final = (LogDamaged, DataLost, SegmentGone, TablesOfAnotherLog)

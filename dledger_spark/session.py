@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_spark.errors import OptionInvalid, PackageMissing, SparkFailed
+from dledger_spark.errors import OptionInvalid, PackageMissing, SessionRuns, SparkFailed
 from dledger_spark.java import Java, find_java, make_java_home
 from dledger_spark.scratch_folder import scratch_folder
 
@@ -72,11 +72,13 @@ def local_session(
         OptionInvalid: the folder of temporary files has a comma in its path.
         JavaMissing: no Java 17 or later was found.
         PackageMissing: pyspark is not installed.
+        SessionRuns: this process has a session, of this function or of another program.
         SparkFailed: Spark did not start with this Java.
         SparkTooOld: pyspark is older than 4.0.
     """
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
+        from pyspark import SparkContext  # noqa: PLC0415  # heavy, and optional
+        from pyspark.sql import SparkSession  # noqa: PLC0415
 
         from dledger_spark.spark_version import FOR_BATCHES, require_spark  # noqa: PLC0415
 
@@ -84,6 +86,8 @@ def local_session(
         from dledger_spark.source import register  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
+    if SparkContext._active_spark_context is not None:  # Spark would return that one
+        raise SessionRuns(SparkContext._active_spark_context.appName)
     found = find_java(os.environ, java)
     with scratch_folder() as folder:
         if "," in folder:
@@ -255,6 +259,9 @@ def _kill(session: Any) -> None:
     # The server of the workers' counters would print that they are gone.
     context._accumulatorServer.handle_error = lambda _request, _address: None
     context._gateway.proc.kill()
+    # As `stop` does it, which would ask the Java that is gone.
+    context._jsc = None
+    type(context)._active_spark_context = None
     _forget(context._gateway.proc)
 
 

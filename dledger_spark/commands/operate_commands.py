@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 )
 @option(
     "--max-behind",
-    "End with 1 if the tables lack more committed entries of a log.",
+    "End with 1 if the tables lack more committed entries of a log. All logs of theirs must be "
+    "named.",
     type=click.IntRange(0),
     metavar="ENTRIES",
 )
@@ -77,6 +78,12 @@ def status(out: str, max_age_s: float | None, max_behind: int | None, as_json: b
     if behind:
         problem = f"{behind[0].behind} entries of {behind[0].raft_group!r} are not in the tables"
         raise TablesStale(home.path, problem)
+    unknown = [one.raft_group for one in of_logs if one.behind is None]
+    if max_behind is not None and unknown:
+        raise click.UsageError(
+            f"--max-behind needs each log of the tables, and that of {unknown[0]!r} is not among "
+            "those that are named, or does not say how far it is committed"
+        )
     # A derived table is as old as its last computation; facts grow only with the log.
     old = {name: age for name, age in ages_s.items() if max_age_s is not None and age > max_age_s}
     if tables and len(old) == len(tables):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dledger.command_line.options import Decorated, flag, given, json_option, kept_option, option
+from dledger.shown_output import escaped
 from dledger_spark.commands.log_options import (
     given_logs,
     hint_unrecorded,
@@ -23,7 +23,7 @@ from dledger_spark.commands.terminal import progress, resumable, session_options
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 
 if TYPE_CHECKING:
-    from dledger_spark.errors import LogDamaged
+    from dledger_spark.errors import DledgerSparkError
     from dledger_spark.log.readable_log import ReadableLog
     from dledger_spark.tables.catalog import CatalogTable
     from dledger_spark.tables.engine import Engine
@@ -86,6 +86,7 @@ def tables(
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
     consumer_lag, latency, transactions and others) are brought up to date. All are Delta tables.
     """
+    from dledger_spark.errors import DledgerSparkError  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.update import next_index  # noqa: PLC0415
@@ -110,7 +111,7 @@ def tables(
         # A run without new entries starts no Spark.
         by_tasks = given("--engine") == "spark" and any(totals)
         add = partial(_add_by_tasks, session) if by_tasks else _add_here
-        found, damaged = (
+        found, failures = (
             _add_shipped(home, shipped, fails) if shipped else add(home, logs, totals, fails)
         )
         added = sum(one.read for one in found)
@@ -120,14 +121,18 @@ def tables(
             for name, count in one.rows.items():
                 rows[name] = rows.get(name, 0) + count
         made: dict[str, int] = {}
-        if damaged is not None and not os.path.isdir(home.fact_path("entries")):
-            raise damaged
         if not facts_only:
             with progress(None, "computing tables") as on_progress:
                 opens = partial(opened_over, home, session)
-                made = refresh(home, opens, through, lambda _table: on_progress(0))
-    if damaged is not None:
-        raise damaged
+                try:
+                    made = refresh(home, opens, through, lambda _table: on_progress(0))
+                except DledgerSparkError as error:
+                    failures.append(error)
+    for text in dict.fromkeys(str(failure) for failure in failures):
+        if text != str(failures[-1]):
+            click.echo(escaped(f"Error: {text}"), err=True)
+    if failures:
+        raise failures[-1]
     if as_json:
         told = {"out": home.path, "entries_added": added, "through": through}
         click.echo(json.dumps({**told, "rows_added": rows, "rows": made}, indent=2))
@@ -139,34 +144,34 @@ def tables(
 
 def _add_here(
     home: TableHome, logs: Sequence[ReadableLog], totals: Sequence[int], fails: bool
-) -> tuple[list[Updated], LogDamaged | None]:
-    """Add the new entries of logs by this process; return the last damage that ended one."""
-    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+) -> tuple[list[Updated], list[DledgerSparkError]]:
+    """Add the new entries of logs by this process; return also what has ended some of them."""
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.update import update_tables  # noqa: PLC0415
 
     found: list[Updated] = []
-    damaged: LogDamaged | None = None
+    failures: list[DledgerSparkError] = []
     for log, total in zip(logs, totals, strict=True):
         with progress(total, "reading the log") as on_progress:
             try:
                 updated = update_tables(home, log, fail_on_data_loss=fails, on_progress=on_progress)
-            except LogDamaged as error:
-                damaged = error
-                continue  # entries before the damage are in the tables; go on with other logs
+            except OF_ONE_LOG as error:
+                failures.append(error)
+                continue  # entries before it are in the tables; go on with other logs
         print_left_out(updated.left_out)
         found.append(updated)
-    return found, damaged
+    return found, failures
 
 
 def _add_shipped(
     home: TableHome, urls: Sequence[str], fails: bool
-) -> tuple[list[Updated], LogDamaged | None]:
+) -> tuple[list[Updated], list[DledgerSparkError]]:
     """Do as `_add_here` with folders in object stores."""
-    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.shipped import update_from_store  # noqa: PLC0415
 
     found: list[Updated] = []
-    damaged: LogDamaged | None = None
+    failures: list[DledgerSparkError] = []
     for url in urls:
         with progress(None, "reading the shipped log") as on_progress:
             try:
@@ -175,9 +180,9 @@ def _add_shipped(
                 ):
                     print_left_out(updated.left_out)
                     found.append(updated)
-            except LogDamaged as error:
-                damaged = error
-    return found, damaged
+            except OF_ONE_LOG as error:
+                failures.append(error)
+    return found, failures
 
 
 def _add_by_tasks(
@@ -186,9 +191,9 @@ def _add_by_tasks(
     logs: Sequence[ReadableLog],
     _totals: Sequence[int],
     fails: bool,
-) -> tuple[list[Updated], LogDamaged | None]:
+) -> tuple[list[Updated], list[DledgerSparkError]]:
     """Do as `_add_here` by tasks of Spark."""
-    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
+    from dledger_spark.errors import OF_ONE_LOG  # noqa: PLC0415
     from dledger_spark.tables.spark_update import update_on_spark  # noqa: PLC0415
 
     with progress(None) as on_progress:
@@ -197,11 +202,11 @@ def _add_by_tasks(
             found = update_on_spark(
                 started, home, logs, fail_on_data_loss=fails, on_round=partial(on_progress, 0)
             )
-        except LogDamaged as error:
-            return [], error  # all else is in the tables
+        except OF_ONE_LOG as error:
+            return [], [error]  # all else is in the tables
     for one in found:
         print_left_out(one.left_out)
-    return found, None
+    return found, []
 
 
 def _hint_behind(log: ReadableLog, there: int | None) -> None:
@@ -210,11 +215,15 @@ def _hint_behind(log: ReadableLog, there: int | None) -> None:
     `there` is the index behind the entries that the tables have; None if they have none.
     """
     committed = -1 if log.committed is None else log.committed
-    if there is None or committed >= there - 1:
-        return
     here = f"{log.name} is committed up to entry {committed}"
     if committed < 0:
         here = f"nothing of {log.name} is committed"
+    if there is None:
+        if committed < 0:
+            click.echo(f"nothing to add: {here}", err=True)
+        return
+    if committed >= there - 1:
+        return
     click.echo(
         f"nothing new: the tables already have the entries up to {there - 1}, and {here}", err=True
     )

@@ -96,6 +96,7 @@ class LogFold:
     Attributes:
         next_index: the entry that comes next.
         end: the mark of the last entry that was folded.
+        tables: the tables that have the facts so far; none if an earlier version does not say it.
     """
 
     def __init__(self, group: str | None, first: int, *, is_judged_whole: bool) -> None:
@@ -106,6 +107,7 @@ class LogFold:
         self._log_ms: int | None = None
         self.end = UNKNOWN
         self.next_index = first
+        self.tables = frozenset(FACTS)
 
     def fold(self, entries: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
         """Return the facts of the next entries, by table; tables without rows are left out.
@@ -168,6 +170,7 @@ class LogFold:
             "log_ms": self._log_ms,
             "acceptance": self._acceptance and json.loads(self._acceptance.encode()),
             "commands": self._commands.folded.as_json(),
+            "tables": list(FACTS),
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -189,6 +192,7 @@ class LogFold:
             acceptance = content["acceptance"]
             if acceptance is not None:
                 fold._acceptance = Acceptance.decode(json.dumps(acceptance).encode())
+            fold.tables = frozenset(content.get("tables", ()))
             is_first = version == _FIRST_STATE_VERSION
             take = FoldedCommands.of_first_version if is_first else FoldedCommands.of_json
             fold._commands = CommandFold(fold._rows, take(content["commands"]))

@@ -1,14 +1,17 @@
 """The tables of a folder, by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from dledger_spark.errors import TablesInvalid
-from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.local_path import files_of_delta
-from dledger_spark.tables.delta_files import delta_failures, table_at
+from dledger_spark.log.mark import Mark
+from dledger_spark.tables.delta_files import reading, require_files, table_at
 from dledger_spark.tables.derived import DERIVED, VIEWS, view_over
 from dledger_spark.tables.table_home import TableHome
 
@@ -52,7 +55,30 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
             found.append(catalog_table(name, path, table))
     if not found:
         raise no_tables(home)
+    if LAST not in {one.name for one in found}:
+        problem = f"the table {LAST}, which is made last, is not there"
+        remedy = "run `dledger-spark tables` again, which makes what is missing"
+        raise TablesInvalid(home.path, f"{problem}: {remedy}")
     return found
+
+
+def entries_of(tables: Iterable[CatalogTable]) -> CatalogTable:
+    """Return the table that `catalog` requires."""
+    return next(one for one in tables if one.name == LAST)
+
+
+def mark_in(entries: CatalogTable, group: str | None, index: int) -> Mark | None:
+    """Return the mark of an entry that the table of entries has; None if it does not have it.
+
+    Raises TablesInvalid.
+    """
+    with reading(entries.path):
+        files = ds.dataset(entries.files, schema=entries.schema, format="parquet")
+        rows = files.to_table(
+            columns=["raft_group", "term", "chain_crc"], filter=pc.field("index") == index
+        ).to_pylist()
+    marks = (Mark(row["term"], row["chain_crc"]) for row in rows if row["raft_group"] == group)
+    return next(marks, None)
 
 
 def no_tables(home: TableHome) -> TablesInvalid:
@@ -90,6 +116,8 @@ def registration(tables: Sequence[CatalogTable], program: str, schema: str) -> I
 
 def catalog_table(name: str, path: str, opened: DeltaTable | None = None) -> CatalogTable:
     """Return the table at a path, as it is now, or as it was opened. Raises TablesInvalid."""
-    with delta_failures(path, "cannot be read"):
+    with reading(path):
         table = opened or DeltaTable(path)
-        return CatalogTable(name, path, table, files_of_delta(path, table.file_uris()))
+        files = files_of_delta(path, table.file_uris())
+    require_files(path, table)
+    return CatalogTable(name, path, table, files)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.facts.fact_schemas import FACTS, LAST
+from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.readable_log import ReadableLog
-from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.tables.catalog import CatalogTable, entries_of
 from dledger_spark.tables.delta_files import delta_failures
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import TableHome
@@ -44,8 +44,10 @@ class LogCondition(NamedTuple):
         raft_group: the group of the log; None for a log of Java's.
         entries: the entry behind those that all tables have.
         planned: the same of the last finished batch of the stream; None if there is none.
-        committed: the entry behind those of the log itself; None if it was not looked at.
-        behind: the number of committed entries that are not in the tables.
+        committed: the entry behind those of the log itself; None if it is not known, as that of a
+            log that was not looked at.
+        behind: the number of committed entries that are not in the tables; None if that is not
+            known.
     """
 
     raft_group: str | None
@@ -81,16 +83,16 @@ def log_conditions(
     home: TableHome, tables: Iterable[CatalogTable], logs: Iterable[ReadableLog]
 ) -> list[LogCondition]:
     """Return the condition of each log of the tables, and of those that are given."""
-    [entries] = [one.table for one in tables if one.name == LAST]
+    entries = entries_of(tables).table
     given = {log.group: log for log in logs}
     planned = _planned(home)
     found = []
     for group in sorted({*home.groups(), *given}, key=lambda name: name or ""):
         there = entries.transaction_version(app_of(group)) or 0
         committed, behind = None, None
-        if group in given:
-            log = given[group]
-            committed = (-1 if log.committed is None else log.committed) + 1
+        log = given.get(group)
+        if log is not None and log.committed is not None:
+            committed = log.committed + 1
             behind = max(0, committed - max(there, log.first_index))
         found.append(LogCondition(group, there, planned.get(group or ""), committed, behind))
     return found

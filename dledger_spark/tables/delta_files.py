@@ -11,16 +11,19 @@ commits.
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
-from dledger_spark.errors import TablesInvalid
+from dledger_spark.errors import DledgerSparkError, TablesInvalid
 from dledger_spark.local_path import files_of_delta
 from dledger_spark.native_stderr import without_panics
+from dledger_spark.tables.table_home import FACTS_FOLDER
 
 WRITER_PROPERTIES: Final = WriterProperties(
     compression="ZSTD",
@@ -36,6 +39,9 @@ WHOLE_FILE_BYTES: Final = 64 * 1024 * 1024
 CHECKPOINT_COMMITS: Final = 64
 # A disk with less room may be the reason why a write failed: a file takes up to WHOLE_FILE_BYTES.
 _FULL_BYTES: Final = 64 * 1024 * 1024
+# What to do about a table that cannot be read: facts come from the log, all else from the facts.
+_OF_FACTS: Final = "make the tables anew from the log, in a new folder"
+_OF_DERIVED: Final = "remove this table's folder, and `dledger-spark tables` makes it anew"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSES: Final = re.compile(r"\s*\n\s*(?:↳\s*)?")
 
@@ -55,13 +61,29 @@ def delta_failures(path: str, problem: str) -> Iterator[None]:
     try:
         with without_panics():
             yield
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, pa.ArrowException) as error:
         raise TablesInvalid(path, f"{problem}: {_on_one_line(str(error))}{_room(path)}") from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # the library does not export it
             raise
         gave_up = f"{problem}: Delta's library gave up ({error}){_room(path)}"
         raise TablesInvalid(path, gave_up) from None
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors while a table of a tables' folder is read into TablesInvalid with a remedy."""
+    try:
+        with delta_failures(path, "cannot be read"):
+            yield
+    except TablesInvalid as failure:
+        raise TablesInvalid(path, f"{failure.problem}: {remedy_of(path)}") from None
+
+
+def remedy_of(path: str) -> str:
+    """Return what to do about a table of a tables' folder that cannot be read."""
+    is_of_facts = os.path.basename(os.path.dirname(path)) == FACTS_FOLDER
+    return _OF_FACTS if is_of_facts else _OF_DERIVED
 
 
 def table_at(path: str) -> DeltaTable | None:
@@ -71,8 +93,72 @@ def table_at(path: str) -> DeltaTable | None:
     """
     if not os.path.isdir(f"{path}/_delta_log"):
         return None
-    with delta_failures(path, "cannot be read"):
+    with reading(path):
         return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+
+def lost_file(path: str, table: DeltaTable) -> str | None:
+    """Return the name of a file of a table that is gone or has another size; None if all are there.
+
+    Raises TablesInvalid.
+    """
+    with reading(path):
+        files = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+        for file in files:
+            [whole] = files_of_delta(path, [file["path"]])
+            if not os.path.exists(whole) or os.path.getsize(whole) != file["size_bytes"]:
+                return str(file["path"])
+    return None
+
+
+def require_sound(files: Iterable[str]) -> None:
+    """Read all rows of Parquet files of a table. Raises TablesInvalid: one is damaged."""
+    for path in files:
+        with reading(os.path.dirname(path)), pq.ParquetFile(path) as file:
+            for _rows in file.iter_batches():
+                pass
+
+
+def require_files(path: str, table: DeltaTable) -> None:
+    """Check that the files of a table are there. Raises TablesInvalid."""
+    if (name := lost_file(path, table)) is not None:
+        raise TablesInvalid(path, f"its file {name} is gone or cut short: {remedy_of(path)}")
+
+
+class Rows:
+    """Batches on their way to a table: a few are in memory at once.
+
+    Delta's writer asks for them, and keeps only the text of an error of theirs.
+
+    Attributes:
+        count: the number of rows so far.
+    """
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self.count = 0
+        self._failure: DledgerSparkError | None = None
+        self._batches = batches
+        self.reader = pa.RecordBatchReader.from_batches(schema, self._counted())
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.count += len(batch)
+                yield batch
+        except DledgerSparkError as failure:
+            self._failure = failure
+            raise
+
+    @contextmanager
+    def written_to(self, path: str) -> Iterator[None]:
+        """Raise the error of the batches, if there was one; else do as `delta_failures`."""
+        try:
+            with delta_failures(path, "cannot be written"):
+                yield
+        except TablesInvalid:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
 
 def _on_one_line(text: str) -> str:
@@ -111,9 +197,11 @@ def compact(path: str, table: DeltaTable, kept_hours: int) -> bool:
     behind. Raises TablesInvalid.
     """
     with delta_failures(path, "cannot be written"):
-        sizes = [os.path.getsize(file) for file in files_of_delta(path, table.file_uris())]
-        if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
-            return False
+        sizes = pa.table(table.get_add_actions()).column("size_bytes").to_pylist()
+    if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
+        return False
+    require_files(path, table)
+    with delta_failures(path, "cannot be written"):
         table.optimize.compact(
             target_size=WHOLE_FILE_BYTES,
             max_concurrent_tasks=1,  # each holds a file

@@ -18,6 +18,7 @@ from dledger_spark.interruptions import interrupted_by
 from dledger_spark.local_path import pattern_for_duckdb
 from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.tables.delta_files import require_sound
 from dledger_spark.tables.derived import VIEWS, query
 
 DEFAULT_MEMORY_MIB: Final = 2048
@@ -32,6 +33,9 @@ HELD_BYTES: Final = 256 * 1024
 # A column of many tables, and a keyword of SQL: DuckDB's error points behind it.
 _BARE_OFFSET: Final = re.compile(r"""(?<![\w."'])offset(?![\w"'])""", re.IGNORECASE)
 _OFFSET_HINT: Final = 'write the column offset as "offset", or with its table: m.offset'
+
+# What DuckDB raises if it cannot read a file, and at times else.
+_OF_FILES: Final = (duckdb.IOException, duckdb.InvalidInputException, RuntimeError, OSError)
 
 # Functions of Spark's that DuckDB has under another name.
 _FUNCTIONS: Final = (
@@ -50,14 +54,13 @@ class DuckdbEngine:
         self.connection = connection
         self._defined: dict[str, str] = {}
         self._held: set[str] = set()
+        self._files: dict[str, Sequence[str]] = {}
 
     def define(self, name: str, sql: str) -> None:
         if self._defined.get(name) == sql:
             return  # DuckDB looks up what a view reads when the view is read
-        try:
+        with self._failures(f"{name} {sql}"):
             self.connection.execute(f'create or replace temp view "{name}" as {sql}')
-        except duckdb.Error as error:
-            raise QueryFailed(str(error)) from None
         self._defined[name] = sql
 
     def add(self, name: str, files: Sequence[str], schema: Any) -> None:
@@ -67,6 +70,7 @@ class DuckdbEngine:
         if not files:
             self.connection.register(name, schema.empty_table())
             return
+        self._files[name] = files
         listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
         sql = f"select * from read_parquet([{listed}])"
         if not self._hold(name, files, sql):
@@ -86,24 +90,32 @@ class DuckdbEngine:
         return True
 
     def query(self, sql: str) -> pa.Table:
-        try:
+        with self._failures(sql):
             found: Any = self.connection.sql(sql)
             return pa.table({}) if found is None else found.to_arrow_table()
-        except duckdb.Error as error:
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        with self._failures(sql):
+            found: Any = self.connection.sql(sql)
+            reader = found.to_arrow_reader(BATCH_ROWS)
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from reader
+
+    @contextmanager
+    def _failures(self, sql: str) -> Iterator[None]:
+        """Raise QueryFailed if a query fails; TablesInvalid if that is due to a damaged file."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+            if isinstance(error, _OF_FILES) or type(error) is duckdb.Error:
+                for name, files in self._files.items():
+                    if name.removeprefix("all_").removeprefix("old_") in sql:
+                        require_sound(files)
             # The rest points into the text of the query, over several lines.
             reason = " ".join(str(error).partition("\n\nLINE ")[0].split())
             if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(sql):
                 reason += f"; {_OFFSET_HINT}"
             raise QueryFailed(reason) from None
-
-    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        try:
-            found: Any = self.connection.sql(sql)
-            reader = found.to_arrow_reader(BATCH_ROWS)
-            yield pa.RecordBatch.from_pylist([], reader.schema)
-            yield from reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise QueryFailed(str(error)) from None
 
 
 @contextmanager

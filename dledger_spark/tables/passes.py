@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.errors import LogDamaged
+from dledger_spark.errors import DataLost, LogDamaged
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import ORDER_COLUMNS, Known, LogFold, decoded
@@ -29,6 +29,7 @@ from dledger_spark.tables.kept_passes import KeptPass, KeptRange, KeptRows, stat
 # The tables of the second pass; all others are of the first.
 OF_RANGES: Final = ("entries", "messages")
 Files = dict[str, list[FileWritten]]
+_DAMAGE: Final = (LogDamaged, DataLost)
 
 
 class Target(NamedTuple):
@@ -46,7 +47,7 @@ class Target(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What a pass returns that has met a damaged entry.
+    """What a pass returns that has met a damaged entry, or one that is in no file.
 
     Attributes:
         entries: the range with the entry.
@@ -56,7 +57,7 @@ class Damage(NamedTuple):
 
     entries: range
     reached: int
-    error: LogDamaged
+    error: LogDamaged | DataLost
 
 
 class Ordered(NamedTuple):
@@ -135,7 +136,7 @@ def _order_range(
 ) -> KeptPass | Damage:
     try:
         known = known_of(log, fold, entries, kept.add, checksums=checksums)
-    except LogDamaged as error:
+    except _DAMAGE as error:
         kept.drop()
         return Damage(entries, fold.next_index, error)
     assert known is not None
@@ -185,7 +186,7 @@ def decode_range(
         for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=checksums):
             files.add(decoded(batch, message_batch(batch, MESSAGE_SCHEMA.names), known))
             reached += len(batch)
-    except LogDamaged as error:
+    except _DAMAGE as error:
         return Damage(entries, reached, error)
     written = files.close()
     kept.keep_written(known, asked, written)

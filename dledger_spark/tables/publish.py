@@ -7,7 +7,8 @@ and started again neither loses nor doubles a row.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,15 +16,18 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from dledger_spark.errors import TablesInvalid
+from dledger_spark.errors import OptionInvalid, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS, LAST
-from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.local_path import local_path
+from dledger_spark.tables.catalog import CatalogTable, entries_of, mark_in
 from dledger_spark.tables.delta_files import (
     SMALL_FILES_MAX,
     WHOLE_FILE_BYTES,
     WRITER_PROPERTIES,
+    Rows,
     configuration,
     delta_failures,
+    reading,
 )
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import DERIVED_FOLDER, FACTS_FOLDER, TableHome
@@ -63,8 +67,10 @@ def publish(
     The caller has `held` the folder, so that one process publishes it at a time.
 
     Raises:
-        TablesInvalid: the place cannot be written, or has the tables of another log.
+        TablesInvalid: the place cannot be written, has the tables of another log, or is in the
+            folder itself.
     """
+    _check_apart(home, target)
     groups = home.groups()
     _check_same(tables, target, groups)
     written = {}
@@ -94,16 +100,16 @@ def _put_facts(one: CatalogTable, target: Target, groups: Sequence[str | None]) 
         ends[group] = end
         of_group = pc.field("raft_group").is_null() if group is None else None
         of_group = pc.field("raft_group") == group if of_group is None else of_group
-        rows = of_group & (pc.field("index") >= begin) & (pc.field("index") < end)
-        wanted = rows if wanted is None else wanted | rows
+        lacking = of_group & (pc.field("index") >= begin) & (pc.field("index") < end)
+        wanted = lacking if wanted is None else wanted | lacking
     if wanted is None:
         return 0
-    found = _Counted(one, wanted)
+    rows = Rows(one.schema, _batches(one, wanted))
     metadata = {_MARKS: json.dumps(_marks(one, ends))} if one.name == LAST else {}
-    with delta_failures(url, "cannot be written"):
+    with rows.written_to(url):
         write_deltalake(
             url if there is None else there,
-            found.reader(),
+            rows.reader,
             mode="append",
             storage_options=target.options,
             configuration=configuration(target.kept_hours) if there is None else None,
@@ -117,7 +123,7 @@ def _put_facts(one: CatalogTable, target: Target, groups: Sequence[str | None]) 
         if len(table.file_uris()) >= SMALL_FILES_MAX:
             table.optimize.compact(target_size=WHOLE_FILE_BYTES, max_concurrent_tasks=1)
             _vacuum(table, target)
-    return found.rows
+    return rows.count
 
 
 def _put_derived(one: CatalogTable, target: Target, _groups: Sequence[str | None]) -> int:
@@ -126,11 +132,11 @@ def _put_derived(one: CatalogTable, target: Target, _groups: Sequence[str | None
     app, version = f"{_DERIVED_APP}/{one.table.metadata().id}", one.table.version() + 1
     if there is not None and there.transaction_version(app) == version:
         return 0
-    found = _Counted(one, None)
-    with delta_failures(url, "cannot be written"):
+    rows = Rows(one.schema, _batches(one, None))
+    with rows.written_to(url):
         write_deltalake(
             url if there is None else there,
-            found.reader(),
+            rows.reader,
             mode="overwrite",
             schema_mode="overwrite",
             storage_options=target.options,
@@ -139,56 +145,44 @@ def _put_derived(one: CatalogTable, target: Target, _groups: Sequence[str | None
             commit_properties=CommitProperties(app_transactions=[Transaction(app, version)]),
         )
         _vacuum(DeltaTable(url, storage_options=target.options), target)
-    return found.rows
+    return rows.count
 
 
 def _vacuum(table: DeltaTable, target: Target) -> None:
     table.vacuum(target.kept_hours, dry_run=False, enforce_retention_duration=False)
 
 
-class _Counted:
-    """The rows of a table on their way: a few batches are in memory at once."""
-
-    def __init__(self, one: CatalogTable, wanted: Any) -> None:
-        self.rows = 0
-        self._one = one
-        self._wanted = wanted
-
-    def reader(self) -> pa.RecordBatchReader:
-        schema = self._one.schema
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
-
-    def _batches(self, schema: pa.Schema) -> Any:
-        files = ds.dataset(self._one.files, schema=schema, format="parquet")
-        for batch in files.to_batches(
-            filter=self._wanted, batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
-        ):
-            self.rows += len(batch)
-            yield batch
+def _batches(one: CatalogTable, wanted: Any) -> Iterator[pa.RecordBatch]:
+    with reading(one.path):
+        files = ds.dataset(one.files, schema=one.schema, format="parquet")
+        yield from files.to_batches(
+            filter=wanted, batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+        )
 
 
 def _marks(one: CatalogTable, ends: Mapping[str | None, int]) -> dict[str, list[int]]:
     """Return index, term and chain sum of the last entry of each log."""
-    return {
-        group or "": mark for group, end in ends.items() if (mark := _mark(one, group, end - 1))
-    }
+    marks = {group: mark_in(one, group, end - 1) for group, end in ends.items()}
+    return {group or "": [ends[group] - 1, *mark] for group, mark in marks.items() if mark}
 
 
-def _mark(one: CatalogTable, group: str | None, index: int) -> list[int] | None:
-    files = ds.dataset(one.files, schema=one.schema, format="parquet")
-    rows = files.to_table(
-        columns=["raft_group", "term", "chain_crc"], filter=pc.field("index") == index
-    ).to_pylist()
-    found = [row for row in rows if row["raft_group"] == group]
-    return [index, found[0]["term"], found[0]["chain_crc"]] if found else None
+def _check_apart(home: TableHome, target: Target) -> None:
+    """Refuse a place in the tables' folder, whose tables would replace themselves."""
+    try:
+        place = os.path.realpath(local_path("target", target.url))
+    except OptionInvalid:
+        return  # on no disk of this machine
+    own = os.path.realpath(home.path)
+    if os.path.commonpath([place, own]) == own:
+        raise TablesInvalid(target.url, "is the tables' own folder, or in it: name another place")
 
 
 def _check_same(
     tables: Sequence[CatalogTable], target: Target, groups: Sequence[str | None]
 ) -> None:
     """Refuse a place whose last published entry is another one here."""
-    [entries] = [one for one in tables if one.name == LAST]
-    url, there = target.table(FACTS_FOLDER, LAST)
+    entries = entries_of(tables)
+    url, there = target.table(FACTS_FOLDER, entries.name)
     if there is None:
         return
     with delta_failures(url, "cannot be read"):
@@ -197,8 +191,8 @@ def _check_same(
         for marks in told:
             mark = json.loads(marks).get(group or "")
             if mark is not None:
-                here = _mark(entries, group, mark[0])
-                if here is not None and here != mark:
+                here = mark_in(entries, group, mark[0])
+                if here is not None and [*here] != mark[1:]:
                     problem = f"was published from another log: entry {mark[0]} is another one"
                     raise TablesInvalid(url, f"{problem}; name another place")
                 break

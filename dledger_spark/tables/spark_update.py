@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from dledger_spark.errors import LogDamaged
+from dledger_spark.errors import OF_ONE_LOG, DledgerSparkError
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.log.left_out import LeftOut, joined, split_at, without
 from dledger_spark.log.log_range import MAX_PIECE_BYTES
@@ -47,7 +47,7 @@ class _Behind:
 
     Attributes:
         untold: what is left out and not yet in the tables.
-        damage: the error of a damaged entry that ends the update of this log.
+        damage: the error that ends the update of this log, such as that of a damaged entry.
     """
 
     log: ReadableLog
@@ -57,7 +57,7 @@ class _Behind:
     untold: list[LeftOut]
     state: bytes | None
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FACTS, 0))
-    damage: LogDamaged | None = None
+    damage: DledgerSparkError | None = None
 
     def next_ranges(self, home: TableHome, round_bytes: int, range_bytes: int) -> list[range]:
         """Return the ranges of the next round; those of which something is kept are as before."""
@@ -129,8 +129,8 @@ def update_on_spark(
         on_round: called before each round.
 
     Raises:
-        DledgerSparkError: see `update_tables`. A damaged entry is raised once all other logs are up
-            to date.
+        DledgerSparkError: see `update_tables`. What is wrong with a log is raised once all other
+            logs are up to date.
         Py4JJavaError: a task failed too often. What earlier rounds committed is right, and the next
             update goes on.
     """
@@ -138,9 +138,13 @@ def update_on_spark(
     behind = []
     for log in logs:
         stop = None if stops is None else stops.get(log.group)
-        wanted, parts, left_out, fold = lacking(
-            home, log, tables, stop, fail_on_data_loss=fail_on_data_loss, finds_damage=False
-        )
+        try:
+            wanted, parts, left_out, fold = lacking(
+                home, log, tables, stop, fail_on_data_loss=fail_on_data_loss, finds_damage=False
+            )
+        except OF_ONE_LOG as error:
+            behind.append(_Behind(log, range(0), [], [], [], None, damage=error))
+            continue
         # As it was saved: what is kept of ranges names the bytes of the state before.
         state = None if fold is None else home.state(log.group, fold.next_index)
         home.drop_states_before(log.group, 0 if fold is None else fold.next_index)

@@ -42,6 +42,8 @@ _KNOWN: Final = frozenset(
     {_LOCK, _STATE, _PASSES, _CHECKPOINT, _SPILL, _SHIPPED, FACTS_FOLDER, DERIVED_FOLDER}
 )
 _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
+# Names of groups that would be other folders, as they stand.
+_NO_FOLDERS: Final = {_OF_NO_GROUP: "%2D", ".": "%2E", "..": "%2E%2E"}
 
 
 class TableHome:
@@ -66,15 +68,16 @@ class TableHome:
         if os.path.exists(self.path) and not os.path.isdir(self.path):
             raise TablesInvalid(self.path, "is a file: name a folder")
         try:
+            there = set(os.listdir(self.path)) if os.path.exists(self.path) else set()
+            # Nothing is written to a folder of something else.
+            if foreign := sorted(there - _KNOWN - OF_FILE_SYSTEM):
+                problem = f"holds {foreign[0]!r}, which is no part of it: use a new folder"
+                raise TablesInvalid(self.path, problem)
             os.makedirs(f"{self.path}/{_STATE}", exist_ok=True)
             descriptor = os.open(f"{self.path}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         except OSError as cause:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
         try:
-            foreign = sorted(set(os.listdir(self.path)) - _KNOWN - OF_FILE_SYSTEM)
-            if foreign:
-                problem = f"holds {foreign[0]!r}, which is no part of it: use a new folder"
-                raise TablesInvalid(self.path, problem)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -182,4 +185,4 @@ def range_name(entries: range) -> str:
 
 
 def _folder_of(group: str | None) -> str:
-    return _OF_NO_GROUP if group is None else quote(group, safe="")
+    return _OF_NO_GROUP if group is None else _NO_FOLDERS.get(group, quote(group, safe=""))

@@ -11,14 +11,15 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
+from dledger_spark.errors import DataLost, DledgerSparkError, TablesInvalid, TablesOfAnotherLog
 from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.left_out import LeftOut, split_at, without
-from dledger_spark.log.mark import differ
-from dledger_spark.log.readable_log import ReadableLog, readable_parts
-from dledger_spark.tables.delta_files import SMALL_FILES_MAX
+from dledger_spark.log.mark import UNKNOWN, differ
+from dledger_spark.log.readable_log import ReadableLog
+from dledger_spark.tables.catalog import catalog_table, mark_in
+from dledger_spark.tables.delta_files import SMALL_FILES_MAX, remedy_of
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.passes import fold_at, lost_rows
 from dledger_spark.tables.table_home import TableHome
@@ -146,7 +147,7 @@ def lacking(
     there = next_index(home, log.group)
     fold = None if there is None else fold_behind(home, log, there)
     if fold is not None:
-        _add_later_tables(tables, app_of(log.group), fold.next_index)
+        _add_later_tables(tables, app_of(log.group), fold)
     fails = fail_on_data_loss
     return lacking_behind(log, fold, stop, fail_on_data_loss=fails, finds_damage=finds_damage)
 
@@ -169,22 +170,28 @@ def lacking_behind(
         problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    if fail_on_data_loss or finds_damage:
-        parts, left_out = readable_parts(log, wanted, fail_on_data_loss=fail_on_data_loss)
-    else:
-        left_out = log.missing(wanted)
-        parts = without(wanted, left_out)
+    left_out: list[LeftOut] = []
+    if not fail_on_data_loss:
+        left_out = log.unreadable(wanted) if finds_damage else log.missing(wanted)
+    parts = without(wanted, left_out)
     if fold is not None and first < log.first_index:
         problem = f"{log.name} now begins with entry {log.first_index}"
         left_out.insert(0, LeftOut(first, log.first_index - 1, problem))
     return Lacking(wanted, parts, left_out, fold)
 
 
-def _add_later_tables(tables: Mapping[str, FactTable], app: str, next_index: int) -> None:
-    """Add the tables that an earlier version did not have. Their rows begin with the next entry."""
-    for table in tables.values():
-        if table.next_index(app) is None:
-            table.append(app, range(next_index, next_index), [])
+def _add_later_tables(tables: Mapping[str, FactTable], app: str, fold: LogFold) -> None:
+    """Add the tables that an earlier version did not have. Their rows begin with the next entry.
+
+    Raises TablesInvalid: one is gone that was there.
+    """
+    lacking = {name: table for name, table in tables.items() if table.next_index(app) is None}
+    for name, table in lacking.items():
+        if name in fold.tables:
+            problem = f"is gone with all its rows: {remedy_of(table.path)}"
+            raise TablesInvalid(table.path, problem)
+    for table in lacking.values():
+        table.append(app, range(fold.next_index, fold.next_index), [])
 
 
 class _Piece(NamedTuple):
@@ -221,8 +228,8 @@ def _pieces(
                 if size >= piece_bytes or fold.next_index == part.stop:
                     yield _Piece(range(start, fold.next_index), batches, fold.state)
                     batches, start, size = {}, fold.next_index, 0
-        except LogDamaged:
-            if start < fold.next_index:  # entries before the damage are right
+        except DledgerSparkError:
+            if start < fold.next_index:  # entries before one that cannot be read are right
                 yield _Piece(range(start, fold.next_index), batches, fold.state)
             raise
 
@@ -272,11 +279,15 @@ def fold_behind(home: TableHome, log: ReadableLog, there: int) -> LogFold:
 
 
 def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
-    """Refuse a log whose entry is not the last entry of the tables."""
-    last = fold.next_index - 1
-    if last > (-1 if log.committed is None else log.committed):
-        return  # this copy of the log is behind the tables
+    """Refuse a log whose last entry that the tables have is another one there."""
+    last, end = fold.next_index - 1, fold.end
+    committed = -1 if log.committed is None else log.committed
+    if last > committed:
+        # A copy of the log that is behind the tables, or another log that has grown less far.
+        last = committed
+        there = mark_in(catalog_table(LAST, home.fact_path(LAST)), log.group, last)
+        end = there or UNKNOWN
     found = log.mark(last)
-    if found is not None and differ(found, fold.end):
+    if found is not None and differ(found, end):
         problem = f"was made from another log: entry {last} of {log.name} is another one"
-        raise TablesInvalid(home.path, f"{problem}; use a new folder")
+        raise TablesOfAnotherLog(home.path, problem)

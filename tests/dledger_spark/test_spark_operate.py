@@ -61,6 +61,21 @@ def test_status_tells_what_the_tables_have_and_how_far_they_are_behind(
     assert (of_log["committed"], of_log["behind"]) == (None, None)
 
 
+def test_status_says_that_a_log_was_not_looked_at(write_log: LogWriter, tmp_path: Path) -> None:
+    out, paths = tmp_path / "out", []
+    for group in ("g", "h"):
+        log = write_log(orders(9), base=tmp_path / group, group=group)
+        paths += ["--path", log]
+        assert run("tables", "--path", log, "--out", out, "--facts-only")[0] == 0
+    words = ("status", "--tables", out, "--max-behind", "3")
+    assert run(*words, *paths)[0] == 0
+    code, text = run(*words, *paths[:2])
+    assert (code, "that of 'h' is not among those that are named" in text) == (2, True)
+    write_log(orders(19)[9:], base=tmp_path / "g", group="g")
+    code, text = run(*words, *paths[:2])
+    assert (code, "10 entries of 'g'" in text) == (1, True)
+
+
 def test_status_reads_the_checkpoint_of_a_stream(write_log: LogWriter, tmp_path: Path) -> None:
     log, out = write_log(orders(9)), tmp_path / "out"
     assert run("tables", "--path", log, "--out", out, "--facts-only")[0] == 0
@@ -213,6 +228,22 @@ def test_tables_that_were_made_again_replace_published_ones(
         here, there = catalog(TableHome(str(out))), catalog(TableHome(str(copy)))
         for one, published in zip(here, there, strict=True):
             assert rows_of(one) == rows_of(published), one.name
+
+
+@pytest.mark.parametrize("where", ["out", "out/copy", "file://{}/out", "link", "./../{}/out/."])
+def test_tables_are_not_published_over_themselves(
+    where: str, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    assert run("tables", "--path", write_log(orders(9)), "--out", out)[0] == 0
+    (tmp_path / "link").symlink_to(out)
+    version = catalog(TableHome(str(out)))[-1].table.version()
+    named = where.format(tmp_path if ":" in where else tmp_path.name)
+    code, text = run("publish", "--tables", out, "--target", named)
+    assert (code, "is the tables' own folder, or in it" in text) == (1, True), text
+    assert catalog(TableHome(str(out)))[-1].table.version() == version
+    assert run("publish", "--tables", out, "--target", tmp_path / "out-2")[0] == 0
 
 
 def test_a_copy_of_another_log_is_refused(write_log: LogWriter, tmp_path: Path) -> None:

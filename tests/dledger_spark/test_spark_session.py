@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands.spark_commands import dledger_spark
+from dledger_spark.errors import SessionRuns
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
@@ -343,6 +344,12 @@ def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
         read(spark, folder).count()
     assert read(spark, folder, failOnDataLoss="false").count() == 33
     assert read(spark, folder, from_=27).count() == 33
+
+
+def test_a_second_session_is_refused_and_the_first_goes_on(spark: Any) -> None:
+    with pytest.raises(SessionRuns, match="of Spark runs in this process"), session.local_session():
+        pass
+    assert spark.range(3).count() == 3
 
 
 INTERRUPTED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,6 +171,22 @@ def test_another_log_is_refused(home: TableHome, tmp_path: Path) -> None:
         update(home, write(scripted(2), tmp_path / "two", 0, 60))
 
 
+@pytest.mark.parametrize("stop", [1, 39, 40, 60])
+def test_another_log_is_refused_as_soon_as_it_shows(
+    stop: int, home: TableHome, tmp_path: Path
+) -> None:
+    """As that of a group that was deleted and made again, or went on behind an older backup."""
+    update(home, write(scripted(1), tmp_path / "one", 0, 40))
+    other = replace_terms(scripted(1), 7)
+    with pytest.raises(TablesInvalid, match=rf"entry {min(stop, 40) - 1} of .* is another one"):
+        update(home, write(other, tmp_path / "two", 0, stop))
+
+
+def replace_terms(log: ScriptedLog, term: int) -> ScriptedLog:
+    log.entries = [entry._replace(term=term) for entry in log.entries]
+    return log
+
+
 def test_a_log_that_is_behind_the_tables_adds_nothing(home: TableHome, tmp_path: Path) -> None:
     log = scripted(1)
     update(home, write(log, tmp_path / "one", 0, 60))
@@ -211,6 +228,17 @@ def test_a_folder_that_holds_something_else_is_refused(home: TableHome, tmp_path
     (tmp_path / "tables" / "thesis.txt").write_text("x")
     with pytest.raises(TablesInvalid, match=r"holds 'thesis\.txt'"):
         update(home, folder)
+    assert os.listdir(home.path) == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("group", [".", "..", "-", "ü.x", "%2E"])
+def test_a_group_of_any_name_has_a_folder_of_its_own(
+    group: str, home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(1)
+    update(home, write(log, tmp_path / "log", 0, 30, group))
+    assert home.groups() == [group]
+    assert update(home, write(log, tmp_path / "log", 30, 60, group)).entries == range(30, 60)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 9}', '{"version": 1}'])
@@ -273,6 +301,58 @@ def test_a_copy_of_the_log_that_is_behind_the_tables_is_told_of(
         assert lines == hinted * [
             "nothing new: the tables already have the entries up to 29, and " + here.format(behind)
         ]
+
+
+def test_a_log_of_which_nothing_is_committed_adds_nothing(tmp_path: Path) -> None:
+    log, out = scripted(1), str(tmp_path / "out")
+    path = write(log, tmp_path / "log", 0, 30, committed=-1).name
+    code, output = run("tables", "--path", path, "--out", out)
+    assert (code, f"nothing to add: nothing of {path} is committed" in output) == (0, True), output
+    assert "0 entries added" in output or "\t+0\n" in output
+    write(log, tmp_path / "log", 30, 60)
+    assert run("tables", "--path", path, "--out", out)[0] == 0
+    assert run("report", "--tables", out, "--out", os.devnull)[0] == 0
+
+
+@pytest.mark.parametrize("killed_behind", [1, len(FACTS) - 1])
+def test_what_a_first_run_that_was_killed_has_left_is_told_in_a_line(
+    killed_behind: int, home: TableHome, tmp_path: Path
+) -> None:
+    path = write(scripted(1), tmp_path / "log", 0, 30).name
+    assert run("tables", "--path", path, "--out", home.path)[0] == 0
+    shutil.rmtree(f"{home.path}/derived")
+    for name in [*(name for name in FACTS if name != "entries"), "entries"][killed_behind:]:
+        shutil.rmtree(home.fact_path(name))
+    for words in (("status",), ("sql", "select 1"), ("publish", "--target", str(tmp_path / "x"))):
+        code, output = run(words[0], "--tables", home.path, *words[1:])
+        assert (code, "run `dledger-spark tables` again" in output) == (1, True), output
+    assert run("tables", "--path", path, "--out", home.path)[0] == 0
+    assert run("status", "--tables", home.path)[0] == 0
+
+
+def test_a_log_that_cannot_be_added_keeps_no_other_from_the_tables(
+    home: TableHome, tmp_path: Path
+) -> None:
+    """A file that is missing costs the entries behind it, and another log costs itself."""
+    log, config = scripted(4), replace(CONFIG, segment_bytes=1 << 13, max_body_bytes=1 << 12)
+    lacking = FolderLog(open_log(str(write_entries(tmp_path / "a", log.entries, config, "a"))))
+    _first, second, *_ = lacking.folder.segments
+    os.unlink(second.path)
+    update(home, write(log, tmp_path / "b", 0, 40, "b"))
+    shutil.rmtree(tmp_path / "b")
+    paths = [lacking.name]
+    for group, of_group in (("b", replace_terms(scripted(4), 9)), ("c", log)):
+        paths.append(write(of_group, tmp_path / group, 0, 60, group).name)
+    words = [word for path in paths for word in ("--path", path)]
+    ended = CliRunner().invoke(dledger_spark, ["tables", *words, "--out", home.path])
+    lines = ended.stderr.splitlines()
+    assert (ended.exit_code, len(lines)) == (1, 2), ended.output
+    assert "[DLEDGER_DATA_LOST]" in lines[0]
+    assert "entry 39 of" in lines[1]
+    assert [next_index(home, group) for group in "abc"] == [second.first_index, 40, 60]
+    counted = "select raft_group, sum(entries) as n from elections group by 1 order by 1"
+    code, output = run("sql", "--tables", home.path, counted)
+    assert (code, output) == (0, f"raft_group\tn\na\t{second.first_index}\nb\t40\nc\t60\n")
 
 
 def test_a_table_whose_first_commit_was_killed_is_made(home: TableHome, tmp_path: Path) -> None:

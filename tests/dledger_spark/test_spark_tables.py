@@ -16,6 +16,8 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 
 import pyarrow as pa
 
+from broker.log.entry import encode_log_command
+from broker.offsets.commands import CommitOffsets, CommittedOffset
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.schema import ENTRY_SCHEMA
@@ -188,3 +190,14 @@ def test_the_trace_of_a_dead_letter_names_the_topic_where_it_lies() -> None:
         ("sent back", "%RETRY%billing", 0, 1),
         ("sent back", "%RETRY%billing", 2, 7),
     ]
+
+
+def test_the_largest_offset_that_a_client_may_commit_is_an_offset_as_others() -> None:
+    log = ScriptedLog()
+    log.run([Step("send")] * 3)
+    for offset in (1, 2**63 - 1):
+        committed = [CommittedOffset("g", "A", 0, offset)]
+        log._append(encode_log_command(CommitOffsets(committed, log._now_ms, log._pos)))
+    facts = facts_of(log, [])
+    with engine_over(facts) as engine:
+        check_tables(log, facts, engine)

@@ -47,6 +47,7 @@ passed as (
 readers as (
     select distinct v.raft_group, v.consumer_group, v.topic, v.topic_life, v.queue from passed v
 ),
+-- From the last message of a queue to the first, each commit behind the messages that it is not past.
 marks as (
     select
         v.raft_group,
@@ -54,7 +55,8 @@ marks as (
         v.topic,
         v.topic_life,
         v.queue,
-        v.offset * 2 - 1 as at,
+        v.offset,
+        0 as is_message,
         v.time as passed_time,
         v.before_ms,
         case when false then v.time end as store_time
@@ -66,7 +68,8 @@ marks as (
         r.topic,
         r.topic_life,
         r.queue,
-        m.offset * 2 as at,
+        m.offset,
+        1 as is_message,
         case when false then m.store_time end as passed_time,
         cast(null as bigint) as before_ms,
         m.store_time
@@ -85,12 +88,12 @@ consumed as (
         k.store_time,
         min(k.passed_time) over (
             partition by k.raft_group, k.consumer_group, k.topic, k.topic_life, k.queue
-            order by k.at desc
+            order by k.offset desc, k.is_message desc
             rows between unbounded preceding and current row
         ) as passed_time,
         min(k.before_ms) over (
             partition by k.raft_group, k.consumer_group, k.topic, k.topic_life, k.queue
-            order by k.at desc
+            order by k.offset desc, k.is_message desc
             rows between unbounded preceding and current row
         ) as before_ms
     from marks k
