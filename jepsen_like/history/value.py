@@ -15,6 +15,8 @@ Value: TypeAlias = Hashable
 SHOWN_CHARACTERS_MAX = 120
 # Deeper values are refused: no workload needs them, and each level costs a level of recursion.
 NESTED_MAX = 32
+# Sums of whole numbers up to here fit into a float, and can be printed.
+DIGITS_MAX = 300
 
 
 class Map(dict[Value, Value]):
@@ -29,10 +31,12 @@ class Map(dict[Value, Value]):
 def frozen(value: object, depth: int = NESTED_MAX) -> Value:
     """Return a value as JSON gives it, with tuples for lists and `Map`s for dictionaries.
 
-    Raises ValueError if it is nested deeper than `NESTED_MAX`.
+    Raises ValueError if it is nested deeper than `NESTED_MAX`, or a number is too large.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no number of JSON, or too large to be kept")
+    if isinstance(value, int) and abs(value) >= 10**DIGITS_MAX:
+        raise ValueError(f"a number of more than {DIGITS_MAX} digits")
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if depth == 0:
