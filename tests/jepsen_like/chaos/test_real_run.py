@@ -305,3 +305,20 @@ def test_a_folder_with_files_is_not_used_again(tmp_path: Path) -> None:
     ended = CliRunner().invoke(main, ["run", "--workload", "set", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 2
     assert "is not empty" in ended.output
+
+
+@pytest.mark.parametrize("name", ["a:b", "a/b", "..", "json.none", ""])
+def test_a_system_that_is_no_module_is_refused(name: str, tmp_path: Path) -> None:
+    words = ["--workload", "set", "--system", name, "--out", str(tmp_path / "out")]
+    ended = CliRunner().invoke(main, ["run", *words])
+    assert ended.exit_code == 2
+    assert f"there is no module {name}" in ended.output
+
+
+def test_a_run_whose_folder_cannot_be_made_is_a_failure_of_the_harness(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ["--workload", "set", "--out", str(tmp_path / "file" / "out")]
+    ended = CliRunner().invoke(main, ["run", *words])
+    assert ended.exit_code == 3
+    assert ended.stderr.startswith("the harness failed: ")
+    assert "Traceback" not in ended.output

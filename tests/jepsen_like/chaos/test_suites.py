@@ -16,10 +16,12 @@ from click.testing import CliRunner, Result
 
 from jepsen_like.__main__ import main
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.plan import RunPlan, typed
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, Row, planned
 from jepsen_like.chaos.suites.made_run import finished_run, worst_gap
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder
+from jepsen_like.chaos.verdict import again
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.report.told_run import RunExit
 
@@ -193,6 +195,18 @@ def test_the_data_of_members_stays_only_where_something_was_found(
     assert SuiteFolder(tmp_path).ended(one).exit_code == exit_code
     assert data.exists() is (exit_code != RunExit.NOTHING_FOUND)
     assert (tmp_path / one.name / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(60.0, "60"), (100 / 3, "33.333333333333336"), (1e6, "1000000"), (0.1, "0.1")],
+)
+def test_a_command_is_told_with_the_very_numbers_of_the_plan(number: float, words: str) -> None:
+    assert typed(number) == words
+    plan = RunPlan("set", (), time_s=number, calls_a_second=number)
+    told = again(plan, "--workload").split()
+    assert float(told[told.index("--time") + 1]) == number
+    assert float(told[told.index("--rate") + 1]) == number
 
 
 def test_what_was_begun_is_set_aside_before_a_run_is_made_again(tmp_path: Path) -> None:
