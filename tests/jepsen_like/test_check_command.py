@@ -139,6 +139,8 @@ def test_a_model_that_nobody_names_and_one_that_nobody_knows_are_refused(tmp_pat
 
 
 MODELS = """
+import os
+
 class Stack:
     initial = ()
 
@@ -184,6 +186,15 @@ class WrongFunctions(Stack):
 class Ends(Stack):
     def step(self, state, operation):
         raise SystemExit(0)
+
+class EndsTheProcess(Stack):
+    def step(self, state, operation):
+        os._exit(0)
+
+class Prints(Stack):
+    def step(self, state, operation):
+        print("hello")
+        return super().step(state, operation)
 
 class EndsWhenMade(Stack):
     def __init__(self):
@@ -262,6 +273,28 @@ def test_several_processes_tell_the_same_as_one(tmp_path: Path) -> None:
     for told in (*one["files"], *several["files"]):
         del told["seconds"]
     assert one == several
+
+
+def test_a_model_that_ends_the_process_leaves_nothing_known(models: Path) -> None:
+    models.with_name("b.jsonl").write_bytes(models.read_bytes())
+    words = ["check", "--jobs", "2", "--model", "stacks:EndsTheProcess", "a.jsonl", "b.jsonl"]
+    command = [sys.executable, "-m", "jepsen_like", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    assert "a process that did part of the work has ended" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_a_model_prints_is_not_in_the_answer(models: Path) -> None:
+    result = run(models, "--model", "stacks:Prints", "--json")
+    assert [one["verdict"] for one in json.loads(result.stdout)["files"]] == ["valid"]
+    assert "hello" in result.stderr
+
+
+def test_a_name_that_is_too_long_for_a_file_is_unreadable() -> None:
+    result = run("x" * 5000)
+    assert result.exit_code == 3
+    assert "cannot be read: File name too long" in result.stderr
 
 
 def test_ctrl_c_ends_the_command_and_its_workers_without_a_word(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
@@ -79,6 +80,21 @@ def test_an_unknown_seeded_bug_is_refused() -> None:
     result = CliRunner().invoke(main, ["simulate", "--seeded-bug", "none-such"])
     assert result.exit_code == 2
     assert "none-such" in result.output
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e9", "-1", "0"])
+def test_times_that_no_run_comes_to_the_end_of_are_refused(seconds: str) -> None:
+    for command, option in (("simulate", "--seconds"), ("run", "--time"), ("suite", "--time")):
+        result = CliRunner().invoke(main, [command, option, seconds])
+        assert result.exit_code == 2
+        assert f"'{option}'" in result.output
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    words = ["simulate", "--seeds", "100000", "--trace", str(tmp_path / "none" / "trace.txt")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "trace.txt cannot be written: No such file or directory" in result.output
 
 
 def test_hosts_are_another_tier_of_the_same_command() -> None:

@@ -37,8 +37,8 @@ def service_named(name: str) -> Service:
         raise ServiceUnusable(
             f"{name} is an object: name the class of the state machine, or a jepsen_like.Service"
         )
-    service = service_of(found)
     try:
+        service = service_of(found)
         service.check()
     except DLedgerError as error:
         raise ServiceUnusable(f"{name}: {error}") from error
