@@ -29,7 +29,12 @@ def raised_in(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".replace("\n", " ")
+    """Return the type and text of an error, also of one whose text cannot be made."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "without a text"
+    return f"{type(error).__name__}: {text}".replace("\n", " ")
 
 
 def users_module(name: str, unusable: Callable[[str], Exception]) -> ModuleType:
