@@ -19,7 +19,7 @@ import dledger
 from bench.dledger_member import GROUP
 from bench.filler import NODE_ID
 from bench.one_run import end
-from bench.options import folder_option, json_option, markdown_option
+from bench.options import COUNT, SECONDS, folder_option, json_option, markdown_option
 from bench.process_figures import memory, processor_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
@@ -235,9 +235,9 @@ async def _leader(peers: Mapping[str, str]) -> str:
 
 
 @click.command()
-@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True)
+@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True, type=SECONDS)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
-@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
+@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=COUNT)
 @folder_option
 @json_option("figure")
 @markdown_option("table")

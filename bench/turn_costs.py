@@ -19,7 +19,7 @@ import trio.testing
 import dledger
 from bench.counted_calls import CountedCalls, package_of, regular
 from bench.one_run import RunFailed, end, first_result, last_complaint, output, start
-from bench.options import folder_option, json_option, markdown_option
+from bench.options import COUNT, folder_option, json_option, markdown_option
 from bench.peers.in_process import members
 from bench.place import make_place
 from bench.process_figures import ran_s
@@ -221,7 +221,7 @@ LOADS = (
 
 
 @click.command("turn-costs")
-@option("--appends", "Appends whose calls are counted.", default=500, type=click.IntRange(1))
+@option("--appends", "Appends whose calls are counted.", default=500, type=COUNT)
 @option("--list", "listed", "Print each function with its calls an append.", is_flag=True)
 @folder_option
 @json_option("figure")
