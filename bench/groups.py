@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from bench.options import COUNT, SECONDS, new_folder_option
-from bench.process_figures import memory, processor_s
+from bench.process_figures import memory, ran_s
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 
@@ -125,11 +125,11 @@ class GroupProcesses:
 def _idle_cost(processes: GroupProcesses, measured_s: float, console: Console) -> None:
     shares: dict[str, list[float]] = {node_id: [] for node_id in processes.peers}
     for _ in range(max(1, round(measured_s / WINDOW_S))):
-        before = {node_id: processor_s(processes.pid(node_id)) for node_id in shares}
+        before = {node_id: ran_s(processes.pid(node_id)) for node_id in shares}
         began = time.monotonic()
         processes.watch(lambda: False, WINDOW_S)
         for node_id, values in shares.items():
-            used_s = processor_s(processes.pid(node_id)) - before[node_id]
+            used_s = ran_s(processes.pid(node_id)) - before[node_id]
             values.append(100 * used_s / (time.monotonic() - began))
     for node_id, values in shares.items():
         console.print(

@@ -23,7 +23,6 @@ from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
 from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
 from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
-from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import (
@@ -50,7 +49,7 @@ from jepsen_like.chaos.verdict import (
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import tell_details
 from jepsen_like.report.page import page
-from jepsen_like.report.told_run import RunExit
+from jepsen_like.report.told_run import GapRow, RunExit
 from jepsen_like.users_modules import find_users_modules
 
 # Without a terminal: a line after so many seconds.

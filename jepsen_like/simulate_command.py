@@ -15,6 +15,7 @@ import click
 from dledger.command_line.options import FILE, NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import say
+from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
@@ -32,7 +33,6 @@ from jepsen_like.simulation.service.service_campaign import (
     recorded,
     shrunk,
 )
-from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.service.spoken_message import IDLE
 from jepsen_like.simulation.tiers import TIERS, tier_of

@@ -43,4 +43,16 @@ def users_module(name: str, unusable: Callable[[str], Exception]) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a program ends itself when it is imported
-        raise unusable(f"{name}: cannot import {module_name}: {said(error)}") from error
+        raise unusable(f"{name}: cannot import {module_name}: {raised_in(error)}") from error
+
+
+def users_object(name: str, unusable: Callable[[str], Exception]) -> object:
+    """Return what a name such as `bank:Accounts` leads to. Raises `unusable` with the reason."""
+    module_name, _, path = name.partition(":")
+    found: object = users_module(name, unusable)
+    origin = getattr(found, "__file__", None) or "Python itself"
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise unusable(f"{name}: {module_name} of {origin} has no {path}")
+        found = getattr(found, part)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from types import MappingProxyType
 
 import click
 
-from bench.brokers.bench import Bench, Figure, Row, Scale
+from bench.brokers.bench import Bench, Figure, Row, Scale, middle
 from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import KEY as NULL
 from bench.brokers.null import null_broker
@@ -82,9 +81,7 @@ class Results:
 
     def _median(self, brokers: Brokers, name: str) -> Figure | None:
         found = self.figures.get(brokers.key, {}).get(name)
-        if not found:
-            return None
-        return found[0]._replace(value=statistics.median([one.value for one in found]))
+        return middle(found) if found else None
 
 
 def in_words(figure: Figure) -> str:

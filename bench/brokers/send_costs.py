@@ -16,7 +16,7 @@ from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
-from bench.counted_calls import CountedCalls, package_of, regular
+from bench.counted_calls import CountedCalls, calls_table, package_of, regular
 from bench.options import COUNT, SECONDS, folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.report import Report, show_tables, tell
@@ -174,9 +174,7 @@ def send_costs(
         ),
     ]
     if listed:
-        ordered = sorted(calls.items(), key=lambda item: -item[1])
-        cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
-        tables.append(Rows("calls by function", ["what", "a send"], cells))
+        tables.append(calls_table(calls, "a send"))
     show_tables(tables, HOW)
     report.keep(kept, {"lone send": counted, "rates": rates})
     report.write_page(page, [HOW], tables)

@@ -13,7 +13,7 @@ import trio
 
 import dledger
 from jepsen_like.chaos.doubts import Doubts, doubts_of
-from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
+from jepsen_like.chaos.gaps import gap_rows, windows_of
 from jepsen_like.chaos.nemeses.hostile_client import unserved
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, RunPlan, typed
@@ -24,7 +24,7 @@ from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.reading import read_history
-from jepsen_like.report.told_run import RunExit
+from jepsen_like.report.told_run import GapRow, RunExit
 
 RUN_FORMAT = 1
 STATISTICS = "statistics"

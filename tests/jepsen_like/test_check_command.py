@@ -1,9 +1,6 @@
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ from click.testing import CliRunner, Result
 from jepsen_like.__main__ import main
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
+from tests.jepsen_like.interrupted import interrupted
 
 
 def run(*words: str | Path) -> Result:
@@ -308,29 +306,5 @@ def test_ctrl_c_ends_the_command_and_its_workers_without_a_word(tmp_path: Path) 
         lines.append(json.dumps(whole))
     for number in range(2):
         (tmp_path / f"{number}.jsonl").write_text("\n".join(lines))
-    with subprocess.Popen(
-        [sys.executable, "-c", _CHECK, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 60
-        while len(children.read_text().split()) < 3:  # two workers and a tracker
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, b"")
-
-
-_CHECK = """
-import signal, sys
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from jepsen_like.__main__ import main
-
-    sys.argv = ["jepsen-like", "check", "--jobs", "2", sys.argv[1]]
-    main()
-"""
+    words = ["check", "--jobs", "2", str(tmp_path)]
+    assert interrupted(words, 3) == (130, b"")  # two workers and a tracker

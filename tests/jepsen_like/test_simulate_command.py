@@ -1,9 +1,4 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +6,7 @@ from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
 from jepsen_like.mutants.mutant import all_mutants
+from tests.jepsen_like.interrupted import interrupted
 
 
 def test_good_seeds_end_with_status_0_and_what_was_reached() -> None:
@@ -122,31 +118,5 @@ def test_a_bug_of_another_tier_is_refused() -> None:
 
 
 def test_ctrl_c_ends_the_command_and_its_workers_without_a_word() -> None:
-    # As in a terminal, where Ctrl-C goes to the workers as well.
-    with subprocess.Popen(
-        [sys.executable, "-c", _SIMULATE],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 60
-        while len(children.read_text().split()) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, b"")
-
-
-# Also where the tests themselves were started in the background, which ignores Ctrl-C.
-_SIMULATE = """
-import signal, sys
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from jepsen_like.__main__ import main
-
-    sys.argv = ["jepsen-like", "simulate", "--seeds", "100000", "--jobs", "2"]
-    main()
-"""
+    words = ["simulate", "--seeds", "100000", "--jobs", "2"]
+    assert interrupted(words, 2) == (130, b"")

@@ -46,8 +46,6 @@ from jepsen_like.users_code import raised_in
 WAIT_S = 60.0
 # A client that was refused tries again after so long, in virtual seconds.
 RETRY_S = 0.05
-# How far a run looks ahead while a test waits for something, in virtual seconds.
-LOOK_S = 0.01
 
 
 T = TypeVar("T")
