@@ -250,11 +250,8 @@ def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[
     yield Row("all analytics tables, without Spark", most, _tables(path, home, rounds), None)
 
 
-def _of_log(
-    session: Any, path: str, table: str, schema: str | None = None, **options: object
-) -> Any:
-    reader = session.read.format("dledger").options(table=table, **options)
-    return (reader.schema(schema) if schema else reader).load(path)
+def _of_log(session: Any, path: str, table: str, **options: object) -> Any:
+    return session.read.format("dledger").options(table=table, **options).load(path)
 
 
 def _queries(
