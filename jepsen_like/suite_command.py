@@ -107,12 +107,12 @@ def suite(
 
     Each run is one of `jepsen-like run`. With the same folder, a suite that was stopped goes on.
     """
-    begun = SuiteFolder(out).begun_plan() if out is not None else None
-    if seed is None:
-        seed = time.time_ns() % 1_000_000 if begun is None else begun.seed
-    plan = SuitePlan(names, seed, time_s, network)
-    folder = SuiteFolder(out or Path(f"suite-{'-'.join(names)}-{seed}"))
     try:
+        begun = SuiteFolder(out).begun_plan() if out is not None else None
+        if seed is None:
+            seed = time.time_ns() % 1_000_000 if begun is None else begun.seed
+        plan = SuitePlan(names, seed, time_s, network)
+        folder = SuiteFolder(out or Path(f"suite-{'-'.join(names)}-{seed}"))
         folder.begin(plan)
     except OtherSuite as error:
         raise click.UsageError(f"{error}: name another folder with --out") from error

@@ -184,6 +184,16 @@ def test_runs_of_another_plan_are_neither_taken_nor_touched(tmp_path: Path) -> N
     assert "holds something else than a suite" in ended.output
 
 
+@pytest.mark.parametrize("told", ["", "[]", "{}", '{"plan": {"suites": 3}}', '{"plan": null}'])
+def test_a_file_of_a_suite_that_has_no_plan_is_told_in_a_line(told: str, tmp_path: Path) -> None:
+    (tmp_path / "suite.json").write_text(told)
+    for words in (("membership",), ("membership", "--seed", "7")):
+        ended = suite(*words, "--out", str(tmp_path))
+        assert ended.exit_code == 2
+        assert "suite.json has no plan of a suite: name another folder" in ended.output
+        assert "Traceback" not in ended.output
+
+
 @pytest.mark.parametrize("exit_code", list(RunExit))
 def test_the_data_of_members_stays_only_where_something_was_found(
     tmp_path: Path, exit_code: RunExit
