@@ -186,6 +186,6 @@ def checking(kept: Path | None) -> None:
         row = measure(load)
         rows.append(row)
         words = f"{load.clients} clients, {load.operations} operations, {load.keys} keys"
-        click.echo(f"{row['took_s']:>8} s  {load.name}: {words}: {row['verdict']}")
+        click.echo(f"{row['seconds']:>8} s  {load.name}: {words}: {row['verdict']}")
     if kept is not None:
         kept.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

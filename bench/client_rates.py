@@ -15,7 +15,7 @@ import click
 import trio
 
 from bench.mq_group import START_TIMEOUT_S, mq_group
-from bench.options import new_folder_option
+from bench.options import COUNT, SECONDS, new_folder_option
 from bench.report import show_tables
 from bench.summary import Rows
 from dledger.command_line.options import option
@@ -182,12 +182,12 @@ async def _until_served(producer: Producer) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@option("--rounds", "Of everything.", default=3)
-@option("--seconds", "measured_s", "Of each measurement by time.", default=2.0)
-@option("--body-bytes", "Of each message sent.", default=1024)
-@option("--at-once", "Messages sent at once.", default=20_000)
-@option("--consumed", "Messages to consume.", default=200_000)
-@option("--consumed-bytes", "Of each of them.", default=256)
+@option("--rounds", "Of everything.", default=3, type=COUNT)
+@option("--seconds", "measured_s", "Of each measurement by time.", default=2.0, type=SECONDS)
+@option("--body-bytes", "Of each message sent.", default=1024, type=COUNT)
+@option("--at-once", "Messages sent at once.", default=20_000, type=COUNT)
+@option("--consumed", "Messages to consume.", default=200_000, type=COUNT)
+@option("--consumed-bytes", "Of each of them.", default=256, type=COUNT)
 @new_folder_option
 def main(
     rounds: int,

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TypeVar
 
 import dledger
+from bench.summary import Rows
 
 # What comes in fewer appends or sends than every second one is housekeeping.
 SELDOM = 2
@@ -52,6 +53,13 @@ class CountedCalls:
 def package_of(file: str) -> str:
     """Return the package of a file of ours; the empty text for others."""
     return "" if file.startswith(("/", "<")) else file.partition("/")[0]
+
+
+def calls_table(calls: Mapping[tuple[str, str], float], what: str) -> Rows:
+    """Return a table of the calls of each function for one of `what`, the most first."""
+    ordered = sorted(calls.items(), key=lambda item: -item[1])
+    cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
+    return Rows("calls by function", ["what", what], cells)
 
 
 def regular(calls: Mapping[Name, float]) -> dict[Name, float]:

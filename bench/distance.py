@@ -20,7 +20,7 @@ from bench.distant_group import (
 )
 from bench.distant_member import MEASURE, RESUME
 from bench.one_run import RunFailed, measure
-from bench.options import folder_option, json_option, markdown_option
+from bench.options import COUNT, SECONDS, folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.plan import PlanInvalid, numbers
 from bench.report import Report, show_tables, tell
@@ -146,8 +146,8 @@ def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @option("--round-trips", "Milliseconds.", default=ROUND_TRIPS)
 @option("--in-flight", "Entries in flight.", default=1000, type=click.IntRange(1, MOST_IN_FLIGHT))
-@option("--bodies", "body_bytes", "Size of bodies, bytes.", default=256, type=click.IntRange(1))
-@option("--seconds", "measured_s", "Measured time of each run.", default=5.0)
+@option("--bodies", "body_bytes", "Size of bodies, bytes.", default=256, type=COUNT)
+@option("--seconds", "measured_s", "Measured time of each run.", default=5.0, type=SECONDS)
 @option(
     "--elections",
     "How often the leader is killed at each round trip.",

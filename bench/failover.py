@@ -8,6 +8,7 @@ import click
 
 from bench.one_run import RunFailed
 from bench.options import (
+    COUNT,
     build_option,
     chosen_keys,
     folder_option,
@@ -75,8 +76,8 @@ def watch_system(
     "all, or names of " + ", ".join(each.key for each in WATCHED) + ", with commas.",
     default="all",
 )
-@option("--times", "Each way.", default=10, type=click.IntRange(1))
-@click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
+@option("--times", "Each way.", default=10, type=COUNT)
+@click.option("--clients", default=16, show_default=True, type=COUNT)
 @folder_option
 @build_option
 @json_option("figure")

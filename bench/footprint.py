@@ -19,8 +19,8 @@ import dledger
 from bench.dledger_member import GROUP
 from bench.filler import NODE_ID
 from bench.one_run import end
-from bench.options import folder_option, json_option, markdown_option
-from bench.process_figures import memory, processor_s
+from bench.options import COUNT, SECONDS, folder_option, json_option, markdown_option
+from bench.process_figures import memory, ran_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.system import TOTAL, python_module
@@ -81,9 +81,9 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
             role = "leader" if node_id == leader else "follower"
             yield f"memory of a {role} at rest", f"{resident:.0f} MiB, {anonymous:.0f} its own"
         pids = [process.pid for process in processes.values()]
-        before = [processor_s(pid) for pid in pids]
+        before = [ran_s(pid) for pid in pids]
         time.sleep(idle_s)
-        used = sum(processor_s(pid) for pid in pids) - sum(before)
+        used = sum(ran_s(pid) for pid in pids) - sum(before)
         share = used / idle_s * 100
         yield f"three idle members, {idle_s:g} s", f"{share:.1f} % of one core, all together"
         follower = next(each for each in peers if each != leader)
@@ -213,7 +213,7 @@ async def _until(
     while True:
         try:
             if condition(await client.status(node_id)):
-                return Reached(time.monotonic() - began, processor_s(pid))
+                return Reached(time.monotonic() - began, ran_s(pid))
         except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
             if time.monotonic() - began > PATIENCE_S:
                 raise click.ClickException(f"{node_id} does not come up: {error}") from None
@@ -235,9 +235,9 @@ async def _leader(peers: Mapping[str, str]) -> str:
 
 
 @click.command()
-@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True)
+@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True, type=SECONDS)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
-@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
+@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=COUNT)
 @folder_option
 @json_option("figure")
 @markdown_option("table")

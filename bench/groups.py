@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench.options import new_folder_option
-from bench.process_figures import memory, processor_s
+from bench.options import COUNT, SECONDS, new_folder_option
+from bench.process_figures import memory, ran_s
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 
@@ -125,11 +125,11 @@ class GroupProcesses:
 def _idle_cost(processes: GroupProcesses, measured_s: float, console: Console) -> None:
     shares: dict[str, list[float]] = {node_id: [] for node_id in processes.peers}
     for _ in range(max(1, round(measured_s / WINDOW_S))):
-        before = {node_id: processor_s(processes.pid(node_id)) for node_id in shares}
+        before = {node_id: ran_s(processes.pid(node_id)) for node_id in shares}
         began = time.monotonic()
         processes.watch(lambda: False, WINDOW_S)
         for node_id, values in shares.items():
-            used_s = processor_s(processes.pid(node_id)) - before[node_id]
+            used_s = ran_s(processes.pid(node_id)) - before[node_id]
             values.append(100 * used_s / (time.monotonic() - began))
     for node_id, values in shares.items():
         console.print(
@@ -156,9 +156,9 @@ def _fail_over(processes: GroupProcesses, console: Console) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@option("--groups", "Groups of three members.", default=100)
-@option("--seconds", "measured_s", "How long to look at them idle.", default=20.0)
-@option("--timeout-ms", "Their election timeout.", default=500)
+@option("--groups", "Groups of three members.", default=100, type=COUNT)
+@option("--seconds", "measured_s", "How long to look at them idle.", default=20.0, type=SECONDS)
+@option("--timeout-ms", "Their election timeout.", default=500, type=COUNT)
 @new_folder_option
 def main(groups: int, measured_s: float, timeout_ms: int, folder: Path | None) -> None:
     """Run idle groups in three real processes; then kill the one that leads most of them."""

@@ -16,8 +16,6 @@ from jepsen_like.chaos.brokers.grpc.call_frames import (
 from proxy.http2.frames import (
     END_HEADERS,
     END_STREAM,
-    FRAME_HEADER,
-    HEADER_BYTES,
     FrameType,
     frame,
 )
@@ -78,13 +76,8 @@ def requests(path: str, body: bytes | None, count: int, is_huffman: bool) -> lis
 
 def message_bytes(frames: bytes) -> int:
     """Return what frames take of a window: their headers take nothing (RFC 9113, section 5.2.1)."""
-    at = size = 0
-    while at < len(frames):
-        high, low, kind, _flags, _stream_id = FRAME_HEADER.unpack_from(frames, at)
-        length = high << 8 | low
-        size += length if kind == FrameType.DATA else 0
-        at += HEADER_BYTES + length
-    return size
+    found = ServerFrames().take(frames)
+    return sum(len(one.payload) for one in found if one.kind == FrameType.DATA)
 
 
 class BenchClient:

@@ -15,7 +15,7 @@ import click
 from bench.http2_client import BenchClient, requests
 from bench.http2_member import OPEN, UNARY
 from bench.one_run import RunFailed, end, output, start
-from bench.options import folder_option, json_option, markdown_option
+from bench.options import COUNT, folder_option, json_option, markdown_option
 from bench.process_figures import memory, ran_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
@@ -102,9 +102,9 @@ def _measure(kind: str, folder: Path, calls: int, streams: int, rounds: int) -> 
 
 
 @click.command("http2-costs")
-@option("--calls", "Calls of each round.", default=20_000, type=click.IntRange(1))
+@option("--calls", "Calls of each round.", default=20_000, type=COUNT)
 @option("--streams", "Idle streams.", default=10_000, type=click.IntRange(STREAMS_A_CONNECTION))
-@option("--rounds", "Rounds, of which the median counts.", default=3, type=click.IntRange(1))
+@option("--rounds", "Rounds, of which the median counts.", default=3, type=COUNT)
 @folder_option
 @json_option("figure")
 @markdown_option("table")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from bench.toolchain import BUILD
-from dledger.command_line.options import Decorated, option
+from dledger.command_line.options import Decorated, NumberRange, option
+
+_A_DAY_S = 86_400.0
+# How long something is measured, and how long before that nothing is.
+SECONDS: Final = NumberRange(0.0, _A_DAY_S, min_open=True)
+WARM_UP: Final = NumberRange(0.0, _A_DAY_S)
+COUNT: Final = click.IntRange(1)
 
 folder_option = option(
     "--dir",

@@ -23,18 +23,8 @@ def memory_of(status: str) -> Memory:
     return Memory(int(found.get("VmRSS", 0)) / 1024, int(found.get("RssAnon", 0)) / 1024)
 
 
-def processor_seconds_of(stat: str, ticks_per_s: int) -> float:
-    """Return user and system time from the text of /proc/PID/stat."""
-    fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / ticks_per_s
-
-
 def memory(pid: int) -> Memory:
     return memory_of(Path(f"/proc/{pid}/status").read_text())
-
-
-def processor_s(pid: int) -> float:
-    return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 
 def ran_s(pid: int) -> float:

@@ -27,7 +27,7 @@ from dledger.command_line.server_signals import standard_input
 from dledger.config import parse_address
 from dledger.entry import Entry, Magic
 from jepsen_like.chaos.members.settings import MemberSettings
-from jepsen_like.chaos.orders import lines_of
+from jepsen_like.chaos.orders import lines_of, say, take_output
 from jepsen_like.chaos.outcomes import Outcome, failed, ok, unknown
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
@@ -169,7 +169,7 @@ class PySyncObjMember:
     async def _tell_status(self) -> None:
         while True:
             leads, ready = self._node._isLeader(), self._node.isReady()
-            _say(
+            say(
                 status={
                     "role": "leader" if leads else "follower",
                     "ready": leads and ready,
@@ -197,18 +197,13 @@ class PySyncObjMember:
             case other:
                 outcome = failed(f"no order is named {other}")
         if outcome.error is None:
-            _say(id=order["id"], value=value)
+            say(id=order["id"], value=value)
         else:
-            _say(id=order["id"], error=outcome.error)
-
-
-def _say(**fields: object) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+            say(id=order["id"], error=outcome.error)
 
 
 def main() -> None:
+    take_output()
     settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)

@@ -13,7 +13,7 @@ import click
 import trio
 
 from bench.mq_group import START_TIMEOUT_S, mq_group
-from bench.options import new_folder_option
+from bench.options import COUNT, SECONDS, new_folder_option
 from bench.plan import PlanInvalid, numbers
 from bench.report import show_tables
 from bench.summary import Rows, percentile
@@ -121,9 +121,9 @@ async def _run(
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @option("--in-flight", "Sends at a time.", default="1,16,256")
-@option("--body-bytes", "Of each message.", default=1024)
-@option("--rounds", "Of both ways, one after the other.", default=5)
-@option("--seconds", "measured_s", "Of each measurement.", default=2.0)
+@option("--body-bytes", "Of each message.", default=1024, type=COUNT)
+@option("--rounds", "Of both ways, one after the other.", default=5, type=COUNT)
+@option("--seconds", "measured_s", "Of each measurement.", default=2.0, type=SECONDS)
 @new_folder_option
 def main(
     in_flight: str, body_bytes: int, rounds: int, measured_s: float, folder: Path | None

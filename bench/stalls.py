@@ -8,7 +8,7 @@ import click
 import trio
 
 from bench.dledger_member import GROUP
-from bench.options import folder_option
+from bench.options import COUNT, folder_option
 from bench.peers.watched import WATCHED
 from bench.place import make_place
 from bench.report import Report, show_tables, tell
@@ -53,8 +53,8 @@ def paused(who: str, leader: str, names: list[str]) -> list[str]:
 
 
 @click.command()
-@option("--times", "Each pause.", default=3, type=click.IntRange(1))
-@click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
+@option("--times", "Each pause.", default=3, type=COUNT)
+@click.option("--clients", default=16, show_default=True, type=COUNT)
 @folder_option
 def stalls(times: int, clients: int, folder: Path) -> None:
     """Pause members under load, and see whether that costs leaders, and clients time."""

@@ -13,7 +13,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench.machine import Machine, touch_memory
 from bench.one_run import RunFailed, measure
-from bench.options import build_option, folder_option, json_option, markdown_option
+from bench.options import (
+    COUNT,
+    SECONDS,
+    WARM_UP,
+    build_option,
+    folder_option,
+    json_option,
+    markdown_option,
+)
 from bench.place import make_place
 from bench.plan import (
     Contender,
@@ -167,9 +175,9 @@ def _check_memory(memory_mib: int, machine: Machine) -> None:
 @option("--peers", f"Beside ours: all, none, or with commas: {', '.join(PEERS)}.", default="all")
 @option("--bodies", "Sizes of bodies, bytes.", default=BODIES)
 @option("--in-flight", "Entries in flight.", default=IN_FLIGHT)
-@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
-@option("--seconds", "measured_s", "Measured time of each run.", default=MEASURED_S)
-@option("--warm-up", "warm_up_s", "Seconds before; default 2, for Java 15.", type=float)
+@click.option("--rounds", default=ROUNDS, show_default=True, type=COUNT)
+@option("--seconds", "measured_s", "Measured time of each run.", default=MEASURED_S, type=SECONDS)
+@option("--warm-up", "warm_up_s", "Seconds before; default 2, for Java 15.", type=WARM_UP)
 @option(
     "--touch-memory",
     "memory_mib",

@@ -17,9 +17,9 @@ import trio
 import trio.testing
 
 import dledger
-from bench.counted_calls import CountedCalls, package_of, regular
+from bench.counted_calls import CountedCalls, calls_table, package_of, regular
 from bench.one_run import RunFailed, end, first_result, last_complaint, output, start
-from bench.options import folder_option, json_option, markdown_option
+from bench.options import COUNT, folder_option, json_option, markdown_option
 from bench.peers.in_process import members
 from bench.place import make_place
 from bench.process_figures import ran_s
@@ -221,7 +221,7 @@ LOADS = (
 
 
 @click.command("turn-costs")
-@option("--appends", "Appends whose calls are counted.", default=500, type=click.IntRange(1))
+@option("--appends", "Appends whose calls are counted.", default=500, type=COUNT)
 @option("--list", "listed", "Print each function with its calls an append.", is_flag=True)
 @folder_option
 @json_option("figure")
@@ -274,9 +274,7 @@ def turn_costs(
         cells = [[name, *(f"{of.get(name, 0.0):.1f}" for of in traced)] for name in names]
         tables.append(Rows("system calls of a lone append", ["call", "leader", "follower"], cells))
     if listed:
-        ordered = sorted(needed.items(), key=lambda item: -item[1])
-        cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
-        tables.append(Rows("calls by function", ["function", "an append"], cells))
+        tables.append(calls_table(needed, "an append"))
     show_tables(tables, HOW)
     report.keep(
         kept,

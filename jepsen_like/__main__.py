@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from dledger.command_line.ending import Commands
+from jepsen_like.workers import WorkerEnded
 
 # Each command is loaded when it is typed: all together take more than a second.
 _MODULES = {
@@ -25,7 +26,13 @@ class _LoadedWhenTyped(Commands):
         return command
 
 
-@click.group(cls=_LoadedWhenTyped, program="jepsen-like")
+# As of a run whose harness failed: nothing is known.
+@click.group(
+    cls=_LoadedWhenTyped,
+    program="jepsen-like",
+    expected=(WorkerEnded,),
+    is_unknown=lambda error: isinstance(error, WorkerEnded),
+)
 def main() -> None:
     """Break a dledger group on purpose, and check what it promised.
 

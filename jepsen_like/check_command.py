@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from enum import IntEnum
 from pathlib import Path
 
@@ -14,12 +15,21 @@ import click
 
 from dledger.command_line.options import NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
-from dledger.command_line.rows import print_table
-from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
+from dledger.command_line.rows import print_table, say
+from dledger.shown_output import shown_on
+from jepsen_like.check_files import (
+    USERS_MODEL_MARK,
+    Checked,
+    Plan,
+    check_files,
+    files_of,
+    is_folder,
+)
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.reading import HistoryFormat
 from jepsen_like.users_modules import find_users_modules
+from jepsen_like.workers import JOBS_MAX
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -103,7 +113,7 @@ Examples:
     default=60.0,
     type=NumberRange(min=0.0, min_open=True),
 )
-@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1, JOBS_MAX))
 @json_option("Print one JSON object and nothing else.")
 def check(
     files: tuple[Path, ...],
@@ -126,10 +136,11 @@ def check(
     if model is not None and USERS_MODEL_MARK in model:
         find_users_modules()  # models lie beside the histories
     paths = list(files_of(files))
-    results = list(_with_progress(check_files(paths, plan, jobs), len(paths), quiet=as_json))
+    with redirect_stdout(sys.stderr):  # what a user's model prints
+        results = list(_with_progress(check_files(paths, plan, jobs), len(paths), quiet=as_json))
     if as_json:
         click.echo(json.dumps({"files": [_as_dict(one) for one in results]}))
-    elif len(results) == 1 and not files[0].is_dir():
+    elif len(results) == 1 and not is_folder(files[0]):
         _tell_one(results[0])
     else:
         _tell_many(results)
@@ -159,24 +170,24 @@ def _with_progress(results: Iterable[Checked], total: int, *, quiet: bool) -> It
 
 def _tell_one(one: Checked) -> None:
     if one.report is None:
-        click.echo(one.unreadable, err=True)
+        click.echo(shown_on(sys.stderr, one.unreadable or ""), err=True)
         return
-    click.echo(f"{one.file}: {one.verdict}: {one.report.summary}")
+    say(f"{one.file}: {one.verdict}: {one.report.summary}")
     tell_details(one.report)
-    click.echo(f"model {one.model}, {one.operations} operations, {one.took_s:.2f} s")
+    say(f"model {one.model}, {one.operations} operations, {one.took_s:.2f} s")
 
 
 def tell_details(report: Report) -> None:
     """Print the problems of a report, and its text, below its verdict."""
     for problem in report.problems[:PROBLEMS_SHOWN_MAX]:
-        click.echo(f"  {problem.kind}: {problem.how}")
+        say(f"  {problem.kind}: {problem.how}")
     more = sum(report.counts.values()) - min(len(report.problems), PROBLEMS_SHOWN_MAX)
     if more > 0:
-        click.echo(f"  ... and {more} more (--json has up to 32 of each kind)")
+        say(f"  ... and {more} more (--json has up to 32 of each kind)")
     if report.allowed:
-        click.echo(f"  allowed, and not counted: {', '.join(report.allowed)}")
+        say(f"  allowed, and not counted: {', '.join(report.allowed)}")
     for line in report.text:
-        click.echo(f"  {line}")
+        say(f"  {line}")
 
 
 def _tell_many(results: Sequence[Checked]) -> None:
@@ -185,7 +196,7 @@ def _tell_many(results: Sequence[Checked]) -> None:
     print_table(columns, map(_row, results), styles=styles, no_wrap=False)
     counts = Counter(one.verdict for one in results)
     told = ", ".join(f"{counts[name]} {name}" for name in _EXITS if counts[name])
-    click.echo(f"{len(results)} files: {told}")
+    say(f"{len(results)} files: {told}")
 
 
 def _row(one: Checked) -> list[str]:

@@ -18,7 +18,7 @@ from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.reading import HistoryFormat, read_history
 from jepsen_like.users_modules import find_users_modules
-from jepsen_like.workers import workers
+from jepsen_like.workers import each_in_workers
 
 # Suffixes of histories in a folder; other files, such as notes, are left out.
 SUFFIXES = frozenset({".edn", ".json", ".jsonl", ".log", ".txt"})
@@ -57,12 +57,20 @@ def files_of(paths: Sequence[Path]) -> Iterator[Path]:
     A folder without a history is yielded itself: it is as unreadable as a file that is missing.
     """
     for path in paths:
-        if path.is_dir():
+        if is_folder(path):
             inside = sorted(path.rglob("*"))
             found = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
             yield from found or [path]
         else:
             yield path
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether it is a folder; not if that cannot be known."""
+    try:
+        return path.is_dir()
+    except OSError:  # such as a name that is too long: reading it tells
+        return False
 
 
 def check_file(path: Path, plan: Plan) -> Checked:
@@ -72,7 +80,7 @@ def check_file(path: Path, plan: Plan) -> Checked:
     report: Report | None = None
     unreadable: str | None = None
     try:
-        if path.is_dir():
+        if is_folder(path):
             raise HistoryUnreadable(str(path), None, "no history is in this folder")
         history = read_history(path, plan.format, keyed=plan.keyed)
         operations = len(history.operations)
@@ -114,5 +122,4 @@ def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> I
     if processes <= 1:
         yield from map(check, paths)
         return
-    with workers(processes) as pool:
-        yield from pool.imap(check, paths)
+    yield from each_in_workers(check, paths, processes)

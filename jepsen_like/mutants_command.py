@@ -18,7 +18,7 @@ from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.trials.chaos_trial import TrialFailed, chaos_trial
 from jepsen_like.trials.simulated_trial import simulated_trial
 from jepsen_like.trials.trial import Fate, Trial
-from jepsen_like.workers import workers
+from jepsen_like.workers import JOBS_MAX, each_in_workers
 
 # Where mistakes are: the tiers of the simulation, and services that rest on the library.
 AREAS = (*TIERS, SERVICES)
@@ -75,7 +75,7 @@ def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> N
     multiple=True,
     type=click.Choice(AREAS),
 )
-@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1, JOBS_MAX))
 @option(
     "--time-budget",
     "budget_s",
@@ -149,8 +149,8 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
     """Yield the trials of these mistakes. Raises TrialFailed, KeyboardInterrupt."""
     simulated = [mutant for mutant in chosen if mutant.area != SERVICES]
     if jobs > 1 and len(simulated) > 1:
-        with workers(min(jobs, len(simulated))) as pool:
-            yield from pool.imap(partial(simulated_trial, budget_s=budget_s), simulated)
+        trial = partial(simulated_trial, budget_s=budget_s)
+        yield from each_in_workers(trial, simulated, min(jobs, len(simulated)))
     else:
         for mutant in simulated:
             yield simulated_trial(mutant, budget_s)

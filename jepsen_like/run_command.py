@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +18,11 @@ from rich.live import Live
 from rich.text import Text
 
 from dledger.command_line.options import FOLDER, NumberRange, flag, option
-from dledger.command_line.rows import print_table
+from dledger.command_line.rows import print_table, say
 from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
 from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
 from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
-from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import (
@@ -29,6 +30,7 @@ from jepsen_like.chaos.plan import (
     CLIENT_DEFAULT,
     CPP_CLIENT,
     GRPC_CLIENT,
+    TIME_S_MAX,
     RunPlan,
 )
 from jepsen_like.chaos.run import Progress, Run
@@ -47,7 +49,7 @@ from jepsen_like.chaos.verdict import (
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import tell_details
 from jepsen_like.report.page import page
-from jepsen_like.report.told_run import RunExit
+from jepsen_like.report.told_run import GapRow, RunExit
 from jepsen_like.users_modules import find_users_modules
 
 # Without a terminal: a line after so many seconds.
@@ -89,7 +91,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     metavar="NAME[,NAME]",
 )
 @option("--nodes", "Members.", default=3, type=click.IntRange(1, 7))
-@option("--time", "time_s", "Seconds.", default=60.0, type=NumberRange(1.0))
+@option("--time", "time_s", "Seconds.", default=60.0, type=NumberRange(1.0, TIME_S_MAX))
 @option("--seed", "Of all choices; drawn unless given.", type=click.IntRange(0))
 @option("--out", "A new folder for all files.  [default: chaos-WORKLOAD-SEED]", type=FOLDER)
 @flag("--lease", "The leader reads by its lease (max_clock_drift).")
@@ -182,12 +184,19 @@ def run(
     folder = out or Path(f"chaos-{name.replace(':', '-')}-{seed}")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
     plan = RunPlan(
         name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system, client, grown
     )
-    os.environ["XDG_STATE_HOME"] = str(folder.absolute() / "state")  # for the members
     command = again(plan, "--workload" if workload else "--service")
+    with _harness_failures():
+        folder.mkdir(parents=True, exist_ok=True)
+        verdict = _made(plan, folder, command, check_limit_s)
+    sys.exit(verdict.exit)
+
+
+def _made(plan: RunPlan, folder: Path, command: str, check_limit_s: float) -> RunVerdict:
+    """Make a run, and tell its result."""
+    os.environ["XDG_STATE_HOME"] = str(folder.absolute() / "state")  # for the members
     click.echo(f"{command}\nfiles in {folder}", err=True)
     drawing = _Drawing()
     one = Run(plan, folder, drawing.tell)
@@ -195,16 +204,32 @@ def run(
     try:
         with drawing:
             trio.run(_stoppable, one)
-    except* HarnessFailed as group:
-        _tell_failure(group)
+    except BaseException:
         write_run_file(folder, run_file(plan, command, one.schedule, one.result))
-        sys.exit(RunExit.HARNESS_FAILED)
+        raise
     verdict = judge(one, check_limit_s)
     write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
     told = told_run(plan, command, one.result, verdict, verdict.operations, versions())
     (folder / "report.html").write_text(page(told), encoding="utf-8")
     _report(one, verdict, folder, command)
-    sys.exit(verdict.exit)
+    return verdict
+
+
+@contextmanager
+def _harness_failures() -> Iterator[None]:
+    """End the process with the status of a harness that failed, whatever the block raises.
+
+    An error that is no HarnessFailed, and that the system has not raised, keeps its traceback.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = list(single(error))
+        if not all(isinstance(each, HarnessFailed | OSError) for each in found):
+            traceback.print_exc()
+        for each in found:
+            click.echo(f"the harness failed: {each}", err=True)
+        sys.exit(RunExit.HARNESS_FAILED)
 
 
 def _check_dirty(service: Described, dirty: str | None) -> None:
@@ -219,7 +244,7 @@ def _check_dirty(service: Described, dirty: str | None) -> None:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package in the name is missing
+    except (ImportError, ValueError):  # a package in the name is missing, or it is no name
         return False
 
 
@@ -238,11 +263,6 @@ async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
                 one.result.aborted = True
                 scope.cancel()
             one.stop()
-
-
-def _tell_failure(group: BaseExceptionGroup) -> None:
-    for error in single(group):
-        click.echo(f"the harness failed: {error}", err=True)
 
 
 class _Drawing:
@@ -282,27 +302,27 @@ class _Drawing:
 def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
     if verdict.statistics is not None and verdict.statistics.report is not None:
         for line in verdict.statistics.report.text:
-            click.echo(f"  {line}")
+            say(f"  {line}")
     if verdict.gaps:
         _tell_gaps(verdict.gaps)
     findings = [*one.result.findings, *one.result.unanswered]
     for finding in findings[:FINDINGS_SHOWN_MAX]:
-        click.echo(f"found: {finding}")
+        say(f"found: {finding}")
     if len(findings) > FINDINGS_SHOWN_MAX:
-        click.echo(f"found: {len(findings) - FINDINGS_SHOWN_MAX} more, in {folder / 'run.json'}")
+        say(f"found: {len(findings) - FINDINGS_SHOWN_MAX} more, in {folder / 'run.json'}")
     for doubt in verdict.doubts[:FINDINGS_SHOWN_MAX]:
-        click.echo(f"in doubt: {doubt}")
+        say(f"in doubt: {doubt}")
     if verdict.checked is not None and verdict.checked.report is not None:
         checked = verdict.checked
         report = verdict.checked.report
-        click.echo(f"{one.history.name}: {checked.verdict} ({checked.model}): {report.summary}")
+        say(f"{one.history.name}: {checked.verdict} ({checked.model}): {report.summary}")
         if checked.model != "statistics":
             tell_details(report)
     words = verdict.exit.name.lower().replace("_", " ")
-    click.echo(f"{words}: {verdict.reason}")
-    click.echo(f"report: {folder / 'report.html'}")
+    say(f"{words}: {verdict.reason}")
+    say(f"report: {folder / 'report.html'}")
     if verdict.exit is not RunExit.NOTHING_FOUND:
-        click.echo(f"again: {command}")
+        say(f"again: {command}")
 
 
 def _tell_gaps(rows: Sequence[GapRow]) -> None:

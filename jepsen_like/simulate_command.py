@@ -7,12 +7,15 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
 
 from dledger.command_line.options import FILE, NumberRange, flag, json_option, option
 from dledger.command_line.progress import counted
+from dledger.command_line.rows import say
+from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
@@ -30,11 +33,11 @@ from jepsen_like.simulation.service.service_campaign import (
     recorded,
     shrunk,
 )
-from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.service.spoken_message import IDLE
 from jepsen_like.simulation.tiers import TIERS, tier_of
 from jepsen_like.users_modules import find_users_modules
+from jepsen_like.workers import JOBS_MAX
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
 PRINTED_TRACE_LINES = 40
@@ -43,6 +46,8 @@ ENOUGH_SEEDS_FOR_COVERAGE = 300
 # Without a terminal: a line after so many seeds.
 SEEDS_A_PLAIN_LINE = 200
 SECONDS_AN_HOUR = 3600.0
+# A virtual day takes an hour or so.
+FAULT_S_MAX = 86_400.0
 
 
 def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -68,7 +73,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @option("--seeds", "How many.", default=300, type=click.IntRange(1))
 @option("--seed", "The first one.", default=0, type=click.IntRange(0))
 @option("--nodes", "Members, or hosts; else as each seed decides.", type=click.IntRange(1, 9))
-@option("--seconds", "fault_s", "Virtual seconds with faults.", type=NumberRange(0.1))
+@option("--seconds", "fault_s", "Virtual seconds with faults.", type=NumberRange(0.1, FAULT_S_MAX))
 @option("--time-budget", "budget_s", "Begin no seed after so many seconds.", type=NumberRange(0.1))
 @option(
     "--shrink-seconds",
@@ -77,7 +82,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     default=30.0,
     type=NumberRange(0.0),
 )
-@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1, JOBS_MAX))
 @option(
     "--trace",
     "Write the whole trace of the failing seed (or of the only one) to this file.",
@@ -130,22 +135,33 @@ def simulate(
         raise click.UsageError("--diagram draws runs of --service")
     if service is not None:
         _check_service(service, tier, seeded_bug)
+    for path in (trace, diagram):
+        if path is not None:
+            _check_writable(path)  # it is written once all seeds have run
     plan = Plan(seed, seeds, nodes, fault_s, seeded_bug, tier, aimed, service, budget_s)
-    result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
-    failed = result.broken
-    if trace is not None:
-        shown = failed.seed if failed is not None else seed
-        with trace.open("w", encoding="utf-8") as sink:
-            trace_seed(plan, shown, sink)
-    short = _shrunk_failure(plan, result, shrink_s)
-    if diagram is not None and not (failed is not None and failed.before_run):
-        _write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
+    with redirect_stdout(sys.stderr):  # what a user's machine prints
+        result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
+        failed = result.broken
+        if trace is not None:
+            shown = failed.seed if failed is not None else seed
+            with trace.open("w", encoding="utf-8") as sink:
+                trace_seed(plan, shown, sink)
+        short = _shrunk_failure(plan, result, shrink_s)
+        if diagram is not None and not (failed is not None and failed.before_run):
+            _write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
         click.echo(json.dumps(_as_dict(plan, result, short)))
     else:
         _report(plan, result, short)
     if failed is not None:
         sys.exit(1)
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
@@ -183,33 +199,33 @@ def _speed(result: CampaignResult) -> str:
 
 def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
     hours = result.virtual_s / SECONDS_AN_HOUR
-    click.echo(
+    say(
         f"{result.seeds} seeds in {result.real_s:.1f} s "
         f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours, {_speed(result)}"
     )
     for name, count in result.coverage.counts().items():
         if plan.service is not None and not count:
             continue  # such faults are not simulated there
-        click.echo(f"  {count:>10}  {name}")
+        say(f"  {count:>10}  {name}")
     missing = result.coverage.missing(_expected(plan))
     if plan.service is not None:
         _report_checks(plan)
     if missing and result.broken is None and result.seeds >= ENOUGH_SEEDS_FOR_COVERAGE:
-        click.echo(f"never reached: {', '.join(missing)}")
+        say(f"never reached: {', '.join(missing)}")
     broken = result.broken
     if broken is None:
-        click.echo("no promise was broken")
+        say("no promise was broken")
         return
     if plan.service is not None:
         _report_failure(plan, result, short)
-        click.echo(f"again: {rerun_command(plan, broken.seed)}")
+        say(f"again: {rerun_command(plan, broken.seed)}")
         return
-    click.echo("")
+    say("")
     for line in trace_seed(plan, broken.seed).last(PRINTED_TRACE_LINES):
-        click.echo(line)
-    click.echo("")
-    click.echo(f"seed {broken.seed}, after {broken.at_s:.6f} s: {broken.promise}: {broken.how}")
-    click.echo(f"again: {rerun_command(plan, broken.seed)}")
+        say(line)
+    say("")
+    say(f"seed {broken.seed}, after {broken.at_s:.6f} s: {broken.promise}: {broken.how}")
+    say(f"again: {rerun_command(plan, broken.seed)}")
 
 
 def _expected(plan: Plan) -> Sequence[str]:
@@ -277,36 +293,36 @@ def _report_checks(plan: Plan) -> None:
     assert plan.service is not None
     there = loaded(plan.service)
     if there.elsewhere is None:
-        click.echo(f"not checked in another process: {there.why_not}")
+        say(f"not checked in another process: {there.why_not}")
 
 
 def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
     broken = result.broken
     assert broken is not None
     assert plan.service is not None
-    click.echo("")
-    click.echo(f"seed {broken.seed}, after {broken.at_s:.3f} s: {broken.promise}: {broken.how}")
+    say("")
+    say(f"seed {broken.seed}, after {broken.at_s:.3f} s: {broken.promise}: {broken.how}")
     if broken.before_run:
-        click.echo("clients' calls are drawn before a run: there is no run to shorten")
+        say("clients' calls are drawn before a run: there is no run to shorten")
         return
     if short is None:
-        click.echo("the seed did not fail again: the state machine depends on more than its log")
+        say("the seed did not fail again: the state machine depends on more than its log")
         return
     schedule = short.schedule
     operations = len(schedule.steps) - schedule.faults
-    click.echo("")
-    click.echo(
+    say("")
+    say(
         f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
         f"{in_words(operations, 'operation')}, {in_words(schedule.faults, 'fault')}, "
         f"{in_words(schedule.nodes, 'member')}, {schedule.length_s:.3f} virtual seconds"
     )
     for step in schedule.steps:
-        click.echo(f"  {step}")
-    click.echo(f"  {short.failure.at_s:.3f} s: {short.failure.promise}: {short.failure.how}")
-    click.echo("")
-    click.echo("as a test:")
-    click.echo("")
-    click.echo(pasted_test(plan.service, schedule, short.failure))
+        say(f"  {step}")
+    say(f"  {short.failure.at_s:.3f} s: {short.failure.promise}: {short.failure.how}")
+    say("")
+    say("as a test:")
+    say("")
+    say(pasted_test(plan.service, schedule, short.failure))
 
 
 def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> None:

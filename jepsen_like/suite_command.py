@@ -12,7 +12,8 @@ import click
 import trio
 
 from dledger.command_line.options import FOLDER, NumberRange, option
-from dledger.command_line.rows import print_table
+from dledger.command_line.rows import print_table, say
+from jepsen_like.chaos.plan import TIME_S_MAX, typed
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
 from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
@@ -79,7 +80,7 @@ Examples:
     "time_s",
     "Seconds with faults, of each run.",
     default=TIME_S_DEFAULT,
-    type=NumberRange(1.0),
+    type=NumberRange(1.0, TIME_S_MAX),
 )
 @option(
     "--rounds",
@@ -106,12 +107,12 @@ def suite(
 
     Each run is one of `jepsen-like run`. With the same folder, a suite that was stopped goes on.
     """
-    begun = SuiteFolder(out).begun_plan() if out is not None else None
-    if seed is None:
-        seed = time.time_ns() % 1_000_000 if begun is None else begun.seed
-    plan = SuitePlan(names, seed, time_s, network)
-    folder = SuiteFolder(out or Path(f"suite-{'-'.join(names)}-{seed}"))
     try:
+        begun = SuiteFolder(out).begun_plan() if out is not None else None
+        if seed is None:
+            seed = time.time_ns() % 1_000_000 if begun is None else begun.seed
+        plan = SuitePlan(names, seed, time_s, network)
+        folder = SuiteFolder(out or Path(f"suite-{'-'.join(names)}-{seed}"))
         folder.begin(plan)
     except OtherSuite as error:
         raise click.UsageError(f"{error}: name another folder with --out") from error
@@ -131,7 +132,7 @@ def suite(
     _write(folder, plan, command, series.runs)
     _tell_table(series.runs)
     _tell_findings(series.runs)
-    click.echo(f"reports: {folder.path / INDEX_FILE}")
+    say(f"reports: {folder.path / INDEX_FILE}")
     sys.exit(_exit_of(series.runs, stopped=series.stopped))
 
 
@@ -141,7 +142,7 @@ async def _made(series: Series, runs: Iterable[Planned], budget_s: float) -> Non
 
 def _again(plan: SuitePlan, folder: SuiteFolder, rounds: int | None) -> str:
     words = ["jepsen-like", "suite", *plan.suites, "--seed", str(plan.seed)]
-    words += ["--time", f"{plan.time_s:g}"]
+    words += ["--time", typed(plan.time_s)]
     if plan.network != "auto":
         words += ["--network", plan.network]
     if rounds is not None and rounds > 1:
@@ -215,6 +216,6 @@ def _tell_table(runs: Sequence[MadeRun]) -> None:
 def _tell_findings(runs: Sequence[MadeRun]) -> None:
     for run in runs:
         if run.exit_code:
-            click.echo(f"{run.name}: {run.verdict}: {run.reason}")
+            say(f"{run.name}: {run.verdict}: {run.reason}")
             if run.again:
-                click.echo(f"again: {run.again}")
+                say(f"again: {run.again}")

@@ -29,7 +29,12 @@ def raised_in(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".replace("\n", " ")
+    """Return the type and text of an error, also of one whose text cannot be made."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "without a text"
+    return f"{type(error).__name__}: {text}".replace("\n", " ")
 
 
 def users_module(name: str, unusable: Callable[[str], Exception]) -> ModuleType:
@@ -38,4 +43,16 @@ def users_module(name: str, unusable: Callable[[str], Exception]) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a program ends itself when it is imported
-        raise unusable(f"{name}: cannot import {module_name}: {said(error)}") from error
+        raise unusable(f"{name}: cannot import {module_name}: {raised_in(error)}") from error
+
+
+def users_object(name: str, unusable: Callable[[str], Exception]) -> object:
+    """Return what a name such as `bank:Accounts` leads to. Raises `unusable` with the reason."""
+    module_name, _, path = name.partition(":")
+    found: object = users_module(name, unusable)
+    origin = getattr(found, "__file__", None) or "Python itself"
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise unusable(f"{name}: {module_name} of {origin} has no {path}")
+        found = getattr(found, part)
+    return found

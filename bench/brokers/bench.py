@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +25,45 @@ class Figure(NamedTuple):
     unit: str
     value: float
     more_is_better: bool = False
+
+
+def middle(figures: Sequence[Figure]) -> Figure:
+    """Return one of several measurements of the same, with their median."""
+    return figures[0]._replace(value=statistics.median([one.value for one in figures]))
+
+
+Clock = tuple[str, Callable[[], float]]
+
+
+class Meter:
+    """The time since its making, and the processor time that is used meanwhile.
+
+    Args:
+        clocks: whose processor time it is, and what returns that time so far, in seconds.
+    """
+
+    def __init__(self, *clocks: Clock) -> None:
+        self._began = time.monotonic()
+        self._used_s = [(whose, clock, clock()) for whose, clock in clocks]
+
+    def rate(self, name: str, messages: int) -> Figure:
+        a_second = messages / (time.monotonic() - self._began)
+        return Figure(name, "a second", a_second, more_is_better=True)
+
+    def used(self, name: str, unit: str, factor: float) -> list[Figure]:
+        """Return the processor time of each, times a factor."""
+        return [
+            Figure(f"{name}: processor time of {whose}", unit, (clock() - before_s) * factor)
+            for whose, clock, before_s in self._used_s
+        ]
+
+    def each(self, name: str, messages: float) -> list[Figure]:
+        """Return the processor time of each for a message."""
+        return self.used(name, "us a message", 1e6 / max(1, messages))
+
+
+def meter_of(group: BrokerGroup, *others: Clock) -> Meter:
+    return Meter(("three brokers", group.ran_s), *others)
 
 
 def times(name: str, found: Mapping[str, float]) -> tuple[Figure, Figure]:
@@ -70,15 +111,9 @@ class Bench(NamedTuple):
 
         It depends less on other programs than a rate does. Raises RunFailed.
         """
-        before_s, load_before_s = self.group.processor_s(), children_processor_s()
+        meter = meter_of(self.group, ("the load", children_processor_s))
         found = self.run(work, about_s, **options)
-        brokers_s = self.group.processor_s() - before_s
-        load_s = children_processor_s() - load_before_s
-        each = 1e6 / max(1, found["messages"])
-        return found, [
-            Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
-            Figure(f"{name}: processor time of the load", "us a message", load_s * each),
-        ]
+        return found, meter.each(name, found["messages"])
 
     @property
     def measured_s(self) -> int:

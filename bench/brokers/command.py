@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from types import MappingProxyType
 
 import click
 
-from bench.brokers.bench import Bench, Figure, Row, Scale
+from bench.brokers.bench import Bench, Figure, Row, Scale, middle
 from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import KEY as NULL
 from bench.brokers.null import null_broker
@@ -26,6 +25,8 @@ from bench.brokers.rocketmq import (
 from bench.brokers.rows import ROWS
 from bench.one_run import RunFailed
 from bench.options import (
+    COUNT,
+    SECONDS,
     build_option,
     chosen_keys,
     folder_option,
@@ -80,9 +81,7 @@ class Results:
 
     def _median(self, brokers: Brokers, name: str) -> Figure | None:
         found = self.figures.get(brokers.key, {}).get(name)
-        if not found:
-            return None
-        return found[0]._replace(value=statistics.median([one.value for one in found]))
+        return middle(found) if found else None
 
 
 def in_words(figure: Figure) -> str:
@@ -159,19 +158,25 @@ def measure(
     "version (java5), the load alone (null); or none.",
     default="java,java5,null",
 )
-@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@option("--seconds", "measured_s", "Of each rate.", default=Scale().measured_s)
-@option("--rate", "Of the rows that travel.", default=Scale().rate)
-@click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
-@click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
-@click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))
-@click.option("--connections", default=Scale().connections, show_default=True)
-@click.option("--polls", default=Scale().polls, show_default=True, type=click.IntRange(1))
-@option("--polled", "polled_s", "Seconds for which receives wait.", default=Scale().polled_s)
+@click.option("--rounds", default=1, show_default=True, type=COUNT)
+@option("--seconds", "measured_s", "Of each rate.", default=Scale().measured_s, type=SECONDS)
+@option("--rate", "Of the rows that travel.", default=Scale().rate, type=COUNT)
+@click.option("--backlog", default=Scale().backlog, show_default=True, type=COUNT)
+@click.option("--delayed", default=Scale().delayed, show_default=True, type=COUNT)
+@click.option("--topics", default=Scale().topics, show_default=True, type=COUNT)
+@click.option("--connections", default=Scale().connections, show_default=True, type=COUNT)
+@click.option("--polls", default=Scale().polls, show_default=True, type=COUNT)
+@option(
+    "--polled",
+    "polled_s",
+    "Seconds for which receives wait.",
+    default=Scale().polled_s,
+    type=SECONDS,
+)
 @click.option(
     "--lite-topics", default=Scale().lite_topics, show_default=True, type=click.IntRange(1000)
 )
-@click.option("--kills", default=Scale().kills, show_default=True, type=click.IntRange(1))
+@click.option("--kills", default=Scale().kills, show_default=True, type=COUNT)
 @folder_option
 @build_option
 @json_option("figure")

@@ -19,7 +19,7 @@ from bench.brokers.asking import (
     send_one,
 )
 from bench.one_run import RunFailed, end, last_complaint
-from bench.process_figures import memory, processor_s, ran_s
+from bench.process_figures import memory, ran_s
 from remoting.wire.signature import Credentials
 
 NAMESERVER = "nameserver"
@@ -150,13 +150,8 @@ class BrokerGroup:
     def leader_memory_mib(self) -> float:
         return memory(self._running[self.leader()].pid).resident
 
-    def processor_s(self) -> float:
-        """Return the processor time of all members since their start."""
-        members = [self._running[name] for name in self._addresses.members]
-        return sum([processor_s(process.pid) for process in members])
-
     def ran_s(self) -> float:
-        """Return the processor time of all members since their start, to the nanosecond."""
+        """Return the processor time of all members since their start."""
         return sum([ran_s(self._running[name].pid) for name in self._addresses.members])
 
     def last_complaint(self) -> str:

@@ -13,7 +13,7 @@ from statistics import quantiles
 from typing import Final
 
 from bench.brokers.asking import Asking
-from bench.brokers.bench import Bench, Figure, Row
+from bench.brokers.bench import Bench, Figure, Meter, Row, meter_of
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected, received
 from bench.one_run import RunFailed
@@ -47,30 +47,30 @@ def _lite(bench: Bench) -> list[Figure]:
     read = sorted({*active, *range(0, count, max(1, count // wanted))})[:wanted]
     with Asking(address) as asking:
         _make(asking)
-        before_mib, filled = bench.group.leader_memory_mib(), _Used(bench)
+        before_mib, filled = bench.group.leader_memory_mib(), meter_of(bench.group)
         for at in range(0, count, _SENT_AT_ONCE):
             numbers = range(at, min(count, at + _SENT_AT_ONCE))
             _check(asking.ask_all([_send(number, _BODY) for number in numbers]))
         grown = (bench.group.leader_memory_mib() - before_mib) * _MIB / count
         figures = [
             Figure(f"{name}, memory of the leader for each", "bytes", grown),
-            *filled.spent(f"{name}, a first message in each", count),
+            *_rated(filled, f"{name}, a first message in each", count),
         ]
         began = time.monotonic()
         _check([asking.ask(_subscription(read))])
         took_ms = (time.monotonic() - began) * 1000
         figures.append(Figure(f"a subscription to {len(read):,} of them", "ms", took_ms))
-    drained = _Used(bench)
+    drained = meter_of(bench.group)
     _drain(address, len(read))
-    figures += drained.spent("messages that wait, by pops of 32", len(read))
-    travelled, seconds = _Used(bench), bench.measured_s
+    figures += _rated(drained, "messages that wait, by pops of 32", len(read))
+    travelled, seconds = meter_of(bench.group), bench.measured_s
     times_ms = _travel(address, active, seconds)
     at_rate = f"{_A_SECOND} messages a second to {len(active):,} of them"
     cuts = quantiles(times_ms, n=100)
     figures += [
         Figure(f"{at_rate}, end to end: median", "ms", cuts[49]),
         Figure(f"{at_rate}, end to end: 99th percentile", "ms", cuts[98]),
-        *travelled.spent(at_rate, _A_SECOND * seconds, rated=False),
+        *travelled.each(at_rate, _A_SECOND * seconds),
     ]
     size = max([path.stat().st_size for path in _snapshots(bench.folder)], default=0)
     if size:
@@ -81,18 +81,8 @@ def _lite(bench: Bench) -> list[Figure]:
     return [*figures, Figure(f"{name}, leader killed, our client", "ms", outage)]
 
 
-class _Used:
-    """Time, and the processor time of the brokers, since its making."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._group = bench.group
-        self._began, self._before_s = time.monotonic(), bench.group.ran_s()
-
-    def spent(self, name: str, messages: int, *, rated: bool = True) -> list[Figure]:
-        each_us = (self._group.ran_s() - self._before_s) * 1e6 / messages
-        rate = messages / (time.monotonic() - self._began)
-        used = Figure(f"{name}: processor time of three brokers", "us a message", each_us)
-        return [Figure(name, "a second", rate, more_is_better=True), used] if rated else [used]
+def _rated(meter: Meter, name: str, messages: int) -> list[Figure]:
+    return [meter.rate(name, messages), *meter.each(name, messages)]
 
 
 def _snapshots(folder: Path) -> Iterator[Path]:

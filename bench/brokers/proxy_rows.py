@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 from bench.brokers import light_calls
 from bench.brokers.asking import Asking, NotAnswered, route
-from bench.brokers.bench import Bench, Figure, Row, times
+from bench.brokers.bench import Bench, Clock, Figure, Meter, Row, meter_of, times
 from bench.brokers.frames import connected
 from bench.brokers.light_calls import POLL_S, Poller, keep_asking
 from bench.brokers.sender import Senders
@@ -36,25 +37,9 @@ _LEAST_QUIET_S: Final = 4.0
 _LOOK_S: Final = 0.1
 
 
-class _Used:
-    """The processor time of the proxy and of its brokers since its making."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._pid = bench.group.proxy_pid()
-        self._before = self._now()
-
-    def _now(self) -> tuple[float, float]:
-        return ran_s(self._pid), self._bench.group.ran_s()
-
-    def spent(self, name: str, unit: str, factor: float) -> list[Figure]:
-        """Return what was used, times a factor."""
-        before, after = self._before, self._now()
-        proxy_s, brokers_s = after[0] - before[0], after[1] - before[1]
-        return [
-            Figure(f"{name}: processor time of the proxy", unit, proxy_s * factor),
-            Figure(f"{name}: processor time of its brokers", unit, brokers_s * factor),
-        ]
+def _meter(bench: Bench, *others: Clock) -> Meter:
+    proxy = partial(ran_s, bench.group.proxy_pid())
+    return Meter(("the proxy", proxy), ("its brokers", bench.group.ran_s), *others)
 
 
 def _sends(bench: Bench) -> list[Figure]:
@@ -68,11 +53,9 @@ def _sends(bench: Bench) -> list[Figure]:
         frames = light_calls.send_frames(topic, _BODY, count + a_second)
         with light_calls.connected(port) as client:
             light_calls.send(client, frames[:a_second], in_flight)
-            used, began = _Used(bench), time.monotonic()
+            meter = _meter(bench)
             light_calls.send(client, frames[a_second:], in_flight)
-            took_s = time.monotonic() - began
-        figures.append(Figure(name, "a second", count / took_s, more_is_better=True))
-        figures += used.spent(name, "us a message", 1e6 / count)
+            figures += [meter.rate(name, count), *meter.each(name, count)]
     return figures + _plain_sends(bench, topic)
 
 
@@ -82,13 +65,9 @@ def _plain_sends(bench: Bench, topic: str) -> list[Figure]:
     with connected(bench.group.leader_address()) as connection:
         senders = Senders(connection, topic, _QUEUES, _BODY)
         senders.send(64, for_s=1.0)
-        before_s = bench.group.ran_s()
+        meter = meter_of(bench.group)
         sent = senders.send(64, for_s=bench.scale.measured_s)
-        each_us = (bench.group.ran_s() - before_s) * 1e6 / sent.requests
-    return [
-        Figure(name, "a second", sent.requests / sent.took_s, more_is_better=True),
-        Figure(f"{name}: processor time of three brokers", "us a message", each_us),
-    ]
+        return [meter.rate(name, sent.requests), *meter.each(name, sent.requests)]
 
 
 def _polls(bench: Bench) -> list[Figure]:
@@ -104,14 +83,14 @@ def _polls(bench: Bench) -> list[Figure]:
         ]
         figures = _begun(bench, topic, pollers)
         keep_asking(pollers, POLL_S)
-        count, again = len(pollers) * _POLLS_EACH, _Used(bench)
+        count, again = len(pollers) * _POLLS_EACH, _meter(bench)
         ended = keep_asking(pollers, bench.scale.polled_s)
         name = f"{count:,} receives of {POLL_S:g} s, each asked again"
         a_minute = 60 / bench.scale.polled_s
         return [
             *figures,
             Figure(f"{name}: ended", "a minute", ended * a_minute, more_is_better=True),
-            *again.spent(name, "s a minute", a_minute),
+            *again.used(name, "s a minute", a_minute),
         ]
 
 
@@ -119,24 +98,24 @@ def _begun(bench: Bench, topic: str, pollers: list[Poller]) -> list[Figure]:
     """Begin all receives at once, and measure while none of them ends. Raises RunFailed."""
     count = len(pollers) * _POLLS_EACH
     proxy_kib, broker_kib = _memory_kib(bench)
-    begins, began = _Used(bench), time.monotonic()
+    begins, began = _meter(bench), time.monotonic()
     for poller in pollers:
         poller.ask(_POLLS_EACH)
     held = _wait_until_held(bench, topic, pollers, began + POLL_S - _LEAST_QUIET_S)
     now_proxy_kib, now_broker_kib = _memory_kib(bench)
     name = "a receive that waits"
     figures = [
-        *begins.spent(f"{name}, its begin", "us", 1e6 / count),
+        *begins.used(f"{name}, its begin", "us", 1e6 / count),
         Figure(f"{name}: memory of the proxy", "KiB", (now_proxy_kib - proxy_kib) / count),
         Figure(f"{name}: memory of its broker", "KiB", (now_broker_kib - broker_kib) / count),
     ]
     quiet_s = began + POLL_S - _MARGIN_S - time.monotonic()
     if not held or quiet_s <= 0:
         return figures  # the first ones end before the last ones begin
-    quiet = _Used(bench)
+    quiet = _meter(bench)
     time.sleep(quiet_s)
     name = f"{count:,} receives that wait, none of which ends"
-    return [*figures, *quiet.spent(name, "s a minute", 60 / quiet_s)]
+    return [*figures, *quiet.used(name, "s a minute", 60 / quiet_s)]
 
 
 def _memory_kib(bench: Bench) -> tuple[float, float]:
@@ -208,16 +187,11 @@ def _loaded(
     """Run a task of a client; also return the processor time for each message. Raises RunFailed."""
     load = bench.grpc_loads[client.language]
     given = _given(bench) | options
-    used, load_before_s = _Used(bench), children_processor_s()
+    meter = _meter(bench, ("the client", children_processor_s))
     within_s = about_s + _PATIENCE_S
     nameserver = bench.group.nameserver
     found = load.run(work, nameserver, bench.folder, within_s, **given)
-    each = 1e6 / max(1, found["messages"])
-    load_s = children_processor_s() - load_before_s
-    return found, [
-        *used.spent(name, "us a message", each),
-        Figure(f"{name}: processor time of the client", "us a message", load_s * each),
-    ]
+    return found, meter.each(name, found["messages"])
 
 
 def _by_client(client: _Client) -> Callable[[Bench], list[Figure]]:

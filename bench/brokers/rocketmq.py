@@ -15,7 +15,7 @@ from bench.place import member_ids
 from bench.toolchain import ROCKETMQ, Toolchain
 from dledger.free_ports import free_addresses, free_ports
 
-SERVER_VERSION, CLIENT_VERSION = "4.9.7", "4.9.8"
+SERVER_VERSION = "4.9.7"
 PROXY_VERSION, PYTHON_CLIENT_VERSION = "5.3.3", "5.1.2"
 
 _GROUP = "bench"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.brokers.asking import Asking, make_topics
-from bench.brokers.bench import Bench, Figure, Row, times
+from bench.brokers.bench import Bench, Figure, Row, meter_of, middle, times
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
@@ -85,14 +85,11 @@ def _pulls(bench: Bench) -> list[Figure]:
     count, topic = bench.scale.backlog, "Pulled"
     bench.make_topics([topic])
     bench.run("fill", 120, topic=topic, bytes=256, batch=100, count=count, in_flight=16)
-    before_s = bench.group.processor_s()
+    meter = meter_of(bench.group)
     took_s = pull_all(bench.group.leader_address(), topic, _TOPIC_QUEUES, count)
-    each_us = (bench.group.processor_s() - before_s) * 1e6 / count
     name = "catch-up of a light client, 256 B"
-    return [
-        Figure(name, "a second", count / took_s, more_is_better=True),
-        Figure(f"{name}: processor time of three brokers", "us a message", each_us),
-    ]
+    rate = Figure(name, "a second", count / took_s, more_is_better=True)
+    return [rate, *meter.each(name, count)]
 
 
 def _travel(bench: Bench) -> list[Figure]:
@@ -110,13 +107,12 @@ def _travel_light(bench: Bench) -> list[Figure]:
     rate, topic = bench.scale.rate, "TravelLight"
     name = f"end to end at {rate:,}/s, light clients"
     bench.make_topics([topic], _TRAVEL_QUEUES)
-    before_s = bench.group.processor_s()
+    meter = meter_of(bench.group)
     found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.measured_s)
-    each_us = (bench.group.processor_s() - before_s) * 1e6 / found.messages
     return [
         Figure(f"{name}: median", "ms", found.percentile_ms(50)),
         Figure(f"{name}: 99th percentile", "ms", found.percentile_ms(99)),
-        Figure(f"{name}: processor time of three brokers", "us a message", each_us),
+        *meter.each(name, found.messages),
     ]
 
 
@@ -196,29 +192,16 @@ def _sending_user(address: str, admin: Credentials) -> Credentials:
 
 
 def _in_turn(groups: list[_Protected], senders: int, bench: Bench) -> list[Figure]:
-    rates: dict[str, list[float]] = {}
-    costs: dict[str, list[float]] = {}
+    found: dict[str, list[Figure]] = {}
     for _ in range(_TURNS):
         for one in groups:
-            rate, cost_us = _light_sends(one, senders, bench.measured_s / _TURNS)
-            what = f"{senders} light sender{'s'[: senders > 1]} of 1 KB, {one.name}"
-            rates.setdefault(what, []).append(rate)
-            costs.setdefault(what, []).append(cost_us)
-    figures = []
-    for what, found in rates.items():
-        figures += [
-            Figure(what, "a second", statistics.median(found), more_is_better=True),
-            Figure(
-                f"{what}: processor time of three brokers",
-                "us a message",
-                statistics.median(costs[what]),
-            ),
-        ]
-    return figures
+            for figure in _light_sends(one, senders, bench.measured_s / _TURNS):
+                found.setdefault(figure.name, []).append(figure)
+    return [middle(figures) for figures in found.values()]
 
 
-def _light_sends(one: _Protected, number: int, for_s: float) -> tuple[float, float]:
-    """Return the rate, and the microseconds of the brokers for each message."""
+def _light_sends(one: _Protected, number: int, for_s: float) -> list[Figure]:
+    name = f"{number} light sender{'s'[: number > 1]} of 1 KB, {one.name}"
     with connected(one.group.leader_address(), one.tls) as connection:
         senders = Senders(
             connection, _LIGHT, _TRAVEL_QUEUES, bytes(1024), credentials=one.credentials
@@ -226,10 +209,9 @@ def _light_sends(one: _Protected, number: int, for_s: float) -> tuple[float, flo
         warm = senders.send(number, for_s=for_s / 4)
         count = max(number, int(warm.requests / warm.took_s * for_s))
         senders.prepare(count)
-        before_s = one.group.ran_s()
-        sent = senders.send(number, requests=count)
-        each_us = (one.group.ran_s() - before_s) * 1e6 / sent.requests
-    return sent.requests / sent.took_s, each_us
+        meter = meter_of(one.group)
+        senders.send(number, requests=count)
+        return [meter.rate(name, count), *meter.each(name, count)]
 
 
 def _unchecked() -> ssl.SSLContext:

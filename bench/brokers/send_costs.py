@@ -16,8 +16,8 @@ from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.sender import Senders, fill
 from bench.brokers.traveller import travel
-from bench.counted_calls import CountedCalls, package_of, regular
-from bench.options import folder_option, json_option, markdown_option
+from bench.counted_calls import CountedCalls, calls_table, package_of, regular
+from bench.options import COUNT, SECONDS, folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
@@ -128,9 +128,9 @@ def pulls_row(group: BrokerGroup, backlog: int) -> list[str]:
 
 
 @click.command("send-costs")
-@option("--sends", "Sends whose calls are counted.", default=500, type=click.IntRange(1))
-@option("--seconds", "measured_s", "Of each rate.", default=4.0)
-@option("--backlog", "Messages of the catch-up.", default=200_000, type=click.IntRange(1))
+@option("--sends", "Sends whose calls are counted.", default=500, type=COUNT)
+@option("--seconds", "measured_s", "Of each rate.", default=4.0, type=SECONDS)
+@option("--backlog", "Messages of the catch-up.", default=200_000, type=COUNT)
 @option("--list", "listed", "Print each function with its calls a send.", is_flag=True)
 @folder_option
 @json_option("figure")
@@ -174,9 +174,7 @@ def send_costs(
         ),
     ]
     if listed:
-        ordered = sorted(calls.items(), key=lambda item: -item[1])
-        cells = [[f"{file} {name}", f"{count:.2f}"] for (file, name), count in ordered]
-        tables.append(Rows("calls by function", ["what", "a send"], cells))
+        tables.append(calls_table(calls, "a send"))
     show_tables(tables, HOW)
     report.keep(kept, {"lone send": counted, "rates": rates})
     report.write_page(page, [HOW], tables)

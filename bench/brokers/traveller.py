@@ -41,7 +41,6 @@ _GRACE_S = 10.0
 
 # In a stored message: the size of the whole, and the body's; source: `remoting.message.record`.
 _SIZE = struct.Struct(">i")
-_BODY_SIZE_AT = 84
 _BODY_AT = 88
 _PLANNED = struct.Struct(">q")  # ns; a body begins with it
 

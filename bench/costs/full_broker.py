@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import trio
 
 from bench.costs.asker import Asker
 from bench.costs.fullness import Fullness
+from bench.log_costs.full_log import parts, user_rules
 from broker.access.commands import PutRules, PutUser, SealedSecret
-from broker.access.rules import Rule
 from broker.consumers.members import CONSUMERS, Member
 from broker.filters.commands import PutFilter
 from broker.filters.condition import MAX_CONDITION_CHARACTERS
@@ -63,8 +63,6 @@ NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 _AT_ONCE: Final = 500
 _BYTES_AT_ONCE: Final = 8 * 1024 * 1024
-
-T = TypeVar("T")
 
 
 class FullBroker:
@@ -127,8 +125,7 @@ class FullBroker:
         names = [f"u{number}" for number in range(self.fullness.users)]
         secret = SealedSecret("s" * 200)
         await self._fold(PutUser(name, secret, False, True, None) for name in names)
-        rules = [Rule(f"Topic:t{number}", "Pub,Sub", "", "Allow") for number in range(100)]
-        await self._fold(PutRules(name, "Custom", rules) for name in names)
+        await self._fold(PutRules(name, "Custom", user_rules(100)) for name in names)
 
     async def _put_offsets(self) -> None:
         full = self.fullness
@@ -141,11 +138,13 @@ class FullBroker:
         ]
         offsets = [CommittedOffset(*pair, 0, 1) for pair in pairs[: full.offset_tables]]
         offsets += [CommittedOffset(GROUP, WIDE, number, 1) for number in range(1, full.queues)]
-        await self._fold(CommitOffsets(part, self.now_ms) for part in _parts(offsets))
+        await self._fold(CommitOffsets(part, self.now_ms) for part in parts(offsets, _AT_ONCE))
 
     async def _put_locks(self) -> None:
         queues = [(f"t{number}", 0) for number in range(self.fullness.locks)]
-        await self._fold(LockQueues("g1", CLIENT, True, 1, part) for part in _parts(queues))
+        await self._fold(
+            LockQueues("g1", CLIENT, True, 1, part) for part in parts(queues, _AT_ONCE)
+        )
 
     async def _put_filters(self) -> None:
         count = self.fullness.filters
@@ -155,7 +154,7 @@ class FullBroker:
         )
 
     async def _fold(self, commands: Iterable[LogCommand]) -> None:
-        for part in _parts(commands):
+        for part in parts(commands, _AT_ONCE):
             outcomes: list[list[Appended] | DLedgerError] = []
             done = trio.Event()
 
@@ -206,7 +205,7 @@ class FullBroker:
     async def _send(self, commands: Iterable[Command]) -> Command:
         """Send all; return the last reply."""
         last = Command(0)
-        for part in _parts(commands):
+        for part in parts(commands, _AT_ONCE):
             room = max(1, _BYTES_AT_ONCE // (1 + max(len(one.body) for one in part)))
             for at in range(0, len(part), room):
                 asker, some = Asker(), part[at : at + room]
@@ -259,20 +258,9 @@ class FullBroker:
             Command(RequestCode.PULL_MESSAGE, pull),
             Command(RequestCode.POP_MESSAGE, pop),
         ):
-            for part in _parts([command] * held):
+            for part in parts([command] * held, _AT_ONCE):
                 self.broker.requests.on_commands(asker, part)  # type: ignore[arg-type]
                 await trio.lowlevel.checkpoint()
-
-
-def _parts(of: Iterable[T]) -> Iterator[list[T]]:
-    part: list[T] = []
-    for one in of:
-        part.append(one)
-        if len(part) == _AT_ONCE:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def _position_of(sent: Command) -> int:

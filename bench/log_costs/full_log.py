@@ -167,7 +167,7 @@ class FullLog:
             raise AssertionError(refused[0].reason)
 
     def fill(self) -> None:
-        for part in _parts(self._all(), _ROWS):
+        for part in parts(self._all(), _ROWS):
             self.apply(part)
         passed_over = min(MAX_PASSED_OVER_ENTRIES, 2 * self.sizes.transactions)
         self.machine.state[MESSAGES].passed_over.indexes += range(-passed_over, 0)
@@ -212,7 +212,7 @@ class FullLog:
         sizes, end = self.sizes, self._pos
         offsets = [CommittedOffset(*pair, 0, 1) for pair in self._pairs(sizes.offset_tables)]
         offsets += [CommittedOffset(GROUP, WIDE, number, 1) for number in range(sizes.queues)]
-        for part in _parts(offsets, _ROWS):
+        for part in parts(offsets, _ROWS):
             yield self.command(CommitOffsets(part, AT_MS, end))
         for group, topic in self._pairs(sizes.groups):
             yield self.command(ResetOffsets(group, topic, {0: 1}, AT_MS, self._pos))
@@ -258,12 +258,13 @@ class FullLog:
             yield self.record(WIDE, queue_id)
         for number in range(sizes.lite):
             yield self.record(LITE, 0, PutLite(f"s{number}", 1 << 30, 1 << 30))
-        for numbers in _parts(range(sizes.lite), 32):
+        for numbers in parts(range(sizes.lite), 32):
             given = [LiteGiven(f"s{number}", 0, 1, 0, True) for number in numbers]
             yield self.command(PopLite(GROUP, LITE, AT_MS, DUE_MS, "", given, self._pos))
 
 
-def _parts(of: Iterable[T], size: int) -> Iterator[list[T]]:
+def parts(of: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield so many at a time, and at last what is left."""
     part: list[T] = []
     for one in of:
         part.append(one)

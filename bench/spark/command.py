@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 
 from bench.one_run import RunFailed
-from bench.options import json_option
+from bench.options import COUNT, json_option
 from bench.process_figures import tree_processor_s
 from bench.report import show_tables
 from bench.spark.message_log import RARE_TOPIC, write_message_log
@@ -64,7 +64,7 @@ class Row(NamedTuple):
     type=click.IntRange(min=1000),
     default=DEFAULT_MESSAGES,
 )
-@option("--rounds", "Runs.", type=click.IntRange(min=1), default=DEFAULT_ROUNDS)
+@option("--rounds", "Runs.", type=COUNT, default=DEFAULT_ROUNDS)
 @option(
     "--dir",
     "folder",
@@ -87,7 +87,7 @@ class Row(NamedTuple):
 @option(
     "--cluster-mb",
     "MB in the log of each of these groups.",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=DEFAULT_CLUSTER_MB,
 )
 @memory_option
@@ -250,11 +250,8 @@ def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[
     yield Row("all analytics tables, without Spark", most, _tables(path, home, rounds), None)
 
 
-def _of_log(
-    session: Any, path: str, table: str, schema: str | None = None, **options: object
-) -> Any:
-    reader = session.read.format("dledger").options(table=table, **options)
-    return (reader.schema(schema) if schema else reader).load(path)
+def _of_log(session: Any, path: str, table: str, **options: object) -> Any:
+    return session.read.format("dledger").options(table=table, **options).load(path)
 
 
 def _queries(

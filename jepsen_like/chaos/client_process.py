@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from jepsen_like.chaos.harness_failed import HarnessFailed
+from jepsen_like.chaos.orders import said_by
 from jepsen_like.chaos.side_process import SideProcess
 
 
@@ -28,7 +27,7 @@ class ClientProcess:
         self._change_heard = trio.lowlevel.ParkingLot()
 
     def _hear(self, line: str) -> None:
-        said: dict[str, Any] = json.loads(line)
+        said = said_by("the process of the clients", line)
         if "counts" in said:
             self.counts = said["counts"]
             self._started.set()

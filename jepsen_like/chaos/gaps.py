@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from jepsen_like.checkers.quantiles import quantiles
 from jepsen_like.history.operation import Operation
+from jepsen_like.report.told_run import GapRow
 
-READS = frozenset({"read", "get"})
 NS_A_S = 1_000_000_000
 
 
@@ -20,23 +20,6 @@ class Window(NamedTuple):
     targets: frozenset[str]
     begin_ns: int
     end_ns: int
-
-
-class GapRow(NamedTuple):
-    """The gaps of one kind of fault, for clients of one sort.
-
-    A gap is the longest time in a window without an ok of one client. One that the window cut off
-    is `unended`: it may have been longer.
-    """
-
-    kind: str
-    who: str
-    windows: int
-    gaps: int
-    unended: int
-    median_s: float
-    p95_s: float
-    max_s: float
 
 
 def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Window]:

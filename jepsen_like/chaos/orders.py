@@ -7,16 +7,21 @@ ends with the run, however that ends.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Any, TextIO
 
 import trio
 
 from dledger.command_line.server_signals import standard_input
+from jepsen_like.chaos.harness_failed import HarnessFailed
 
 LINE_BYTES_MAX = 1024 * 1024
 TELL_EVERY_S = 0.5
+# Standard output, once it was taken.
+_taken: list[TextIO] = []
 
 
 async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
@@ -25,7 +30,7 @@ async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
     while piece := await stream.receive_some(64 * 1024):
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            yield line.decode()
+            yield line.decode(errors="replace")
         if len(rest) > LINE_BYTES_MAX:
             raise ValueError(f"a line of more than {LINE_BYTES_MAX} bytes")
 
@@ -37,10 +42,26 @@ async def heard_orders() -> AsyncIterator[AsyncIterator[str]]:
         yield lines_of(stream)
 
 
+def take_output() -> None:
+    """Have `say` alone write to standard output: what users' code prints goes to standard error."""
+    _taken.append(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)
+
+
 def say(**fields: object) -> None:
+    output = _taken[-1] if _taken else sys.stdout
     with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+        output.write(json.dumps(fields) + "\n")
+        output.flush()
+
+
+def said_by(name: str, line: str) -> dict[str, Any]:
+    """Return what a process said in a line. Raises HarnessFailed if it is no answer."""
+    with suppress(ValueError):
+        said = json.loads(line)
+        if isinstance(said, dict):
+            return said
+    raise HarnessFailed(f"{name} wrote {line!r:.100} to standard output, where only answers may be")
 
 
 async def follow_orders(

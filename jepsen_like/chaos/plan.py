@@ -7,6 +7,8 @@ from dataclasses import dataclass
 # With five members each is led through as many elections, with half of the machine.
 NODES_DEFAULT = 3
 TIME_S_DEFAULT = 60.0
+# A week: the faults of a run are drawn before it begins.
+TIME_S_MAX = 604_800.0
 CALLS_A_SECOND_DEFAULT = 20.0
 CLIENT_DEFAULT, CPP_CLIENT, GRPC_CLIENT = "python", "cpp", "grpc"
 
@@ -41,3 +43,8 @@ class RunPlan:
     system: str | None = None
     client: str = CLIENT_DEFAULT
     grown: bool = False
+
+
+def typed(number: float) -> str:
+    """Return a number as a person types it: the same number, without a fraction of zero."""
+    return repr(number).removesuffix(".0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +65,9 @@ class SideProcess:
         self._process = process
         try:
             if self.hear is not None and process.stdout is not None:
-                async for line in lines_of(process.stdout):
-                    self.hear(line)
+                async with aclosing(lines_of(process.stdout)) as lines:
+                    async for line in lines:
+                        self.hear(line)
             await process.wait()
         finally:
             self._process = None

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from jepsen_like.chaos.brokers.begun import DELIVERIES
-from jepsen_like.chaos.gaps import NS_A_S, ns_of
-from jepsen_like.chaos.gaps import GapRow as Row
+from jepsen_like.chaos.gaps import ns_of
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.verdict import RunVerdict
 from jepsen_like.check_files import Checked as CheckedFile
 from jepsen_like.history.operation import Operation
-from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, ToldRun
+from jepsen_like.report.told_run import Checked, Death, Fault, Link, ToldRun
 
 Event = Mapping[str, object]
 
@@ -44,7 +43,7 @@ def told_run(
         checks=[*_checked(verdict.checked), *_checked(verdict.statistics)],
         faults=list(faults_of(result.events)),
         deaths=list(deaths_of(result.events)),
-        gaps=[_gap(row) for row in verdict.gaps],
+        gaps=verdict.gaps,
         left_out=[*result.left_out, *skipped_of(result.events)],
         links=[Link(name, name) for name in ("run.json", "history.jsonl", "faults.jsonl")]
         + [Link("logs of the members", "members/")],
@@ -55,11 +54,6 @@ def told_run(
 def _checked(checked: CheckedFile | None) -> Iterable[Checked]:
     if checked is not None and checked.report is not None:
         yield Checked(str(checked.model), checked.report)
-
-
-def _gap(row: Row) -> GapRow:
-    times = (row.median_s, row.p95_s, row.max_s)
-    return GapRow(row.kind, row.who, row.windows, *(round(each * NS_A_S) for each in times))
 
 
 def faults_of(events: Iterable[Event]) -> Iterable[Fault]:

@@ -13,10 +13,10 @@ import trio
 
 import dledger
 from jepsen_like.chaos.doubts import Doubts, doubts_of
-from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
+from jepsen_like.chaos.gaps import gap_rows, windows_of
 from jepsen_like.chaos.nemeses.hostile_client import unserved
 from jepsen_like.chaos.nemeses.schedule import Fault
-from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, RunPlan
+from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, RunPlan, typed
 from jepsen_like.chaos.run import Run, RunResult
 from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.check_files import Checked, Plan, check_file
@@ -24,7 +24,7 @@ from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.reading import read_history
-from jepsen_like.report.told_run import RunExit
+from jepsen_like.report.told_run import GapRow, RunExit
 
 RUN_FORMAT = 1
 STATISTICS = "statistics"
@@ -109,13 +109,13 @@ def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
 def again(plan: RunPlan, service_option: str) -> str:
     words = ["jepsen-like", "run", service_option, plan.service]
     words += ["--nemesis", ",".join(plan.nemeses) or "none"]
-    words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]
+    words += ["--nodes", str(plan.nodes), "--time", typed(plan.time_s), "--seed", str(plan.seed)]
     words += ["--lease"] * plan.lease
     words += ["--grown"] * plan.grown
     if plan.seeded_bug is not None:
         words += ["--dirty", plan.seeded_bug]
     if plan.calls_a_second != CALLS_A_SECOND_DEFAULT:
-        words += ["--rate", f"{plan.calls_a_second:g}"]
+        words += ["--rate", typed(plan.calls_a_second)]
     if plan.network != "auto":
         words += ["--network", plan.network]
     if plan.system is not None:

@@ -15,8 +15,8 @@ FUNCTIONS = frozenset({"transfer", "read"})
 def check_bank(history: History, request: Request) -> Report:
     """Check `transfer` and `read` (a map of account to balance).
 
-    `total` in the header is the sum of all balances; without it, the sum of the first read counts.
-    Each key is a bank of its own.
+    `total` in the header is the sum of all balances; without it, the sum of the first read counts,
+    which says nothing of a bank that is read once. Each key is a bank of its own.
     """
     refuse_other_functions(history, FUNCTIONS)
     findings = Findings(request.allowed)
@@ -35,6 +35,8 @@ def check_bank(history: History, request: Request) -> Report:
     transfers = len(history.operations) - sum(o.function == "read" for o in history.operations)
     summary = f"{counted(transfers, 'transfer')} and {counted(reads, 'read')}"
     unknown = None if reads else "nothing was read"
+    if reads and total is None and reads == len(firsts):
+        unknown = "each bank was read once only, and the header names no total"
     return findings.report(summary, unknown, {"reads": reads, "transfers": transfers})
 
 

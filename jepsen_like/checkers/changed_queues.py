@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from jepsen_like.checkers.checker import Check, Request, counted, wrong_value
+from jepsen_like.checkers.checker import (
+    Check,
+    Request,
+    counted,
+    nanoseconds_setting,
+    refuse_without_times,
+)
 from jepsen_like.checkers.delays import check_delays
 from jepsen_like.checkers.deliveries import SENDS, Missing, deliveries_by_key
 from jepsen_like.checkers.quantiles import seconds
@@ -85,13 +91,15 @@ def _resets(history: History, changes: Sequence[Operation], findings: Findings) 
 
 def _recalls(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
     """Check that no recalled message comes."""
-    by_key = deliveries_by_key([*history.operations, *changes])
+    by_key, missing = deliveries_by_key([*history.operations, *changes]), Missing()
     for recall in changes:
         there = by_key[recall.key].by_message.get(recall.value)
         if recall.ok and there:
             how = f"{shown(recall.value, 40)} was received in line {there[0].line}; {recall}"
             findings.add("recalled", how, recall.ended_line, there[0].line)
-    return None
+        elif recall.ok and not by_key[recall.key].drained_after(recall.certain_from):
+            missing.unseen += 1  # it may yet come
+    return missing.unknown()
 
 
 def check_recalls(history: History, request: Request) -> Report:
@@ -124,9 +132,8 @@ def check_remade(history: History, request: Request) -> Report:
     after that deletion: clients may still have it. A deletion of unknown outcome is over when a
     later one was acknowledged, which the log has behind it.
     """
-    cached_ns = history.header.setting("cached_ns", 0)
-    if type(cached_ns) is not int:
-        raise wrong_value(history, 1, "cached_ns in the header is nanoseconds", cached_ns)
+    refuse_without_times(history, "deletions")
+    cached_ns = nanoseconds_setting(history, "cached_ns") or 0
     deletions = [one for one in history.operations if one.function == "delete" and not one.failed]
     over: dict[Value, float] = {}
     until: dict[Value, float] = {}

@@ -66,6 +66,23 @@ def refuse_other_functions(history: History, functions: Collection[str]) -> None
             )
 
 
+def refuse_without_times(history: History, what: str) -> None:
+    """Raise HistoryUnreadable if there are operations, and their events carried no times."""
+    if not history.timed and history.operations:
+        problem = f"{what} need times, and the events of this file have none"
+        raise history.unreadable(None, problem)
+
+
+def nanoseconds_setting(history: History, name: str) -> int | None:
+    """Return a setting of the header that is a time, None without it. Raises HistoryUnreadable."""
+    value = history.header.setting(name)
+    if value is None:
+        return None
+    if type(value) is not int or value < 0:
+        raise wrong_value(history, 1, f"{name} in the header is nanoseconds", value)
+    return value
+
+
 def wrong_value(
     history: History, line: int | None, expected: str, value: object
 ) -> HistoryUnreadable:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jepsen_like.checkers.checker import Request, counted, refuse_other_functions, wrong_value
+from jepsen_like.checkers.checker import (
+    Request,
+    counted,
+    nanoseconds_setting,
+    refuse_other_functions,
+    refuse_without_times,
+    wrong_value,
+)
 from jepsen_like.checkers.deliveries import RECEIVES, Deliveries, Missing, sent_again
 from jepsen_like.checkers.quantiles import quantiles, seconds
 from jepsen_like.checkers.report import Findings, Report
@@ -28,11 +35,10 @@ def check_delays(history: History, request: Request) -> Report:
     message is `late` (unless given, none is).
     """
     refuse_other_functions(history, FUNCTIONS)
-    if not history.timed and history.operations:
-        raise history.unreadable(None, "delays need times, and the events of this file have none")
+    refuse_without_times(history, "delays")
     findings = Findings(request.allowed)
-    clock_error_ns = _setting_ns(history, "clock_error_ns") or 0
-    late_after_ns = _setting_ns(history, "late_after_ns")
+    clock_error_ns = nanoseconds_setting(history, "clock_error_ns") or 0
+    late_after_ns = nanoseconds_setting(history, "late_after_ns")
     sends: dict[tuple[Value, Value], _Send] = {}
     queues: dict[Value, Deliveries] = {}
     for operation in history.operations:
@@ -79,15 +85,6 @@ def check_delays(history: History, request: Request) -> Report:
         unknown = "nothing was acknowledged" if sends else "nothing was sent"
     figures = {"sent": len(sends), "lost": missing.lost, "lateness_ns": told._asdict()}
     return findings.report(summary, unknown, figures, text)
-
-
-def _setting_ns(history: History, name: str) -> int | None:
-    value = history.header.setting(name)
-    if value is None:
-        return None
-    if type(value) is not int or value < 0:
-        raise wrong_value(history, 1, f"{name} in the header is nanoseconds", value)
-    return value
 
 
 def _delayed(history: History, send: Operation) -> tuple[Value, int]:

@@ -61,9 +61,12 @@ class Linearizability:
         looked_at = f"{counted(len(history.operations), 'operation')} on {_objects(len(whole))}"
         if not whole:
             return Report(Verdict.UNKNOWN, "no operation that may have happened was recorded")
-        if not any(operation.ok for operation in history.operations):
+        answered = {operation.function for operation in history.operations if operation.ok}
+        if not answered:
             # Each may never have happened, so every model allows them.
             return Report(Verdict.UNKNOWN, f"nothing was acknowledged; {looked_at}")
+        if answered.issubset(getattr(self._model, "blind", ())):
+            return Report(Verdict.UNKNOWN, f"nothing was read; {looked_at}")
         objects = [self._object(key, there) for key, there in whole]
         given_up, wrong = self._run(objects)
         if wrong is not None:

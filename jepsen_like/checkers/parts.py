@@ -52,7 +52,7 @@ def _part(
 ) -> Report:
     model = settings.get("model") if isinstance(settings, Map) else None
     check = find(model) if isinstance(model, str) else None
-    if check is None or not isinstance(settings, Map):
+    if check is None or not isinstance(settings, Map) or not str(name).isprintable():
         raise history.unreadable(1, f"the part {shown(name, 40)} names no model")
     kinds = settings.get("allowed", ())
     allowed = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, tuple) else []

@@ -8,7 +8,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from jepsen_like.checkers.changed_queues import joined
-from jepsen_like.checkers.checker import Request, refuse_other_functions, wrong_value
+from jepsen_like.checkers.checker import (
+    Request,
+    nanoseconds_setting,
+    refuse_other_functions,
+    refuse_without_times,
+    wrong_value,
+)
 from jepsen_like.checkers.deliveries import RECEIVES, SENDS
 from jepsen_like.checkers.quantiles import seconds
 from jepsen_like.checkers.queues import check_queue
@@ -55,11 +61,9 @@ def check_settled(history: History, request: Request) -> Report:
     none is received before the invisible time of the one before is over.
     """
     refuse_other_functions(history, FUNCTIONS)
+    refuse_without_times(history, "invisible times")
     findings = Findings(request.allowed)
-    clock_error_ns = history.header.setting("clock_error_ns", 0)
-    if type(clock_error_ns) is not int:
-        what = "clock_error_ns in the header is nanoseconds"
-        raise wrong_value(history, 1, what, clock_error_ns)
+    clock_error_ns = nanoseconds_setting(history, "clock_error_ns") or 0
     stored: dict[tuple[Value, ...], _Stored] = {}
     for place, given in _all_given(history):
         call = given.call

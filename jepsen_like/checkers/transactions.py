@@ -37,8 +37,11 @@ def check_transactions(history: History, request: Request) -> Report:
         f"{counted(prepared, 'transaction')}: {committed} committed, {rolled_back} rolled back"
     )
     unknown = missing.unknown()
-    if unknown is None and not any(one.ok for one in history.operations):
-        unknown = "nothing was acknowledged" if prepared else "nothing was prepared"
+    answered = {one.function for one in history.operations if one.ok}
+    if unknown is None and not answered & RECEIVES:
+        unknown = "nobody received anything" if answered else "nothing was acknowledged"
+    if unknown is None and not prepared:
+        unknown = "nothing was prepared"
     return findings.report(summary, unknown, {**figures, "lost": missing.lost})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from dledger.declared_error import DeclaredError
 from jepsen_like.checkers.models.model import Model
-from jepsen_like.users_code import said, users_module
+from jepsen_like.users_code import said, users_object
 
 
 class ModelUnusable(DeclaredError):
@@ -21,12 +21,7 @@ def users_model(name: str) -> Model:
 
     Raises ModelUnusable.
     """
-    module_name, _, path = name.partition(":")
-    found: object = users_module(name, ModelUnusable)
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise ModelUnusable(f"{name}: {module_name} has no {path}")
-        found = getattr(found, part)
+    found = users_object(name, ModelUnusable)
     if isinstance(found, type):
         try:
             found = found()

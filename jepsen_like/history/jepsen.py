@@ -6,7 +6,12 @@ import re
 
 from jepsen_like.history.edn import NotEdn, read_forms
 from jepsen_like.history.errors import BadLine
-from jepsen_like.history.json_lines import checked_function, checked_process, checked_type
+from jepsen_like.history.json_lines import (
+    checked_function,
+    checked_member,
+    checked_process,
+    checked_type,
+)
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.value import Map, Value, shown
 
@@ -64,7 +69,7 @@ def parse_edn_event(line: int, text: str, *, keyed: bool = False) -> Event | Non
         key,
         value,
         fields.get("error"),
-        member if isinstance(member, str) else None,
+        checked_member(member) if isinstance(member, str) else None,
     )
 
 
@@ -92,7 +97,8 @@ def parse_logged_event(line: int, text: str, *, keyed: bool = False) -> Event | 
     if keyed:
         key, value = _pair(process, value)
     checked = checked_process(process)
-    return Event(line, checked, 0, event_type, match["function"], key, value, error)
+    function = checked_function(match["function"])
+    return Event(line, checked, 0, event_type, function, key, value, error)
 
 
 def _forms(text: str) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TypeGuard
 
 from jepsen_like.history.errors import BadLine
 from jepsen_like.history.header import FORMAT_VERSION, Header
@@ -30,7 +31,7 @@ def parse_header(text: str) -> Header:
         )
     workload, model, seed = fields.get("workload"), fields.get("model"), fields.get("seed")
     for name, value in (("workload", workload), ("model", model)):
-        if value is not None and not isinstance(value, str):
+        if value is not None and not _is_line(value):
             raise BadLine(f"{name} is {shown(value, 40)}, not a name")
     if seed is not None and type(seed) is not int:
         raise BadLine(f"seed is {shown(seed, 40)}, not a whole number")
@@ -51,9 +52,6 @@ def parse_event(line: int, text: str) -> Event:
     missing = _REQUIRED - fields.keys()
     if missing:
         raise BadLine(f"field {', '.join(sorted(missing))} is missing")
-    member = fields.get("member")
-    if member is not None and not isinstance(member, str):
-        raise BadLine(f"member is {shown(member, 40)}, not a name")
     return Event(
         line,
         checked_process(fields["process"]),
@@ -63,13 +61,18 @@ def parse_event(line: int, text: str) -> Event:
         fields.get("key"),
         fields.get("value"),
         fields.get("error"),
-        member,
+        checked_member(fields.get("member")),
     )
+
+
+def _is_line(value: Value) -> TypeGuard[str]:
+    """Return whether a value is a text that can stand in a line: it moves no cursor."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def checked_process(process: Value) -> int | str:
     """Return a client's number or an observer's name. Raises BadLine."""
-    if isinstance(process, str) and process:
+    if _is_line(process) and process:
         return process
     if type(process) is int and process >= 0:
         return process
@@ -99,9 +102,16 @@ def checked_type(name: Value) -> EventType:
 
 def checked_function(function: Value) -> str:
     """Return the name of a function. Raises BadLine."""
-    if isinstance(function, str) and function:
+    if _is_line(function) and function:
         return function
     raise BadLine(f"function is {shown(function, 40)}, not a name")
+
+
+def checked_member(member: Value) -> str | None:
+    """Return the name of a member, or None. Raises BadLine."""
+    if member is None or _is_line(member):
+        return member
+    raise BadLine(f"member is {shown(member, 40)}, not a name")
 
 
 def event_line(event: Event) -> str:

@@ -13,8 +13,11 @@ Value: TypeAlias = Hashable
 
 # Characters of a value in a message: about a line of a screen.
 SHOWN_CHARACTERS_MAX = 120
+LISTED_MAX = 8
 # Deeper values are refused: no workload needs them, and each level costs a level of recursion.
 NESTED_MAX = 32
+# Sums of whole numbers up to here fit into a float, and can be printed.
+DIGITS_MAX = 300
 
 
 class Map(dict[Value, Value]):
@@ -29,10 +32,12 @@ class Map(dict[Value, Value]):
 def frozen(value: object, depth: int = NESTED_MAX) -> Value:
     """Return a value as JSON gives it, with tuples for lists and `Map`s for dictionaries.
 
-    Raises ValueError if it is nested deeper than `NESTED_MAX`.
+    Raises ValueError if it is nested deeper than `NESTED_MAX`, or a number is too large.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no number of JSON, or too large to be kept")
+    if isinstance(value, int) and abs(value) >= 10**DIGITS_MAX:
+        raise ValueError(f"a number of more than {DIGITS_MAX} digits")
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if depth == 0:
@@ -83,10 +88,10 @@ def repeated(values: Iterable[Value]) -> list[Value]:
     return [value for value, number in Counter(values).items() if number > 1]
 
 
-def listed(values: Iterable[Value], values_max: int = 8) -> str:
-    """Return some values, with commas; those after the first `values_max` are only counted."""
+def listed(values: Iterable[Value]) -> str:
+    """Return some values, with commas; those after the first `LISTED_MAX` are only counted."""
     there = ordered(values)
-    words = [shown(value, 40) for value in there[:values_max]]
-    if len(there) > values_max:
-        words.append(f"and {len(there) - values_max} more")
+    words = [shown(value, 40) for value in there[:LISTED_MAX]]
+    if len(there) > LISTED_MAX:
+        words.append(f"and {len(there) - LISTED_MAX} more")
     return ", ".join(words)

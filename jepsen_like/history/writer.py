@@ -13,6 +13,7 @@ from jepsen_like.history.header import FORMAT_VERSION
 from jepsen_like.history.json_lines import (
     VERSION_FIELD,
     checked_function,
+    checked_member,
     checked_process,
     checked_time_ns,
     event_line,
@@ -95,7 +96,7 @@ class HistoryWriter:
                 frozen(key),
                 frozen(value),
                 frozen(error),
-                member,
+                checked_member(member),
             )
             line = event_line(event._replace(value=thawed(event.value)))
             self._pairing.add(event)

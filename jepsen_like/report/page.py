@@ -129,7 +129,10 @@ def _gaps(body: Element, run: ToldRun) -> None:
     if not run.gaps:
         note(body, "None was measured.")
         return
-    rows = [[row.fault, row.what, str(row.times), *map(seconds, row[3:])] for row in run.gaps]
+    rows = [
+        [row.kind, row.who, str(row.windows), *(seconds(time_s * 1e9) for time_s in row[5:])]
+        for row in run.gaps
+    ]
     _table(body, ["fault", "of", "times", "median", "95 %", "longest"], rows, 2)
     note(
         body, "The longest time without an operation that succeeded, from a fault to the next one."

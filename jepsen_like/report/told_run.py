@@ -42,14 +42,20 @@ class Death(NamedTuple):
 
 
 class GapRow(NamedTuple):
-    """How long a service was not available, by fault; times are nanoseconds."""
+    """The gaps of one kind of fault, for clients of one sort.
 
-    fault: str
-    what: str
-    times: int
-    median_ns: int
-    p95_ns: int
-    longest_ns: int
+    A gap is the longest time in a window without an ok of one client. One that the window cut off
+    is `unended`: it may have been longer.
+    """
+
+    kind: str
+    who: str
+    windows: int
+    gaps: int
+    unended: int
+    median_s: float
+    p95_s: float
+    max_s: float
 
 
 class Checked(NamedTuple):

@@ -14,7 +14,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import MakeRun, tier_of
 from jepsen_like.simulation.trace import LineSink, Trace
-from jepsen_like.workers import workers
+from jepsen_like.workers import each_in_workers
 
 # The log lines of simulated members are dropped.
 logging.getLogger("dledger").addHandler(logging.NullHandler())
@@ -105,9 +105,8 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     if jobs == 1 or plan.seeds == 1:
         yield from map(run, seeds)
         return
-    with workers(min(jobs, plan.seeds)) as pool:
-        # In the order of the seeds: the first failure reported is that of the lowest seed.
-        yield from pool.imap(run, seeds, chunksize=SEEDS_AT_ONCE)
+    # In the order of the seeds: the first failure reported is that of the lowest seed.
+    yield from each_in_workers(run, seeds, min(jobs, plan.seeds), SEEDS_AT_ONCE)
 
 
 def run_campaign(

@@ -76,8 +76,8 @@ EXPECTED = (
 
 
 class Coverage:
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self._counts: Counter[str] = Counter(counts or {})
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
 
     def count(self, what: str, number: int = 1) -> None:
         self._counts[what] += number

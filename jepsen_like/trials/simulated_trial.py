@@ -11,14 +11,13 @@ from jepsen_like.trials.trial import Fate, Found, Trial, search
 AIMED_S = 10.0
 
 
-def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> Trial:
+def simulated_trial(mutant: Mutant, budget_s: float) -> Trial:
     """Simulate seed after seed with a mistake until a promise breaks, or time is over.
 
-    The seed that shows it is run once more without it, and must break nothing then. Without `aimed`
-    it is simulated under the load and the faults of any seed.
+    The seed that shows it is run once more without it, and must break nothing then.
     """
     assert mutant.tier is not None
-    is_aimed = aimed and mutant.name in tier_of(mutant.tier).aimed
+    is_aimed = mutant.name in tier_of(mutant.tier).aimed
     fault_s = AIMED_S if is_aimed else None
     plan = Plan(0, 1, None, fault_s, mutant.name, mutant.tier, aimed=is_aimed)
 

@@ -1,9 +1,6 @@
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ from click.testing import CliRunner, Result
 from jepsen_like.__main__ import main
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
+from tests.jepsen_like.interrupted import interrupted
 
 
 def run(*words: str | Path) -> Result:
@@ -139,6 +137,8 @@ def test_a_model_that_nobody_names_and_one_that_nobody_knows_are_refused(tmp_pat
 
 
 MODELS = """
+import os
+
 class Stack:
     initial = ()
 
@@ -184,6 +184,15 @@ class WrongFunctions(Stack):
 class Ends(Stack):
     def step(self, state, operation):
         raise SystemExit(0)
+
+class EndsTheProcess(Stack):
+    def step(self, state, operation):
+        os._exit(0)
+
+class Prints(Stack):
+    def step(self, state, operation):
+        print("hello")
+        return super().step(state, operation)
 
 class EndsWhenMade(Stack):
     def __init__(self):
@@ -264,6 +273,28 @@ def test_several_processes_tell_the_same_as_one(tmp_path: Path) -> None:
     assert one == several
 
 
+def test_a_model_that_ends_the_process_leaves_nothing_known(models: Path) -> None:
+    models.with_name("b.jsonl").write_bytes(models.read_bytes())
+    words = ["check", "--jobs", "2", "--model", "stacks:EndsTheProcess", "a.jsonl", "b.jsonl"]
+    command = [sys.executable, "-m", "jepsen_like", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    assert "a process that did part of the work has ended" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_a_model_prints_is_not_in_the_answer(models: Path) -> None:
+    result = run(models, "--model", "stacks:Prints", "--json")
+    assert [one["verdict"] for one in json.loads(result.stdout)["files"]] == ["valid"]
+    assert "hello" in result.stderr
+
+
+def test_a_name_that_is_too_long_for_a_file_is_unreadable() -> None:
+    result = run("x" * 5000)
+    assert result.exit_code == 3
+    assert "cannot be read: File name too long" in result.stderr
+
+
 def test_ctrl_c_ends_the_command_and_its_workers_without_a_word(tmp_path: Path) -> None:
     lines = ['{"history_format": 1, "model": "fifo-queue"}']
     for type_ in ("invoke", "ok"):
@@ -275,29 +306,5 @@ def test_ctrl_c_ends_the_command_and_its_workers_without_a_word(tmp_path: Path) 
         lines.append(json.dumps(whole))
     for number in range(2):
         (tmp_path / f"{number}.jsonl").write_text("\n".join(lines))
-    with subprocess.Popen(
-        [sys.executable, "-c", _CHECK, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 60
-        while len(children.read_text().split()) < 3:  # two workers and a tracker
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, b"")
-
-
-_CHECK = """
-import signal, sys
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from jepsen_like.__main__ import main
-
-    sys.argv = ["jepsen-like", "check", "--jobs", "2", sys.argv[1]]
-    main()
-"""
+    words = ["check", "--jobs", "2", str(tmp_path)]
+    assert interrupted(words, 3) == (130, b"")  # two workers and a tracker

@@ -1,15 +1,12 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
 from jepsen_like.mutants.mutant import all_mutants
+from tests.jepsen_like.interrupted import interrupted
 
 
 def test_good_seeds_end_with_status_0_and_what_was_reached() -> None:
@@ -81,6 +78,21 @@ def test_an_unknown_seeded_bug_is_refused() -> None:
     assert "none-such" in result.output
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e9", "-1", "0"])
+def test_times_that_no_run_comes_to_the_end_of_are_refused(seconds: str) -> None:
+    for command, option in (("simulate", "--seconds"), ("run", "--time"), ("suite", "--time")):
+        result = CliRunner().invoke(main, [command, option, seconds])
+        assert result.exit_code == 2
+        assert f"'{option}'" in result.output
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    words = ["simulate", "--seeds", "100000", "--trace", str(tmp_path / "none" / "trace.txt")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "trace.txt cannot be written: No such file or directory" in result.output
+
+
 def test_hosts_are_another_tier_of_the_same_command() -> None:
     words = ["simulate", "--tier", "hosts", "--seeds", "1", "--seconds", "1", "--jobs", "1"]
     result = CliRunner().invoke(main, words)
@@ -106,31 +118,5 @@ def test_a_bug_of_another_tier_is_refused() -> None:
 
 
 def test_ctrl_c_ends_the_command_and_its_workers_without_a_word() -> None:
-    # As in a terminal, where Ctrl-C goes to the workers as well.
-    with subprocess.Popen(
-        [sys.executable, "-c", _SIMULATE],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 60
-        while len(children.read_text().split()) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, b"")
-
-
-# Also where the tests themselves were started in the background, which ignores Ctrl-C.
-_SIMULATE = """
-import signal, sys
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    from jepsen_like.__main__ import main
-
-    sys.argv = ["jepsen-like", "simulate", "--seeds", "100000", "--jobs", "2"]
-    main()
-"""
+    words = ["simulate", "--seeds", "100000", "--jobs", "2"]
+    assert interrupted(words, 2) == (130, b"")

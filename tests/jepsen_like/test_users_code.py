@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +37,10 @@ class Base:
 """
 
 
-def simulate(folder: Path, name: str, jobs: int) -> subprocess.CompletedProcess[str]:
+def simulate(folder: Path, name: str, jobs: int, *more: str) -> subprocess.CompletedProcess[str]:
     words = ("simulate", "--service", name, "--seeds", "2", "--seconds", "1", "--nodes", "1")
     return subprocess.run(
-        [Path(sys.executable).parent / "jepsen-like", *words, "--jobs", str(jobs)],
+        [Path(sys.executable).parent / "jepsen-like", *words, *more, "--jobs", str(jobs)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -56,3 +57,33 @@ def test_modules_beside_the_service_hide_nothing_of_this_project(tmp_path: Path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     ended = simulate(tmp_path, "broker:Base", 2)
     assert "broker/__init__.py has no Base" in ended.stderr
+
+
+def test_what_a_machine_prints_is_not_in_the_answer(tmp_path: Path) -> None:
+    printing = SERVICE.replace(
+        "        results = []\n", "        print('hello')\n        results = []\n"
+    )
+    (tmp_path / "mine.py").write_text(printing)
+    for jobs in (1, 2):
+        ended = simulate(tmp_path, "mine:Base", jobs, "--json")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert json.loads(ended.stdout)["failure"] is None
+        assert "hello" in ended.stderr
+
+
+def test_a_machine_that_ends_the_process_leaves_nothing_known(tmp_path: Path) -> None:
+    ending = SERVICE.replace("        results = []\n", "        os._exit(0)\n")
+    (tmp_path / "mine.py").write_text("import os\n" + ending)
+    ended = simulate(tmp_path, "mine:Base", 2)
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    assert "a process that did part of the work has ended" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_class_that_cannot_be_made_is_refused_in_a_line(tmp_path: Path) -> None:
+    needy = "\n\nclass Needy(Base):\n    def __init__(self, needed):\n        pass\n"
+    (tmp_path / "mine.py").write_text(SERVICE + needy)
+    ended = simulate(tmp_path, "mine:Needy", 1)
+    assert ended.returncode == 2
+    assert "mine:Needy: cannot be made without arguments: TypeError" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -23,7 +23,7 @@ from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.clients.ways import LogWay, MemberWay, Way
-from jepsen_like.chaos.orders import follow_orders, say
+from jepsen_like.chaos.orders import follow_orders, say, take_output
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
@@ -138,6 +138,7 @@ async def run_clients(settings: ClientSettings) -> None:
 
 
 def main() -> None:
+    take_output()
     find_users_modules()
     settings = ClientSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     trio.run(run_clients, settings)

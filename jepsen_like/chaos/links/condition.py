@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jepsen_like.chance import Chance
-
-Links = Mapping[tuple[str, str], "LinkCondition"]
 
 
 @dataclass(frozen=True)

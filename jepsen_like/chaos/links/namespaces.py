@@ -9,6 +9,7 @@ from pathlib import Path
 
 PREFIX = "jepsen-like"
 FOLDER = Path("/run/netns")
+TUN = Path("/dev/net/tun")
 
 
 def prefix_of(pid: int) -> str:
@@ -47,7 +48,23 @@ def why_not() -> str | None:
     """Return why this machine has no namespaces for a run; None if it has."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    if not os.path.exists("/dev/net/tun"):
-        return "there is no /dev/net/tun"
+    if not TUN.exists():
+        return f"there is no {TUN}"
     tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
-    return f"{' and '.join(tools)} cannot be found" if tools else None
+    if tools:
+        return f"{' and '.join(tools)} cannot be found"
+    return _refused()
+
+
+def _refused() -> str | None:
+    """Return what the system says to a namespace, which root of a container may not have."""
+    prefix = f"{prefix_of(os.getpid())}-probe"
+    name = namespace_of(prefix, "host")
+    try:
+        for words in (["netns", "add", name], ["-n", name, "link", "set", "lo", "up"]):
+            tried = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+            if tried.returncode != 0:
+                return f"ip {words[0]}: {tried.stderr.strip() or 'it failed'}"
+    finally:
+        remove_namespaces(prefix)
+    return None

@@ -25,6 +25,7 @@ from jepsen_like.chaos.members.answering import Answering
 from jepsen_like.chaos.members.client_port import ClientPort
 from jepsen_like.chaos.members.control import Control
 from jepsen_like.chaos.members.settings import MemberSettings
+from jepsen_like.chaos.orders import take_output
 from jepsen_like.chaos.services import find_service
 from jepsen_like.mutants.planting import planted
 from jepsen_like.users_code import raised_in
@@ -69,6 +70,7 @@ async def serve(settings: MemberSettings) -> None:
 
 def main() -> None:
     """Run one member; the error that ends it is the last line of its log."""
+    take_output()
     settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     find_users_modules()
     set_up_logging(settings.group, settings.node_id, TEXT, "info")

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.chaos.orders import lines_of
+from jepsen_like.chaos.orders import lines_of, said_by
 
 # A member that was asked to stop closes its files in this time, or is killed.
 STOP_TIMEOUT_S = 10.0
@@ -130,13 +130,14 @@ class Member:
 
     async def _hear(self, process: trio.Process) -> None:
         assert process.stdout is not None
-        async for line in lines_of(process.stdout):
-            said = json.loads(line)
-            if "status" in said:
-                self.status = said["status"]
-            elif (waiting := self._waiting.pop(said["id"], None)) is not None:
-                waiting.said = said
-                waiting.arrived.set()
+        async with aclosing(lines_of(process.stdout)) as lines:
+            async for line in lines:
+                said = said_by(self.name, line)
+                if "status" in said:
+                    self.status = said["status"]
+                elif (waiting := self._waiting.pop(said["id"], None)) is not None:
+                    waiting.said = said
+                    waiting.arrived.set()
 
     # --- signals ------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import trio
 
 from jepsen_like.chance import Chance
-from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, check_whole
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
+from jepsen_like.report.told_run import GapRow
 
 NEMESIS, PREFIX = "hostile", "hostile-"
 # A good client without an answer for so long beside a hostile one is not served. An election takes

@@ -75,7 +75,7 @@ def _described(name: str, made: Any, taken: set[str]) -> Nemesis:
     for kind in kinds:
         if kind.name in taken:
             raise NemesisUnusable(f"{name}: there is a kind {kind.name} already")
-        if not 0 <= kind.shortest_s <= kind.longest_s or kind.settle_s < 0:
+        if not (0 <= kind.shortest_s <= kind.longest_s and kind.settle_s >= 0):
             raise NemesisUnusable(f"{name}: {kind.name} lasts from shortest_s to longest_s, >= 0")
     lane = getattr(made, "lane", Lane.PROCESSES)
     if not isinstance(lane, Lane):

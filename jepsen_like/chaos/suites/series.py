@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from jepsen_like.chaos.plan import CLIENT_DEFAULT
+from jepsen_like.chaos.plan import CLIENT_DEFAULT, typed
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder, SuitePlan
@@ -69,7 +69,7 @@ class Series:
     def command(self, planned: Planned, out: str) -> list[str]:
         row, plan = planned.row, self.plan
         words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
-        words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]
+        words += ["--time", typed(plan.time_s), "--seed", str(planned.seed)]
         words += ["--network", plan.network, "--out", out, *["--lease"] * row.lease]
         words += ["--grown"] * row.grown
         words += ["--client", row.client] * (row.client != CLIENT_DEFAULT)

@@ -42,13 +42,16 @@ class SuiteFolder:
         self.path = folder
 
     def begun_plan(self) -> SuitePlan | None:
-        """Return the plan of the runs in the folder; None if there are none."""
+        """Return the plan of the runs in the folder; None if there are none. Raises OtherSuite."""
         try:
             text = (self.path / SUITE_FILE).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        plan = json.loads(text)["plan"]
-        return SuitePlan(**{**plan, "suites": tuple(plan["suites"])})
+        try:
+            plan = json.loads(text)["plan"]
+            return SuitePlan(**{**plan, "suites": tuple(plan["suites"])})
+        except (ValueError, LookupError, TypeError) as error:
+            raise OtherSuite(f"{self.path / SUITE_FILE} has no plan of a suite") from error
 
     def begin(self, plan: SuitePlan) -> None:
         """Make the folder, or continue in it. Raises OtherSuite."""

@@ -14,9 +14,10 @@ def is_number(value: Value) -> bool:
 
 
 class Counter:
-    """A counter. An `add` may return the sum after it."""
+    """A counter. What an `add` returns is not looked at."""
 
     functions = frozenset({"add", "read"})
+    blind = frozenset({"add"})
     ignores_processes = True
 
     def __init__(self, initial: Value = 0) -> None:

@@ -12,6 +12,7 @@ class FifoQueue:
     """One queue; a `dequeue` that found it empty returned null."""
 
     functions = frozenset({"enqueue", "dequeue"})
+    blind = frozenset({"enqueue"})
     ignores_processes = True
     initial: Hashable = ()
 

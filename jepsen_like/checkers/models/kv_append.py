@@ -22,6 +22,7 @@ class KvAppend:
     """One key of a store of strings. It begins as the empty string."""
 
     functions = frozenset({"get", "put", "append"})
+    blind = frozenset({"put", "append"})
     ignores_processes = True
     initial = ""
     dead = UNOBSERVED

@@ -26,6 +26,8 @@ class Model(Protocol):
       overwritten before any operation can observe it;
     - `overwrites(operation)`: whether the operation can always happen, and the state after it does
       not depend on that before;
+    - `blind`, a set of names: functions whose operations can happen in every state, whatever they
+      return. A history with answers of these alone shows nothing;
     - `told(state)`: the state in words, such as "the register holds 3";
     - `whole = True`: all keys are one object. Otherwise each key is an object of its own.
     """

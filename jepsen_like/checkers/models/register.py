@@ -15,6 +15,7 @@ class Register:
     """A register that is read and written."""
 
     functions = frozenset({"read", "write"})
+    blind = frozenset({"write"})
     ignores_processes = True
 
     def __init__(self, initial: Value = None) -> None:

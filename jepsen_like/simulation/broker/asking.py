@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.client_history import ClientHistory
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -18,6 +19,8 @@ from remoting.wire.signature import Credentials
 PRODUCERS = "P"
 # How long a client waits for an answer before it asks again.
 PATIENCE_S = 1.0
+MOST_PULLED = 4
+HOLD_MS = 500
 
 
 class Waits(Protocol):
@@ -91,6 +94,25 @@ def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, object]
         "bornTimestamp": 1,
         "flag": 0,
         "properties": properties,
+    }
+
+
+def pull_fields(
+    chance: Chance, group: str, topic: str, queue_id: int, offset: int, flags: int = 0
+) -> dict[str, object]:
+    """Return the fields of a pull of some messages, which the broker may hold."""
+    waits = chance.happens(0.5)
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": queue_id,
+        "queueOffset": offset,
+        "maxMsgNums": 1 + chance.randrange(MOST_PULLED),
+        "sysFlag": flags | SUBSCRIPTION_FLAG | (SUSPEND_FLAG if waits else 0),
+        "suspendTimeoutMillis": HOLD_MS if waits else 0,
+        "commitOffset": 0,
+        "subscription": "*",
+        "subVersion": 1,
     }
 
 

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import PATIENCE_S, ClientRun, commit_fields, send_fields
+from jepsen_like.simulation.broker.asking import (
+    PATIENCE_S,
+    ClientRun,
+    commit_fields,
+    pull_fields,
+    send_fields,
+)
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
@@ -31,8 +36,6 @@ TOPIC, CONSUMERS = "Ordered", "InOrder"
 CLIENTS = ("O0", "O1", "O2")
 QUEUES = 2
 KEYS = 4
-MOST_MESSAGES = 4
-HOLD_MS = 500
 LARGEST_N = 5
 
 
@@ -220,26 +223,8 @@ class OrderedClients:
                 self._next[queue] = max(self._next[queue], following)
             self._commit(broker, queue, following)
 
-        fields = self._pull_fields(queue, offset, "*", "TAG")
+        fields = pull_fields(self._chance, CONSUMERS, TOPIC, queue, offset)
         self._run.ask(broker, RequestCode.PULL_MESSAGE, fields, then=self._run.question(seat, then))
-
-    def _pull_fields(
-        self, queue: int, offset: int, expression: str, kind: str
-    ) -> dict[str, object]:
-        waits = self._chance.happens(0.5)
-        return {
-            "consumerGroup": CONSUMERS,
-            "topic": TOPIC,
-            "queueId": queue,
-            "queueOffset": offset,
-            "maxMsgNums": 1 + self._chance.randrange(MOST_MESSAGES),
-            "sysFlag": SUBSCRIPTION_FLAG | (SUSPEND_FLAG if waits else 0),
-            "suspendTimeoutMillis": HOLD_MS if waits else 0,
-            "commitOffset": 0,
-            "subscription": expression,
-            "expressionType": kind,
-            "subVersion": 1,
-        }
 
     def _consumed(self, queue: int, offset: int, reply: Command) -> None:
         """Check the messages that a consumer got from an offset on."""
@@ -289,7 +274,8 @@ class OrderedClients:
         queue = self._chance.randrange(QUEUES)
         offset = self._chance.randrange(self._next[queue] + 2)
         wanted = self._chance.choice(WANTED)
-        fields = self._pull_fields(queue, offset, wanted.expression, wanted.kind)
+        fields = pull_fields(self._chance, CONSUMERS, TOPIC, queue, offset)
+        fields |= {"subscription": wanted.expression, "expressionType": wanted.kind}
         then = partial(self._filtered, queue, offset, wanted)
         self._run.ask(broker, RequestCode.PULL_MESSAGE, fields, then=then)
 

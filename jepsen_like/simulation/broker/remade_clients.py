@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from broker.pulls.request import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import ClientRun, commit_fields, send_fields
+from broker.pulls.request import COMMIT_OFFSET_FLAG
+from jepsen_like.simulation.broker.asking import ClientRun, commit_fields, pull_fields, send_fields
 from jepsen_like.simulation.broker.log_model import UNIT, LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -29,8 +29,6 @@ TOPIC, CONSUMERS = "Remade", "Remakers"
 REMADE_GROUPS = ("RemadePops", "RemadePopsInOrder")
 MEMBERS = 3
 QUEUES = 2
-MOST_MESSAGES = 4
-HOLD_MS = 500
 # How many earlier offsets a member may commit once more.
 MOST_PLACES = 12
 
@@ -174,20 +172,8 @@ class RemadeClients:
     def _pull(self, connection: _Connection, queue: int, seat: _Seat, offset: int) -> None:
         chance = self._chance
         brings = chance.choice((seat.places[-1], chance.choice(seat.places)))
-        waits = chance.happens(0.5)
-        flags = SUBSCRIPTION_FLAG | COMMIT_OFFSET_FLAG | (SUSPEND_FLAG if waits else 0)
-        fields = {
-            "consumerGroup": CONSUMERS,
-            "topic": TOPIC,
-            "queueId": queue,
-            "queueOffset": offset,
-            "maxMsgNums": 1 + chance.randrange(MOST_MESSAGES),
-            "sysFlag": flags,
-            "suspendTimeoutMillis": HOLD_MS if waits else 0,
-            "commitOffset": brings,
-            "subscription": "*",
-            "subVersion": 1,
-        }
+        fields = pull_fields(chance, CONSUMERS, TOPIC, queue, offset, COMMIT_OFFSET_FLAG)
+        fields["commitOffset"] = brings
         then = partial(self._pulled, connection.broker, queue, seat)
         connection.ask(RequestCode.PULL_MESSAGE, fields, self._run.question(seat, then))
 

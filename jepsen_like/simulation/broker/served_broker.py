@@ -42,7 +42,7 @@ from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.pending_reads import ReadOutcome
 from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.broker_member import BrokerMember
+from jepsen_like.simulation.broker.broker_member import BrokerMember, MemberLog
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated
@@ -100,12 +100,11 @@ class Failures(logging.Handler):
             raise InvariantViolated("no request fails inside the broker", f"{name}: {found[0]}")
 
 
-class _ProcessLog:
+class _ProcessLog(MemberLog):
     """Implements `broker.log.replicated_log.Log` for one process."""
 
-    def __init__(self, node: VirtualNode, process: NodeProcess, member: BrokerMember) -> None:
-        self._process = process
-        self._member = member
+    def __init__(self, node: VirtualNode, process: NodeProcess) -> None:
+        super().__init__(process.store, process.replica)
         self.max_body_bytes = node.config.store.max_body_bytes
         turn = process.member.turn
 
@@ -124,22 +123,12 @@ class _ProcessLog:
 
     @property
     def term(self) -> int:
-        return self._process.replica.state.term
-
-    @property
-    def begin_position(self) -> int:
-        return self._process.store.begin_pos
+        return self._replica.state.term
 
     def submit(
         self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
     ) -> None:
         self._gate.submit(bodies, done)
-
-    def read_bytes(self, pos: int, size: int) -> bytes:
-        return self._process.store.read_bytes(pos, size)
-
-    def check_at(self, pos: int) -> None:
-        self._process.store.check_at(pos)
 
 
 T = TypeVar("T")
@@ -223,7 +212,7 @@ class ServedBroker:
         self._coverage = coverage
         self._failures = failures
         self._skew_ms = chance.randint(-CLOCKS_APART_MS, CLOCKS_APART_MS)
-        self._log = GuardedLog(_ProcessLog(node, process, member))
+        self._log = GuardedLog(_ProcessLog(node, process))
         parts = Parts(
             config=BrokerConfig(
                 group=GROUP,

@@ -195,8 +195,8 @@ class ServiceClients:
                     f"{request.appended.index}; the log gives {shortened(told(book.results[at]))}",
                 )
 
-    def check_history(self) -> None:
-        """Check the clients' history by the service's model or checker."""
+    def check_history(self) -> Verdict:
+        """Check the clients' history by the service's model or checker; return the verdict."""
         history = clients_history(self._service, self.requests, self._lines)
         try:
             report = check_of(self._service)(history)
@@ -208,3 +208,4 @@ class ServiceClients:
         if report.verdict is Verdict.INVALID:
             how = report.problems[0].how if report.problems else report.summary
             raise InvariantViolated("clients see what the model allows", how)
+        return report.verdict

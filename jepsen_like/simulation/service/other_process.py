@@ -11,6 +11,7 @@ import pickle
 import select
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -67,13 +68,16 @@ class OtherProcess:
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
         self._service = service
-        problem = self._ask(pickled).get("error")
-        if problem is not None:
+        try:
+            if (problem := self._ask(pickled).get("error")) is not None:
+                raise NotElsewhere(str(problem))
+        except NotElsewhere:
             self.close()
-            raise NotElsewhere(str(problem))
+            raise
 
     def close(self) -> None:
-        self._requests.close()
+        with suppress(BrokenPipeError):  # of a request that it did not read
+            self._requests.close()
         self._answers.close()
         self._process.wait()
 
@@ -84,7 +88,7 @@ class OtherProcess:
         ]
         try:
             answer = self._ask(msgpack.packb(rows))
-        except (NotElsewhere, BrokenPipeError) as error:
+        except NotElsewhere as error:
             raise InvariantViolated(NEVER_RAISES, f"in another process: {error}") from error
         if "error" in answer:
             raise InvariantViolated(NEVER_RAISES, f"in another process: {answer['error']}")
@@ -105,10 +109,12 @@ class OtherProcess:
         )
 
     def _ask(self, request: bytes) -> dict[str, Any]:
-        self._requests.write(len(request).to_bytes(LENGTH_BYTES, "big") + request)
-        self._requests.flush()
-        ready, _, _ = select.select([self._answers], [], [], ANSWER_TIMEOUT_S)
-        length = self._answers.read(LENGTH_BYTES) if ready else b""
+        length = b""
+        with suppress(BrokenPipeError):
+            self._requests.write(len(request).to_bytes(LENGTH_BYTES, "big") + request)
+            self._requests.flush()
+            ready, _, _ = select.select([self._answers], [], [], ANSWER_TIMEOUT_S)
+            length = self._answers.read(LENGTH_BYTES) if ready else b""
         if len(length) < LENGTH_BYTES:
             self._process.kill()
             raise NotElsewhere("the other process has ended, or does not answer")

@@ -55,20 +55,20 @@ def _written(step: Step) -> str:
     elif step.do == Do.TURN:
         words.append(f"client={step.client}")
     elif step.do == Do.APPEND:
-        words.append(f"body={_bytes(step.body)}")
+        words.append(f"body={_quoted(step.body)}")
     return f"Step({', '.join(words)})"
 
 
 def _written_call(call: Call) -> str:
-    words = [f'"{call.function}"', repr(call.key), repr(call.value)]
+    words = [_quoted(call.function), repr(call.key), repr(call.value)]
     if call.body is not None:
-        words.append(_bytes(call.body))
+        words.append(_quoted(call.body))
     if call.is_read:
         words.append("is_read=True")
     return f"Call({', '.join(words)})"
 
 
-def _bytes(body: bytes) -> str:
-    """Return bytes in double quotes if possible, as formatters write them."""
-    text = repr(body)
-    return f'b"{text[2:-1]}"' if text.startswith("b'") and '"' not in text else text
+def _quoted(value: str | bytes) -> str:
+    """Return a literal in double quotes if possible, as formatters write it."""
+    text = repr(value)
+    return text if '"' in text else text.replace("'", '"')

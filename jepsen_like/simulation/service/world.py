@@ -10,6 +10,7 @@ from dledger.core.member_state import Role
 from dledger.errors import DLedgerError
 from dledger.renamed import renamed_arguments
 from dledger.waits.pending_appends import Appended
+from jepsen_like.checkers.report import Verdict
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
@@ -45,8 +46,6 @@ from jepsen_like.users_code import raised_in
 WAIT_S = 60.0
 # A client that was refused tries again after so long, in virtual seconds.
 RETRY_S = 0.05
-# How far a run looks ahead while a test waits for something, in virtual seconds.
-LOOK_S = 0.01
 
 
 T = TypeVar("T")
@@ -254,15 +253,11 @@ class World:
 
         Does nothing if it is down.
         """
-        node = self._node(member)
-        if node is not None and node.is_up:
-            self._guarded(lambda: node.crash(power=power))
+        self._break_now(member, Do.CUT_POWER if power else Do.KILL)
 
     def close(self, member: str | SimulatedMember = LEADER) -> None:
         """Close a member in order. Does nothing if it is down or frozen."""
-        node = self._node(member)
-        if node is not None and node.is_up and not node.is_paused:
-            self._guarded(node.close)
+        self._break_now(member, Do.CLOSE)
 
     def restart(self, member: str | SimulatedMember) -> None:
         """Start a member that is down. Does nothing if it is up."""
@@ -272,9 +267,7 @@ class World:
 
     def freeze(self, member: str | SimulatedMember = LEADER) -> None:
         """Have the process of a member stand still. Does nothing if it is down."""
-        node = self._node(member)
-        if node is not None and node.is_up and not node.is_paused:
-            self._guarded(node.pause)
+        self._break_now(member, Do.FREEZE)
 
     def thaw(self, member: str | SimulatedMember) -> None:
         """Let a frozen member go on. Does nothing if it is not frozen."""
@@ -308,15 +301,16 @@ class World:
 
     def fail_sync(self, member: str | SimulatedMember = LEADER) -> None:
         """Have the next sync of a member's disk fail, which ends its process."""
-        node = self._node(member)
-        if node is not None:
-            node.disk.sync_fails = True
+        self._break_now(member, Do.FAIL_SYNC)
 
     def transfer_leadership(self, member: str | SimulatedMember = LEADER) -> None:
         """Ask a member to give up leadership to another one. Does nothing if it is down."""
+        self._break_now(member, Do.TRANSFER)
+
+    def _break_now(self, member: str | SimulatedMember, do: str) -> None:
         node = self._node(member)
-        if node is not None and node.is_up:
-            self._guarded(lambda: node.transfer_leadership(None))
+        if node is not None:
+            self._guarded(lambda: self._break(node, do))
 
     def plan(self, steps: Sequence[Step]) -> None:
         """Have these steps happen at their times, while time passes."""
@@ -346,7 +340,10 @@ class World:
                     self._loop.at(step.ends_s, self._around.network.heal)
             case _:
                 if node is not None:
-                    self._break(node, step)
+                    self._break(node, step.do)
+                    if step.do != Do.TRANSFER:
+                        was_frozen = step.do == Do.FREEZE
+                        self._loop.at(step.ends_s, self._end_fault, node, was_frozen)
 
     def _take_turn(self, step: Step) -> None:
         found = self._adaptive.next_call(step.client)
@@ -360,10 +357,11 @@ class World:
             request = self._clients.append(self._node(LEADER), call.entry, call, client)
         self._adaptive.made(step.client, request)
 
-    def _break(self, node: VirtualNode, step: Step) -> None:
-        match step.do:
+    @staticmethod
+    def _break(node: VirtualNode, do: str) -> None:
+        match do:
             case Do.KILL | Do.CUT_POWER if node.is_up:
-                node.crash(power=step.do == Do.CUT_POWER)
+                node.crash(power=do == Do.CUT_POWER)
             case Do.CLOSE if node.is_up and not node.is_paused:
                 node.close()
             case Do.FREEZE if node.is_up and not node.is_paused:
@@ -374,8 +372,6 @@ class World:
                 node.transfer_leadership(None)
             case _:
                 pass  # it is down, or frozen
-        if step.do != Do.TRANSFER:
-            self._loop.at(step.ends_s, self._end_fault, node, step.do == Do.FREEZE)
 
     def _end_fault(self, node: VirtualNode, was_frozen: bool) -> None:
         if self._is_over:
@@ -464,8 +460,8 @@ class World:
                 self._clients.read(node, locally=True, call=call)
         check_end(self._runs.book)
         self._clients.check_answers(self._runs.book)
-        if self.service.checked:
-            self._clients.check_history()
+        if self.service.checked and self._clients.check_history() is Verdict.UNKNOWN:
+            self.coverage.count("histories that nothing is known of")
         self._check_invariant()
 
     def _count(self) -> None:

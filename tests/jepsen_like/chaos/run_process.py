@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
+# A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
+RUN_MAX_S = 300
 
 
 def run_in(folder: Path, *words: str, most_s: float) -> subprocess.CompletedProcess[str]:
@@ -22,3 +24,10 @@ def run_in(folder: Path, *words: str, most_s: float) -> subprocess.CompletedProc
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
+
+
+def valid_run(folder: Path, *words: str, model: str) -> None:
+    """Run it in `out`: it has to find nothing, and its history to be valid."""
+    ended = run_in(folder, *words, "--out", "out", most_s=RUN_MAX_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"valid ({model})" in ended.stdout

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from jepsen_like.chaos.gaps import GapRow, Window, gap_rows, windows_of
+from jepsen_like.chaos.gaps import Window, gap_rows, windows_of
 from jepsen_like.history.operation import EventType, Operation
+from jepsen_like.report.told_run import GapRow
 
 S = 1_000_000_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jepsen_like.chance import Chance
-from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.hostile.attacks import ATTACKS
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.nemeses.hostile_client import PREFIX, UNSERVED_S, elections, unserved
+from jepsen_like.report.told_run import GapRow
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))

@@ -30,6 +30,10 @@ def run_pysyncobj(folder: Path, *words: str) -> subprocess.CompletedProcess[str]
     [
         (("--workload", "set", "--system", "nowhere"), "there is no module nowhere"),
         (("--workload", "set", "--system", "nowhere.at_all"), "there is no module nowhere.at_all"),
+        *(
+            (("--workload", "set", "--system", name), f"there is no module {name}")
+            for name in ("a:b", "a/b", "..", "json.none", "")
+        ),
         (("--workload", "pop", "--system", MEMBER), "--system goes with a workload of the library"),
         (
             ("--workload", "register", "--system", MEMBER, "--dirty", "stale-read"),

@@ -45,6 +45,10 @@ class Endless(Quake):
     kinds = (Kind("endless", 5.0, 4.0),)
 
 
+class NeverSettled(Quake):
+    kinds = (Kind("unsettled", 1.0, 2.0, settle_s=float("nan")),)
+
+
 class SameKind(Quake):
     kinds = (Kind("kill-leader", 1.0, 2.0),)
 
@@ -132,6 +136,7 @@ def test_its_choices_come_from_the_seed_and_what_it_did_is_told() -> None:
         (f"{HERE}:EndingWhenMade", "not made without arguments: SystemExit: 0"),
         (f"{HERE}:Kindless", "`kinds` is no tuple of Kind"),
         (f"{HERE}:Endless", "endless lasts from shortest_s to longest_s"),
+        (f"{HERE}:NeverSettled", "unsettled lasts from shortest_s to longest_s"),
         (f"{HERE}:SameKind", "there is a kind kill-leader already"),
         (f"{HERE}:Laneless", "`lane` is no Lane"),
         (f"{HERE}:Idle", "has no carry_out"),

@@ -24,11 +24,9 @@ from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
 from jepsen_like.history.reading import read_history
-from tests.jepsen_like.chaos.run_process import run_in
+from tests.jepsen_like.chaos.run_process import RUN_MAX_S, run_in, valid_run
 
 PROJECT = Path(__file__).parents[3]
-# A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
-RUN_MAX_S = 300
 
 NEMESIS_OF_THE_PAGE = re.compile(
     r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL
@@ -154,9 +152,7 @@ def test_brokers_lose_no_message_while_clients_and_the_name_server_are_killed(
     tmp_path: Path,
 ) -> None:
     words = ("--workload", "messages", "--nemesis", "clients,name-server", "--time", "30")
-    ended = run(*words, "--seed", "2", "--network", "none", "--out", "out", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "valid (queue)" in ended.stdout
+    valid_run(tmp_path, *words, "--seed", "2", "--network", "none", model="queue")
     events = (tmp_path / "out" / "faults.jsonl").read_text()
     assert {"kill-clients", "kill-name-server"} <= set(re.findall(r'"kind": "([\w-]+)"', events))
 
@@ -164,9 +160,7 @@ def test_brokers_lose_no_message_while_clients_and_the_name_server_are_killed(
 @pytest.mark.long
 def test_brokers_lose_no_message_while_leaders_are_killed_and_frozen(tmp_path: Path) -> None:
     words = ("--workload", "messages", "--nemesis", "kill,freeze", "--time", "20", "--seed", "2")
-    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "valid (queue)" in ended.stdout
+    valid_run(tmp_path, *words, "--network", "none", model="queue")
     assert processes_with(str(tmp_path)) == []
 
 
@@ -176,9 +170,7 @@ def test_all_traffic_at_once_keeps_its_promises_beside_a_hostile_client(
     nemesis: str, tmp_path: Path
 ) -> None:
     words = ("--workload", "everything", "--nemesis", nemesis, "--time", "30", "--seed", "2")
-    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "valid (parts)" in ended.stdout
+    valid_run(tmp_path, *words, "--network", "none", model="parts")
     assert '"nemesis": "hostile"' in (tmp_path / "out" / "faults.jsonl").read_text()
     assert processes_with(str(tmp_path)) == []
 
@@ -190,9 +182,7 @@ def test_every_consumer_of_a_broadcast_gets_all_and_no_offset_goes_back(
     workload: str, model: str, nemesis: str, tmp_path: Path
 ) -> None:
     words = ("--workload", workload, "--nemesis", nemesis, "--time", "20", "--seed", "4")
-    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"valid ({model})" in ended.stdout
+    valid_run(tmp_path, *words, "--network", "none", model=model)
     events = (tmp_path / "out" / "faults.jsonl").read_text()
     assert {f'"nemesis": "{name}"' in events for name in nemesis.split(",")} == {True}
     assert processes_with(str(tmp_path)) == []
@@ -305,3 +295,12 @@ def test_a_folder_with_files_is_not_used_again(tmp_path: Path) -> None:
     ended = CliRunner().invoke(main, ["run", "--workload", "set", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 2
     assert "is not empty" in ended.output
+
+
+def test_a_run_whose_folder_cannot_be_made_is_a_failure_of_the_harness(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ["--workload", "set", "--out", str(tmp_path / "file" / "out")]
+    ended = CliRunner().invoke(main, ["run", *words])
+    assert ended.exit_code == 3
+    assert ended.stderr.startswith("the harness failed: ")
+    assert "Traceback" not in ended.output

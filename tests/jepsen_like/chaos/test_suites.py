@@ -16,10 +16,12 @@ from click.testing import CliRunner, Result
 
 from jepsen_like.__main__ import main
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.plan import RunPlan, typed
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, Row, planned
 from jepsen_like.chaos.suites.made_run import finished_run, worst_gap
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder
+from jepsen_like.chaos.verdict import again
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.report.told_run import RunExit
 
@@ -182,6 +184,16 @@ def test_runs_of_another_plan_are_neither_taken_nor_touched(tmp_path: Path) -> N
     assert "holds something else than a suite" in ended.output
 
 
+@pytest.mark.parametrize("told", ["", "[]", "{}", '{"plan": {"suites": 3}}', '{"plan": null}'])
+def test_a_file_of_a_suite_that_has_no_plan_is_told_in_a_line(told: str, tmp_path: Path) -> None:
+    (tmp_path / "suite.json").write_text(told)
+    for words in (("membership",), ("membership", "--seed", "7")):
+        ended = suite(*words, "--out", str(tmp_path))
+        assert ended.exit_code == 2
+        assert "suite.json has no plan of a suite: name another folder" in ended.output
+        assert "Traceback" not in ended.output
+
+
 @pytest.mark.parametrize("exit_code", list(RunExit))
 def test_the_data_of_members_stays_only_where_something_was_found(
     tmp_path: Path, exit_code: RunExit
@@ -193,6 +205,18 @@ def test_the_data_of_members_stays_only_where_something_was_found(
     assert SuiteFolder(tmp_path).ended(one).exit_code == exit_code
     assert data.exists() is (exit_code != RunExit.NOTHING_FOUND)
     assert (tmp_path / one.name / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(60.0, "60"), (100 / 3, "33.333333333333336"), (1e6, "1000000"), (0.1, "0.1")],
+)
+def test_a_command_is_told_with_the_very_numbers_of_the_plan(number: float, words: str) -> None:
+    assert typed(number) == words
+    plan = RunPlan("set", (), time_s=number, calls_a_second=number)
+    told = again(plan, "--workload").split()
+    assert float(told[told.index("--time") + 1]) == number
+    assert float(told[told.index("--rate") + 1]) == number
 
 
 def test_what_was_begun_is_set_aside_before_a_run_is_made_again(tmp_path: Path) -> None:

@@ -158,6 +158,11 @@ def test_a_message_that_may_have_been_recalled_need_not_come(recall: str) -> Non
     assert report.verdict is Verdict.VALID
 
 
+def test_a_recalled_message_after_which_nothing_was_drained_is_undecided() -> None:
+    report = told("recalls", send_later(1, 2), DRAIN, ("recall", 1))
+    assert report.verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize("recall", ["recall?", "recall!"])
 def test_a_message_whose_recall_is_not_certain_may_come(recall: str) -> None:
     report = told("recalls", send_later(1, 2), (recall, 1), ("receive", (1,)), DRAIN)

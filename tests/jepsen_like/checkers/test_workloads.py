@@ -6,6 +6,7 @@ import pytest
 
 from jepsen_like.checkers.bank import check_bank
 from jepsen_like.checkers.catalogue import CATALOGUE, recognized
+from jepsen_like.checkers.changed_queues import check_remade
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
 from jepsen_like.checkers.key_order import check_key_order
@@ -15,6 +16,7 @@ from jepsen_like.checkers.queues import check_broadcast, check_queue
 from jepsen_like.checkers.report import EXAMPLES_MAX, Report
 from jepsen_like.checkers.session_counter import check_session_counter
 from jepsen_like.checkers.sets import check_set
+from jepsen_like.checkers.settled import check_settled
 from jepsen_like.checkers.statistics import check_statistics
 from jepsen_like.checkers.transactions import check_transactions
 from jepsen_like.history.errors import HistoryUnreadable
@@ -118,6 +120,8 @@ MOVE = done("transfer", {"from": "a", "to": "b", "amount": 3})
         ([told("read", {"a": 11, "b": -1})], "negative"),
         ([told("read", {"a": 9, "b": 1}), told("read", {"a": 10})], "other accounts"),
         ([MOVE], "unknown"),
+        ([MOVE, told("read", {"a": 9, "b": 1})], "unknown"),
+        ([told("read", {"a": 9}, key="x"), told("read", {"a": 8}, key="y")], "unknown"),
     ],
 )
 def test_banks(events: list[Events], expected: str) -> None:
@@ -330,6 +334,8 @@ def test_a_counter_begins_where_the_header_says() -> None:
         ([told("poll", [2, 1])], "polled backwards"),
         ([told("poll", [1, 2]), done("assign"), told("poll", [1])], "valid"),
         ([told("poll", [1, 2]), told("poll", [1], 4)], "valid"),
+        ([told("poll", [1]), told("poll", [1], 4)], "unknown"),
+        ([told("poll", []), told("poll", None)], "unknown"),
         ([done("commit", 1)], "unknown"),
     ],
 )
@@ -376,6 +382,9 @@ HALF = done("prepare", 1)
         ([HALF, done("commit", 1), told("receive", [1, 1], 1)], "duplicated"),
         ([HALF, done("commit", 1), done("rollback", 1), told("receive", 1, 1)], "decided twice"),
         ([told("receive", 1, 1), HALF], "invented"),
+        ([HALF], "unknown"),
+        ([HALF, done("rollback", 1)], "unknown"),
+        ([DRAIN], "unknown"),
     ],
 )
 def test_transactions(events: list[Events], expected: str) -> None:
@@ -426,10 +435,11 @@ def test_delays_may_have_an_error_of_the_clock_and_a_limit_of_lateness() -> None
     assert report.text == ["lateness: 50 % within 1.5 s, 95 % 1.5 s, 99 % 1.5 s, the longest 1.5 s"]
 
 
-def test_delays_of_a_history_without_times_are_refused() -> None:
+@pytest.mark.parametrize("name", ["delays", "recalls", "remade", "settled"])
+def test_a_promise_about_times_is_refused_for_a_history_without_times(name: str) -> None:
     history = History(alone(delayed(1, 3)).operations, Header(), "a.log", timed=False)
     with pytest.raises(HistoryUnreadable, match="need times"):
-        check_delays(history, Request())
+        CATALOGUE[name].check(history, Request())
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -521,6 +531,8 @@ def test_a_value_of_another_shape_makes_a_history_unreadable(
         (check_bank, {"total": "x"}),
         (check_session_counter, {"initial": None}),
         (check_delays, {"clock_error_ns": -1}),
+        (check_settled, {"clock_error_ns": -1}),
+        (check_remade, {"cached_ns": -1}),
     ],
 )
 def test_a_setting_of_another_shape_is_refused(check: Check, settings: dict[str, object]) -> None:
@@ -577,6 +589,21 @@ def test_a_history_in_which_nothing_was_acknowledged_proves_nothing(
         for kind in ("invoke", type_)
     ]
     assert CATALOGUE[name].check(recorded(*calls), Request()).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        *(("register", "write"), ("cas-register", "write"), ("counter", "add")),
+        *(("kv-append", "put"), ("kv-append", "append"), ("fifo-queue", "enqueue")),
+    ],
+)
+def test_writes_that_nobody_looked_at_prove_nothing(name: str, function: str) -> None:
+    value = "x" if name == "kv-append" else 1
+    events = [*done(function, value), *lost("read" if name == "register" else function, value, 1)]
+    report = CATALOGUE[name].check(recorded(*events), Request())
+    assert report.verdict == "unknown"
+    assert report.summary.startswith("nothing was read")
 
 
 @pytest.mark.parametrize(("check", "function"), [(check_set, "add"), (check_key_order, "append")])

@@ -110,11 +110,16 @@ def test_any_value_of_json_comes_back(
         ([HEADER, event(time_ns=1.0)], ":2", "time_ns"),
         ([HEADER, event(function=None)], ":2", "function is null"),
         ([HEADER, event(member=7)], ":2", "member is 7"),
+        ([HEADER, event(member="n\x1b[2J")], ":2", "member is"),
+        ([HEADER, event(function="read\n")], ":2", "function is"),
+        ([HEADER, event(process="\x9b2J", type="info")], ":2", "process is"),
+        (['{"history_format": 1, "workload": "a\\u202e"}'], ":1", "workload is"),
         ([HEADER, '{"process": NaN}'], ":2", "NaN is no number"),
         ([HEADER, '{"value": 1e999}'], ":2", "too large"),
         ([HEADER, '{"value": ' + "[" * 100 + "]" * 100 + "}"], ":2", "nested deeper"),
         ([HEADER, '{"value": ' + "[" * 100_000], ":2", "nested"),
         ([HEADER, '{"value": ' + "1" * 10_000 + "}"], ":2", "digits"),
+        ([HEADER, event(value=[-(10**300)])], ":2", "more than 300 digits"),
         ([HEADER, event(time_ns=9), event(process=1, time_ns=8)], ":3", "time goes back"),
         ([HEADER, event(type="ok")], ":2", "called nothing"),
         ([HEADER, event(), event()], ":3", "while its read of line 2 is running"),
@@ -180,6 +185,7 @@ def test_a_forced_format_is_not_guessed(tmp_path: Path) -> None:
         (0, 0, "invoke", object()),
         (0, 0, "invoke", float("nan")),
         (0, 0, "begin", None),
+        (0, 0, "invoke", 10**300),
     ],
 )
 def test_the_writer_refuses_what_a_reader_would_refuse(
@@ -189,6 +195,16 @@ def test_the_writer_refuses_what_a_reader_would_refuse(
     with HistoryWriter(path) as writer, pytest.raises(EventRefused):
         writer.event(process, time_ns, type, "read", value=value)  # type: ignore[arg-type]
     assert read_history(path).operations == []
+
+
+@pytest.mark.parametrize(
+    "names", [{"function": "re\x1bad"}, {"function": "read", "member": "n\n1"}]
+)
+def test_the_writer_refuses_names_that_are_more_than_a_line(
+    tmp_path: Path, names: dict[str, str]
+) -> None:
+    with HistoryWriter(tmp_path / "history.jsonl") as writer, pytest.raises(EventRefused):
+        writer.event(0, 0, EventType.INVOKE, **names)
 
 
 def test_the_writer_overwrites_no_history(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def run_of(history: Sequence[Operation], problem: Problem | None = None) -> Told
             Fault("halves", "n1 | n2 n3", 3 * SECOND_NS, None),
         ],
         deaths=[Death("n1", SECOND_NS, "killed", "started again after 0.5 s", True)],
-        gaps=[GapRow("kill leader", "writes", 3, 90_000_000, 120_000_000, 130_000_000)],
+        gaps=[GapRow("kill leader", "writes", 3, 3, 0, 0.09, 0.12, 0.13)],
         left_out=["disk full: not root"],
         links=[Link("history.jsonl", "history.jsonl")],
     )

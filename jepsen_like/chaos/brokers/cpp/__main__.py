@@ -13,11 +13,13 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 from rocketmq import client as cpp  # type: ignore[import-not-found,unused-ignore]
 from rocketmq import exceptions  # type: ignore[import-not-found,unused-ignore]
+
+from jepsen_like.chaos.orders import say, take_output
 
 SEND_TIMEOUT_MS: Final = 3_000
 START_PAUSE_S: Final = 0.5
@@ -28,19 +30,18 @@ CONSUMED, AGAIN = 0, 1
 _BEFORE_SENDING: Final = (exceptions.NullPointerException, exceptions.MallocFailed)
 _NOT_YET: Final = (exceptions.ProducerStartFailed, exceptions.PushConsumerStartFailed)
 
-Tell = Callable[..., None]
 Outcome = Literal["ok", "fail", "unknown"]
 
 
-def produce(nameserver: str, topic: str, group: str, tell: Tell) -> None:
+def produce(nameserver: str, topic: str, group: str) -> None:
     """Send each body that is read, and write its outcome."""
     producer = cpp.Producer(group, timeout=SEND_TIMEOUT_MS)
     producer.set_namesrv_addr(nameserver)
     _start(producer)
-    tell(ready=True)
+    say(ready=True)
     for said in _told():
         outcome, error = _send(producer, topic, said["send"])
-        tell(outcome=outcome, error=error)
+        say(outcome=outcome, error=error)
 
 
 def _send(producer: Any, topic: str, body: str) -> tuple[Outcome, str]:
@@ -57,7 +58,7 @@ def _send(producer: Any, topic: str, body: str) -> tuple[Outcome, str]:
     return ("ok", "") if status is cpp.SendStatus.OK else ("unknown", status.name)
 
 
-def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
+def consume(nameserver: str, topic: str, group: str) -> None:
     """Write each message, and have it consumed once it is noted; leave the group when told to."""
     consumer = cpp.PushConsumer(group)
     consumer.set_namesrv_addr(nameserver)
@@ -69,7 +70,7 @@ def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
         # `subscribe` of the package asks for a repeat by raising in a callback of C, whose result
         # is then undefined: the status is returned here.
         with one_by_one:
-            tell(took=cpp.RecvMessage(handle).body.decode())
+            say(took=cpp.RecvMessage(handle).body.decode())
             return CONSUMED if noted.get() else AGAIN
 
     def hear() -> None:
@@ -83,7 +84,7 @@ def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
     cpp.dll.Subscribe(consumer._handle, topic.encode(), b"*")
     consumer._register_callback(on_message)
     threading.Thread(target=hear, daemon=True).start()
-    tell(ready=True)  # before the first message
+    say(ready=True)  # before the first message
     _start(consumer)
     leaves.wait()
     consumer.shutdown()
@@ -107,15 +108,8 @@ def _told() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     role, nameserver, topic, group = sys.argv[1:]
-    # The library prints to standard output: that goes to standard error.
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    def tell(**fields: object) -> None:
-        output.write(json.dumps(fields) + "\n")
-        output.flush()
-
-    {"produce": produce, "consume": consume}[role](nameserver, topic, group, tell)
+    take_output()  # the library prints
+    {"produce": produce, "consume": consume}[role](nameserver, topic, group)
     # Its destructors wait for threads that may wait for a broker.
     os._exit(0)
 
