@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jepsen_like
-from jepsen_like import Failure, Schedule, Step
+from jepsen_like import Call, Failure, Schedule, Step
 from jepsen_like.simulation.campaign import Plan, run_campaign
 from jepsen_like.simulation.service.pasted_test import pasted_test
 from jepsen_like.simulation.service.service_campaign import shrunk
@@ -97,9 +97,9 @@ def test_a_wrong_machine_has_a_short_run_that_fails_again(name: str, steps: int)
 
 
 def test_a_pasted_test_is_a_test_that_runs_its_schedule() -> None:
-    schedule = Schedule(
-        3, 3, 1.5, [Step(0.5, "append", body=b"it's \x00"), Step(1.0, "kill", "n1", 0.25)]
-    )
+    call = Call('say "it\'s"', None, 1, b"1")
+    steps = [Step(0.5, "append", body=b"it's \x00"), Step(1.0, "kill", "n1", 0.25)]
+    schedule = Schedule(3, 3, 1.5, [*steps, Step(1.2, "append", call=call)])
     text = pasted_test("tests.jepsen_like.services:Register", schedule, Failure(3, 1, "a b", "how"))
     names: dict[str, object] = {}
     exec(compile(text, "pasted", "exec"), names)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jepsen_like.users_code import raised_in, said
+
 SERVICE = """
 from jepsen_like.chaos.service import Call
 
@@ -87,3 +89,12 @@ def test_a_class_that_cannot_be_made_is_refused_in_a_line(tmp_path: Path) -> Non
     assert ended.returncode == 2
     assert "mine:Needy: cannot be made without arguments: TypeError" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_an_error_whose_text_cannot_be_made_is_told_by_its_type() -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    assert said(Speechless()) == "Speechless: without a text"
+    assert "Speechless" in raised_in(Speechless())
