@@ -16,6 +16,7 @@ from dledger_mq.commands.command_line import (
     print_rows,
     with_client,
 )
+from dledger_mq.errors import RequestRefused
 from remoting.bodies.access import SUBJECT_PREFIX, AclEntry
 from remoting.net.access_file import new_access_file, new_credentials_file
 
@@ -56,9 +57,10 @@ def _store_new_secret(
 ) -> None:
     """Write a new secret of a user to a file, and have brokers store it.
 
-    What they would surely refuse is found out before. A file that is written stays, whatever
-    happens next: a broker may take the secret and its answer be lost, and also the refusal of a
-    request that was sent again says nothing of the first one. The secret is nowhere else.
+    What they would surely refuse is found out before. A file that is written stays, unless they
+    refuse and none has the user: a broker may take the secret and its answer be lost, and the
+    refusal of a request that was sent again says nothing of the first one. The secret is nowhere
+    else.
     """
 
     async def call(users: Users) -> None:
@@ -66,11 +68,18 @@ def _store_new_secret(
             wrong = "no user" if is_there else "a user"
             raise CommandFailed(f"there is {wrong} {name}: dledger-mq user list names all")
         credentials = new_credentials_file(path, name)
+        is_known = False  # whether a broker has the secret
         try:
             await store(users, credentials.secret_key)
-        except BaseException:
-            click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
+            is_known = True
+        except RequestRefused:
+            if not is_there and name not in await users.all():
+                path.unlink()  # noqa: ASYNC240 - nothing else runs
+                is_known = True
             raise
+        finally:
+            if not is_known:
+                click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
 
     ask(call)
 

@@ -332,11 +332,15 @@ def test_status_says_once_what_all_members_tell() -> None:
 USER = {"create": RequestCode.AUTH_CREATE_USER, "renew": RequestCode.AUTH_UPDATE_USER}
 
 
+def list_users(broker: ScriptedBroker, *users: str) -> None:
+    listed = json.dumps([{"username": user} for user in users]).encode()
+    broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
+
+
 @asynccontextmanager
 async def broker_with_users(*users: str) -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
     broker = ScriptedBroker()
-    listed = json.dumps([{"username": user} for user in users]).encode()
-    broker.answers[RequestCode.AUTH_LIST_USER] = lambda _, command: command.reply(body=listed)
+    list_users(broker, *users)
     async with scripted(broker) as names:
         names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: broker.address})}))
         yield names, broker
@@ -351,6 +355,7 @@ async def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
     def take(connection: Connection, request: Command) -> Command | None:
         taken.append(json.loads(request.body)["password"])
         if len(taken) == 1:
+            list_users(broker, "reader")
             connection.close("its answer is lost")
             return None
         return request.reply(1, remark="there is a user reader: update it")
@@ -378,6 +383,12 @@ async def test_what_brokers_would_refuse_leaves_no_file_with_a_secret(
         )
         assert "not permitted" in (await invoked(names, *call)).output
         assert not broker.asked(USER[command])
+    async with broker_with_users() as (names, broker):
+        broker.answers[RequestCode.AUTH_CREATE_USER] = lambda _, request: request.reply(
+            1, remark="access control is off"
+        )
+        told = await invoked(names, "user", "create", "reader", str(path))
+        assert ("access control is off" in told.output, "is kept" in told.output) == (True, False)
     for nameserver in (NOBODY, "no address"):
         ended = CliRunner().invoke(main, [*call, "--nameserver", nameserver])
         assert (ended.exit_code, "is kept" in ended.output) == (1, False)
