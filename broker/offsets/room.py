@@ -39,7 +39,12 @@ class OffsetRoom:
         if user is None or not new:
             return
         is_half_full = not self._tables.has_room(most // 2)
-        self._shares.take(user, "offset tables", most, is_half_full=is_half_full, count=len(new))
+        if not self._shares.may_take(
+            user, "offset tables", most, is_half_full=is_half_full, count=len(new)
+        ):
+            raise RequestRefused.busy(
+                f"user {user} has added offsets of too many groups within an hour: delete a group"
+            )
         if len(self._counted) >= _MAX_REMEMBERED:
             self._counted.clear()
         self._counted |= new

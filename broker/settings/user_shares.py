@@ -122,16 +122,6 @@ class UserShares:
         taken.add(user, count)
         return True
 
-    def take(
-        self, user: str | None, table: str, most: int, *, is_half_full: bool, count: int = 1
-    ) -> None:
-        """Do the same as `may_take`. Raises RequestRefused (2): it takes too many."""
-        if not self.may_take(user, table, most, is_half_full=is_half_full, count=count):
-            raise RequestRefused.busy(
-                f"[OVERLOAD]user {user} has taken {self._taken[table].of(user)} {table} within an "
-                f"hour, and half of {most} are taken: wait until there are fewer"
-            )
-
     @staticmethod
     def check_held(
         user: str | None, held: Callable[[str], int], table: str, most: int, *, is_half_full: bool

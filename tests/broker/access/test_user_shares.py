@@ -342,17 +342,18 @@ def test_an_hour_later_a_user_may_make_topics_again() -> None:
 
 def test_a_user_takes_a_quarter_of_a_table_within_an_hour_while_half_of_it_is_taken() -> None:
     shares = Shares()
-    for _ in range(3):  # as long as there is room for others, it may
-        shares.take("a", "places", 8, is_half_full=False)
-    assert not shares.may_take("a", "places", 8, is_half_full=True)
-    with pytest.raises(RequestRefused, match="user a has taken 3 places within an hour"):
-        shares.take("a", "places", 8, is_half_full=True)
-    assert shares.may_take("a", "others", 8, is_half_full=True, count=2)
-    assert not shares.may_take("b", "places", 8, is_half_full=True, count=3)
-    assert shares.may_take("b", "places", 8, is_half_full=True, count=2)
-    shares.take(None, "places", 8, is_half_full=True, count=1000)
+
+    def take(user: str | None, table: str = "places", count: int = 1, full: bool = True) -> bool:
+        return shares.may_take(user, table, 8, is_half_full=full, count=count)
+
+    # As long as there is room for others, it may.
+    assert [take("a", full=False) for _ in range(3)] == [True] * 3
+    assert not take("a")
+    assert take("a", "others", 2)
+    assert [take("b", count=count) for count in (3, 2)] == [False, True]
+    assert take(None, count=1000)
     shares.now = 3601.0
-    shares.take("a", "places", 8, is_half_full=True)
+    assert take("a")
 
 
 async def test_a_user_cannot_take_all_places_of_tables_that_users_share(tmp_path: Path) -> None:
