@@ -21,6 +21,9 @@ ENTRY_HEADERS: Final = "entry_headers"
 MESSAGE_HEADERS: Final = "message_headers"
 
 TIME: Final = pa.timestamp("us", tz="UTC")
+# The range of Spark's TimestampType: the years 1 to 9999, in milliseconds since 1970.
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
 
 ENTRY_SCHEMA: Final = pa.schema(
     [

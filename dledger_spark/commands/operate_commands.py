@@ -186,10 +186,10 @@ def catalog_command(out: str, program: str, schema: str, target: str | None) -> 
 
 def _home_with_tables(out: str, *kept_hours: int) -> TableHome:
     """Return a folder in which tables were made. Raises TablesInvalid."""
-    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
+    from dledger_spark.tables.catalog import no_tables  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
     home = TableHome(out, *kept_hours)
     if not home.exists:
-        raise TablesInvalid(home.path, "holds no tables: name the folder of `dledger-spark tables`")
+        raise no_tables(home)
     return home

@@ -5,10 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from dledger_spark.facts.fact_schemas import FACTS
-
-# The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
-_FIRST_MS = -62_135_596_800_000
-_LAST_MS = 253_402_300_799_999
+from dledger_spark.schema import FIRST_MS, LAST_MS
 
 
 class FactRows:
@@ -43,4 +40,4 @@ class FactRows:
 
 
 def _in_us(ms: int | None) -> int | None:
-    return ms * 1000 if ms is not None and _FIRST_MS <= ms <= _LAST_MS else None
+    return ms * 1000 if ms is not None and FIRST_MS <= ms <= LAST_MS else None

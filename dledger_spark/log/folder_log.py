@@ -14,7 +14,7 @@ from dledger_spark.entries.entry_columns import Positions
 from dledger_spark.errors import CommittedUnknown, FolderNotShared, LogDamaged, RangeUnavailable
 from dledger_spark.log.entry_batches import BATCH_BYTES, entry_batches
 from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index, whole_entries
-from dledger_spark.log.left_out import LeftOut, missing, unreadable
+from dledger_spark.log.left_out import LeftOut, missing, unreadable, without
 from dledger_spark.log.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log.log_range import (
     END,
@@ -119,15 +119,9 @@ class FolderLog:
         return range(begin, end + 1)
 
     def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
-        gaps = gaps_in(self.folder, entries)
-        if fail_on_data_loss:
-            if gaps:
-                raise gaps[0].error()
-            return [entries] if entries else []
-        starts = [entries.start, *(gap.last + 1 for gap in gaps)]
-        stops = [*(gap.first for gap in gaps), entries.stop]
-        parts = (range(*ends) for ends in zip(starts, stops, strict=True))
-        return [part for part in parts if part]
+        if fail_on_data_loss and (gaps := gaps_in(self.folder, entries)):
+            raise gaps[0].error()
+        return without(entries, self.missing(entries))
 
     def missing(self, entries: range) -> list[LeftOut]:
         return missing(self.folder, entries)

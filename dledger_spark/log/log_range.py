@@ -57,14 +57,6 @@ def _problem(path: str) -> str:
     return f"{path} {'does not begin with an entry' if os.path.exists(path) else 'is missing'}"
 
 
-def left_out(entries: range, parts: list[range]) -> list[range]:
-    """Return the ranges that `ReadableLog.parts` has left out of `entries`."""
-    starts = [entries.start, *(part.stop for part in parts)]
-    stops = [*(part.start for part in parts), entries.stop]
-    gaps = (range(*ends) for ends in zip(starts, stops, strict=True))
-    return [gap for gap in gaps if gap]
-
-
 def end_of_log(log: LogFolder) -> int:
     """Return the last entry of the log without a gap before it, committed or not.
 

@@ -29,7 +29,7 @@ from dledger_spark.records.body_pieces import (
     record_pieces,
 )
 from dledger_spark.records.property_columns import PropertyColumns, slices, texts
-from dledger_spark.schema import MESSAGE_SCHEMA, TIME
+from dledger_spark.schema import FIRST_MS, LAST_MS, MESSAGE_SCHEMA, TIME
 from remoting.message.host import unpacked_host
 from remoting.message.properties import KEYS, TAGS, UNIQUE_KEY
 from remoting.message.record import (
@@ -44,9 +44,6 @@ _OF_ENTRIES: Final = frozenset({"raft_group", "index", "term"})
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 # The two digits of each octet.
 _HEX_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
-# The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
-_FIRST_MS: Final = -62_135_596_800_000
-_LAST_MS: Final = 253_402_300_799_999
 
 
 def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -231,7 +228,7 @@ def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDAr
 def _times(times_ms: npt.NDArray[np.int64]) -> Any:
     """Convert milliseconds since 1970 to instants; null outside of the years 1 to 9999."""
     values = times_ms.astype(np.int64)
-    shown = (values >= _FIRST_MS) & (values <= _LAST_MS)
+    shown = (values >= FIRST_MS) & (values <= LAST_MS)
     return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
 
 

@@ -3,12 +3,15 @@
 import json
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dledger_spark.errors import OffsetUnreadable
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.readable_log import ReadableLog
+from dledger_spark.query.stream_offset import decode_offset
 from dledger_spark.tables.catalog import CatalogTable, entries_of
 from dledger_spark.tables.delta_files import delta_failures
 from dledger_spark.tables.fact_table import app_of
@@ -101,11 +104,22 @@ def log_conditions(
 def _planned(home: TableHome) -> dict[str, int]:
     """Return where the last finished batch of a stream ends, by group, from Spark's checkpoint."""
     try:
-        done = [
-            int(name) for name in os.listdir(f"{home.checkpoint_path}/commits") if name.isdigit()
-        ]
-        with open(f"{home.checkpoint_path}/offsets/{max(done)}", encoding="utf-8") as file:
-            offset: Any = json.loads(file.read().splitlines()[-1])
-        return {group: int(at["next"]) for group, at in offset["groups"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # no stream, or Spark is about to replace the file
+        names = os.listdir(f"{home.checkpoint_path}/commits")
+    except OSError:
+        return {}  # no stream
+    done = [int(name) for name in names if name.isdigit()]
+    # Spark may be about to replace the file.
+    return (ends_of_batch(home, max(done)) if done else None) or {}
+
+
+def ends_of_batch(home: TableHome, number: int) -> dict[str, int] | None:
+    """Return the entries behind a batch of a stream, by group, as Spark has planned it.
+
+    None if its checkpoint is not a file here.
+    """
+    try:
+        text = Path(home.checkpoint_path, "offsets", str(number)).read_text("utf-8")
+        offset = decode_offset(json.loads(text.splitlines()[-1]))
+    except (OSError, ValueError, IndexError, OffsetUnreadable):
+        return None
+    return {group: at.next for group, at in offset.items()}

@@ -20,12 +20,12 @@ from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
 from dledger_spark.tables.delta_files import require_sound
 from dledger_spark.tables.derived import VIEWS, query
+from dledger_spark.tables.engine import BATCH_ROWS
+from dledger_spark.tables.touched import quoted
 
 DEFAULT_MEMORY_MIB: Final = 2048
 # DuckDB needs about this for each thread; with less it gets fewer threads.
 THREAD_MEMORY_MIB: Final = 256
-# Rows in memory on their way to a table.
-BATCH_ROWS: Final = 64 * 1024
 # The files of a table with less are read once, into memory. Else each of many views over it opens
 # them again when a query is planned. Ten times as much is still little beside the memory's limit.
 HELD_BYTES: Final = 256 * 1024
@@ -71,7 +71,7 @@ class DuckdbEngine:
             self.connection.register(name, schema.empty_table())
             return
         self._files[name] = files
-        listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in files)
+        listed = ", ".join(quoted(pattern_for_duckdb(path)) for path in files)
         sql = f"select * from read_parquet([{listed}])"
         if not self._hold(name, files, sql):
             self.define(name, sql)
@@ -140,7 +140,7 @@ def engine_over(
         connection.execute(f"set memory_limit = '{memory_mib}MiB'")
         threads = max(1, min(os.cpu_count() or 1, memory_mib // THREAD_MEMORY_MIB))
         connection.execute(f"set threads = {threads}")
-        connection.execute(f"set temp_directory = {_quoted(folder)}")
+        connection.execute(f"set temp_directory = {quoted(folder)}")
         # Otherwise whole results are in memory before their first rows are read.
         connection.execute("set preserve_insertion_order = false")
         connection.execute("set timezone = 'UTC'")
@@ -150,7 +150,3 @@ def engine_over(
             connection.register(name, table)
         with interrupted_by(connection.interrupt):
             yield DuckdbEngine(connection)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -1,9 +1,12 @@
 """The interface of DuckDB and Spark as engines of queries over the tables."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
+
+# Rows in memory on their way to a table.
+BATCH_ROWS: Final = 64 * 1024
 
 
 class Engine(Protocol):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dledger_spark.errors import TablesInvalid
+from dledger_spark.tables.delta_files import delta_failures
 
 # Rows come in the log's order, so a query by index or time reads few groups.
 GROUP_ROWS: Final = 128 * 1024
@@ -76,13 +76,11 @@ class FactFile:
         if self._writer is None:
             return None
         path = f"{self._folder}/{self._name}"
-        try:
+        with delta_failures(self._folder, "cannot be written"):
             self._writer.close()
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
             status = os.stat(path)
-        except OSError as cause:
-            raise TablesInvalid(self._folder, f"cannot be written: {cause}") from None
         statistics = {
             "numRecords": self._rows,
             "minValues": {name: _told(low) for name, (low, _) in self._bounds.items()},
@@ -99,7 +97,7 @@ class FactFile:
         self._waiting_rows = self._waiting_bytes = 0
         if not len(rows):
             return
-        try:
+        with delta_failures(self._folder, "cannot be written"):
             if self._writer is None:
                 os.makedirs(self._folder, exist_ok=True)
                 self._writer = pq.ParquetWriter(
@@ -109,8 +107,6 @@ class FactFile:
                     use_dictionary=[name for name in self._schema.names if name in _REPEATED],
                 )
             self._writer.write_table(rows, row_group_size=GROUP_ROWS)
-        except OSError as cause:
-            raise TablesInvalid(self._folder, f"cannot be written: {cause}") from None
         self._rows += len(rows)
         for name in _BOUNDED:
             if name in self._schema.names:

@@ -29,6 +29,7 @@ from dledger_spark.tables.delta_files import (
     delta_failures,
     reading,
 )
+from dledger_spark.tables.engine import BATCH_ROWS
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import DERIVED_FOLDER, FACTS_FOLDER, TableHome
 
@@ -37,7 +38,6 @@ _MARKS: Final = "dledger.marks"
 # Commits that are searched for it: others put files together.
 _COMMITS: Final = 100
 _DERIVED_APP: Final = "dledger/derived"
-BATCH_ROWS: Final = 64 * 1024
 
 
 class Target(NamedTuple):

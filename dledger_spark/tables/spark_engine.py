@@ -15,9 +15,7 @@ from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.local_path import SPARK_PATHS
 from dledger_spark.tables.catalog import CatalogTable
 from dledger_spark.tables.derived import VIEWS, query
-
-# Rows in memory on their way to a table.
-BATCH_ROWS: Final = 64 * 1024
+from dledger_spark.tables.engine import BATCH_ROWS
 
 # Spark sends a table to all workers if its files are small, and then the driver holds its rows. The
 # tables' files are: six million rows of consumer_progress take 10 MB, and a gigabyte in memory. So

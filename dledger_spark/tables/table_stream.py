@@ -5,22 +5,19 @@ themselves record which entries they have. So neither a lost checkpoint nor a ba
 repeats doubles a row.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Final
 
 from dledger.declared_error import DeclaredError
-from dledger_spark.errors import OffsetUnreadable
 from dledger_spark.log.left_out import LeftOut
 from dledger_spark.query.named_logs import open_all
 from dledger_spark.query.source_options import read_options
-from dledger_spark.query.stream_offset import decode_offset
 from dledger_spark.source import NAME
 from dledger_spark.tables.catalog import CatalogTable
+from dledger_spark.tables.condition import ends_of_batch
 from dledger_spark.tables.duckdb_engine import DEFAULT_MEMORY_MIB, duckdb_engine
 from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.refresh import refresh
@@ -115,22 +112,12 @@ class TableStream:
     def _take(self, batch: Any, number: int) -> None:
         with self._writing:
             self._check_ending()
-            self._add(self._ends_of(number) or _ends_in(batch))
+            # As planned, so that no task reads what is read to fold it.
+            self._add(ends_of_batch(self._home, number) or _ends_in(batch))
 
     def _check_ending(self, _done: object = None) -> None:
         if self._is_ending:
             raise StreamEnding
-
-    def _ends_of(self, number: int) -> dict[str, int] | None:
-        """Return the entries behind a batch, by group, as Spark has planned it; None if its
-        checkpoint is not a file here. So no task reads what is read to fold it.
-        """
-        try:
-            text = Path(self._home.checkpoint_path, "offsets", str(number)).read_text("utf-8")
-            offset = decode_offset(json.loads(text.splitlines()[-1]))
-        except (OSError, ValueError, IndexError, OffsetUnreadable):
-            return None
-        return {group: at.next for group, at in offset.items()}
 
     def _add(self, ends: Mapping[str, int]) -> None:
         options = read_options(self._source)

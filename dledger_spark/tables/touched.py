@@ -76,10 +76,11 @@ def before_all(where: Touched) -> Touched:
 
 def text_of(group: str | None) -> str:
     """Return the name of a group in SQL."""
-    return "cast(null as varchar(255))" if group is None else _quoted(group)
+    return "cast(null as varchar(255))" if group is None else quoted(group)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -87,7 +88,7 @@ def is_group(group: str | None, column: str = "raft_group") -> str:
     """Return the condition of SQL that a row is of a group."""
     if group is None:
         return f"{column} is null"
-    return f"{column} = {_quoted(group)}"
+    return f"{column} = {quoted(group)}"
 
 
 def time_of(place: int) -> str:

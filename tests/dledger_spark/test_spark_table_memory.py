@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from dledger_spark.errors import QueryFailed
 from dledger_spark.schema import TIME
 from dledger_spark.tables.derived import DERIVED
-from dledger_spark.tables.duckdb_engine import BATCH_ROWS, THREAD_MEMORY_MIB, engine_over
+from dledger_spark.tables.duckdb_engine import THREAD_MEMORY_MIB, engine_over
+from dledger_spark.tables.engine import BATCH_ROWS
 from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from tests.dledger_spark.test_spark_table_updates import scripted, update, write

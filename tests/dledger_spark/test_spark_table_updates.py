@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from dledger.store.store_config import StoreConfig
 from dledger_spark.commands.spark_commands import dledger_spark
-from dledger_spark.errors import DataLost, TablesInvalid
+from dledger_spark.errors import DataLost, SegmentGone, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
@@ -330,12 +330,26 @@ def test_what_a_first_run_that_was_killed_has_left_is_told_in_a_line(
     assert run("status", "--tables", home.path)[0] == 0
 
 
+SMALL_FILES = replace(CONFIG, segment_bytes=1 << 13, max_body_bytes=1 << 12)
+
+
+def test_a_file_that_retention_removes_meanwhile_costs_no_entry_before_it(
+    home: TableHome, tmp_path: Path
+) -> None:
+    folder = write_entries(tmp_path / "log", scripted(4).entries, SMALL_FILES)
+    log = FolderLog(open_log(str(folder)))
+    os.unlink(log.folder.segments[1].path)
+    with pytest.raises(SegmentGone):
+        update(home, log)
+    assert next_index(home, "g") == log.folder.segments[1].first_index
+
+
 def test_a_log_that_cannot_be_added_keeps_no_other_from_the_tables(
     home: TableHome, tmp_path: Path
 ) -> None:
     """A file that is missing costs the entries behind it, and another log costs itself."""
-    log, config = scripted(4), replace(CONFIG, segment_bytes=1 << 13, max_body_bytes=1 << 12)
-    lacking = FolderLog(open_log(str(write_entries(tmp_path / "a", log.entries, config, "a"))))
+    log = scripted(4)
+    lacking = FolderLog(open_log(str(write_entries(tmp_path / "a", log.entries, SMALL_FILES, "a"))))
     _first, second, *_ = lacking.folder.segments
     os.unlink(second.path)
     update(home, write(log, tmp_path / "b", 0, 40, "b"))
