@@ -111,7 +111,7 @@ def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
 def test_the_calls_of_trio_say_that_they_are_not_for_asyncio(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     config = dledger.NodeConfig(
-        group="bridge", node_id="n0", peers={"n0": address}, data_dir=tmp_path
+        group="bridge", node_id="n0", peers={"n0": address}, data_dir=tmp_path, new=True
     )
 
     async def open_node() -> None:

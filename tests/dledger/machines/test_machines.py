@@ -548,6 +548,7 @@ async def test_objects_survive_a_restart_of_their_node(tmp_path: Path) -> None:
         peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
         data_dir=tmp_path,
         store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+        new=True,
     )
     first = World()
     async with (

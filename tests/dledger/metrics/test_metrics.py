@@ -285,6 +285,7 @@ async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.
         peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
         data_dir=tmp_path,
         store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+        new=True,
     )
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         port = await nursery.start(

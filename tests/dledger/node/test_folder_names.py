@@ -17,7 +17,7 @@ async def test_a_folder_whose_name_is_not_utf8_serves_and_names_its_snapshot(
 ) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=folder)
+    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=folder, new=True)
     machine = Objects(prices=ReplicatedDict())
     with trio.fail_after(20):
         async with dledger.open_node(config, machine) as node:

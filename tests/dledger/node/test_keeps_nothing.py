@@ -65,6 +65,7 @@ def config(folder: Path, peers: dict[str, str]) -> dledger.NodeConfig:
             max_body_bytes=64 * 1024,
             spare_segments=0,
         ),
+        new=True,
     )
 
 

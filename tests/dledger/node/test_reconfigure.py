@@ -43,6 +43,7 @@ def config(folder: Path) -> NodeConfig:
         data_dir=folder,
         election_timeout_ms=100,
         heartbeat_interval_ms=20,
+        new=True,
     )
 
 

@@ -60,6 +60,7 @@ async def test_a_leader_takes_only_as_many_appends_as_it_has_room_for(tmp_path: 
         ),
         max_pending_entries=10,
         max_pending_bytes=5000,
+        new=True,
     )
     async with dledger.open_node(config, Counted()) as node:
         await ready(node)

@@ -18,7 +18,12 @@ from dledger.wire.client_protocol import ADMINISTERING, APPENDING, READING, Oper
 async def closed_group(folder: Path, machine: dledger.StateMachine) -> AsyncIterator[dledger.Node]:
     (address,) = free_addresses(1)
     config = dledger.NodeConfig(
-        group="g", node_id="n0", peers={"n0": address}, data_dir=folder, client_appends=False
+        group="g",
+        node_id="n0",
+        peers={"n0": address},
+        data_dir=folder,
+        client_appends=False,
+        new=True,
     )
     async with dledger.open_node(config, machine) as node:
         async for role in node.role_changes():

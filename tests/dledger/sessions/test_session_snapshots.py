@@ -39,7 +39,7 @@ class Counter:
 
 async def test_a_session_goes_on_behind_a_snapshot_and_a_restart(tmp_path: Path) -> None:
     peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
+    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path, new=True)
     async with dledger.open_node(config, WithSessions(Counter())) as node:
         await ready(node)
         async with node.session() as session:

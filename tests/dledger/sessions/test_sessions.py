@@ -358,6 +358,7 @@ class Group:
             ),
             election_timeout_ms=200,
             heartbeat_interval_ms=40,
+            new=True,
         )
         register = self.registers[node_id] = Register()
         async with dledger.open_node(config, dledger.WithSessions(register)) as node:
@@ -479,7 +480,7 @@ async def test_plain_appends_of_a_group_with_sessions_are_the_bodies_that_were_g
 async def test_a_group_without_sessions_says_so(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     peers = {"n0": f"127.0.0.1:{port}"}
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
+    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path, new=True)
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         with pytest.raises(dledger.SessionsOff):
             node.session()

@@ -477,7 +477,7 @@ class Anything:
 async def a_node(folder: Path) -> AsyncIterator[tuple[dledger.Node, Address]]:
     [port] = free_ports(1)
     config = dledger.NodeConfig(
-        group="g", node_id="n0", peers={"n0": f"127.0.0.1:{port}"}, data_dir=folder
+        group="g", node_id="n0", peers={"n0": f"127.0.0.1:{port}"}, data_dir=folder, new=True
     )
     async with dledger.open_node(config, dledger.WithSessions(dledger.LogOnly())) as node:
         with trio.fail_after(20):
