@@ -38,7 +38,7 @@ def _loud(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture
 def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
+    return MockClock(autojump_threshold=0.01)
 
 
 class Held:

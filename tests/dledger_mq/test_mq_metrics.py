@@ -33,7 +33,7 @@ RETRY = f"%RETRY%{GROUP}"
 
 @pytest.fixture
 def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
+    return MockClock(autojump_threshold=0.01)
 
 
 class Told:
@@ -141,7 +141,7 @@ async def test_acknowledged_messages_are_told_with_their_time_and_attempts() -> 
     assert all(isinstance(row[1], float) and 0 <= row[1] < 2 for row in told.of("sent"))
 
 
-async def test_failed_messages_are_told_with_their_error_and_time() -> None:
+async def test_failed_messages_are_told_with_their_error_and_time(clock: MockClock) -> None:
     told = Told()
     async with running() as cluster:
         cluster.broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _, c: c.reply(2, remark="busy")
@@ -156,7 +156,7 @@ async def test_failed_messages_are_told_with_their_error_and_time() -> None:
     assert 2 <= took_s <= lasted
 
 
-async def test_a_listeners_successes_and_failures_are_told() -> None:
+async def test_a_listeners_successes_and_failures_are_told(clock: MockClock) -> None:
     told, listener = Told(), Listens()
     async with running() as cluster:
         cluster.broker.store.put("T", 0, b"0")
@@ -219,7 +219,7 @@ async def test_metrics_that_raise_hurt_nothing_and_are_logged_once(
 
 
 @pytest.mark.feature("F55")
-async def test_prometheus_reads_the_same() -> None:
+async def test_prometheus_reads_the_same(clock: MockClock) -> None:
     registry, listener = CollectorRegistry(), Listens()
     metrics = PrometheusMetrics(registry)
 

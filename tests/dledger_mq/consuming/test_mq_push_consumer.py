@@ -41,7 +41,7 @@ GROUP = "readers"
 
 @pytest.fixture
 def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
+    return MockClock(autojump_threshold=0.01)
 
 
 class Inbox:

@@ -29,7 +29,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 
 @pytest.fixture
 def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
+    return MockClock(autojump_threshold=0.01)
 
 
 class SlowBroker(ScriptedBroker):

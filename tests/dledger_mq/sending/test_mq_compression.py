@@ -49,7 +49,7 @@ LONG = random.Random(1).randbytes(TURN_BYTES + 1)
 
 @pytest.fixture
 def clock() -> MockClock:
-    return MockClock(autojump_threshold=0.02)
+    return MockClock(autojump_threshold=0.01)
 
 
 class HeldWork:
