@@ -41,7 +41,7 @@ def test_a_method_that_raises_is_named_with_its_line_and_its_seed(
 ) -> None:
     monkeypatch.setattr(raising_services, "Broken", error)
     words = ["--service", f"{SERVICES}:{name}", "--seeds", "3", "--seed", "4", "--jobs", "1"]
-    told = CliRunner().invoke(main, ["simulate", *words, "--shrink-seconds", "0.1"])
+    told = CliRunner().invoke(main, ["simulate", *words, "--shrink-seconds", "0"])
     assert told.exit_code == 1, told.output
     assert isinstance(told.exception, SystemExit)
     method = name.partition(".")[2]
