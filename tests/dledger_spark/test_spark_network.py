@@ -83,7 +83,6 @@ class Group:
                         peers=peers,
                         data_dir=base,
                         election_timeout_ms=ELECTION_MS,
-                        new=True,
                     ),
                     dledger.LogOnly(),
                 )

@@ -364,7 +364,6 @@ class Members:
             data_dir=self.folder / node_id,
             election_timeout_ms=200,
             heartbeat_interval_ms=40,
-            new=True,
         )
         machine = dledger.WithSessions(dledger.LogOnly())
         with trio.CancelScope() as self._scopes[node_id]:

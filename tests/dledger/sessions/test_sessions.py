@@ -358,7 +358,6 @@ class Group:
             ),
             election_timeout_ms=200,
             heartbeat_interval_ms=40,
-            new=True,
         )
         register = self.registers[node_id] = Register()
         async with dledger.open_node(config, dledger.WithSessions(register)) as node:
