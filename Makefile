@@ -11,9 +11,9 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
 PYTEST_ARGUMENTS ?=
 # Tests run in as many processes; those that use Spark share one of them. Many tests wait for timers and
-# for other processes, so that four keep two cores busy. One that dies ends the run with the name of
+# for other processes, so that five keep two cores busy. One that dies ends the run with the name of
 # its test: pytest-xdist, which would start another one, then waits for it for ever.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 5
 SUPPORTED_PYTHONS := 3.11 3.12 3.13
 # The next one, too, where it is at hand.
 PAGES_PYTHONS := $(SUPPORTED_PYTHONS) 3.14
@@ -78,7 +78,7 @@ test-by-python%: setup
 	@$(call by_python,$*,test)
 
 test-pages: setup ## run the programs of the documentation alone
-	$(PYTEST) $(PAGES) $(PYTEST_ARGUMENTS)
+	$(PYTEST) -m "long or not long" $(PAGES) $(PYTEST_ARGUMENTS)
 
 test-pages-pythons: $(PAGES_PYTHONS:%=test-pages-by-python%) ## run them by the other Pythons that are here
 

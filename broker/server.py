@@ -424,6 +424,8 @@ def _role_words(change: RoleChange) -> str:
 
 async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
     """Rebuild the damaged queues before clients are served. Raises DiskFailed."""
+    if not machine.queues.to_mend.queues:
+        return  # a rebuild begins with a state of its own, which takes a fifth of the start
     steps = RebuildSteps(node, machine)
     try:
         while steps.step():

@@ -8,7 +8,7 @@ from hypothesis import settings
 # Hypothesis's own number for a property that names none.
 ALL = 100
 # In the default suite; EXAMPLES=all tries them all.
-SOME = 25
+SOME = 16
 
 
 def examples(wanted: int) -> int:

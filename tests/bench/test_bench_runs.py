@@ -201,6 +201,7 @@ async def test_the_numbers_of_clients_are_found_in_the_files(tmp_path: Path) -> 
         data_dir=tmp_path / "n0",
         election_timeout_ms=100,
         heartbeat_interval_ms=20,
+        new=True,
     )
     async with dledger.open_node(config, dledger.WithSessions(dledger.LogOnly())) as node:
         async with node.session() as session:

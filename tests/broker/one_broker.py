@@ -164,6 +164,7 @@ async def running_broker(
         listen=Address("127.0.0.1", listen_port),
         nameservers=nameservers,
         directory=directory,
+        new=True,  # else it waits whether other members call
         auto_create_topics=auto_create_topics,
         limits=limits or BrokerLimits(),
         **settings,

@@ -45,6 +45,7 @@ class Group:
                 listen=Address("127.0.0.1", ports[node_id]),
                 nameservers=nameservers,
                 directory=directory / node_id,
+                new=len(peers) == 1,  # else it waits whether other members call
                 **{**settings, **own.get(node_id, {})},
             )
             for node_id in peers

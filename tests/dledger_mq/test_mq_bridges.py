@@ -39,7 +39,6 @@ from dledger_mq import (
     for_asyncio,
     to_queue,
 )
-from dledger_mq.blocking import MAX_SENT_SOON
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
@@ -140,14 +139,13 @@ def test_the_end_of_the_block_waits_for_what_was_sent_soon(cluster: Cluster) -> 
     assert len({future.result().message_id for future in futures}) == 500
 
 
-def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
+def test_messages_sent_soon_are_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dledger_mq.blocking.MAX_SENT_SOON", 100)
     sends = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
     cluster.do(lambda: cluster.broker.answers.update(dict.fromkeys(sends, lambda *_: None)))
     with blocking.open_producer(cluster.producer()) as producer:
         # None of them ends before the last is sent.
-        futures = [
-            producer.send_soon(Message("T", b"x"), timeout_s=5) for _ in range(MAX_SENT_SOON)
-        ]
+        futures = [producer.send_soon(Message("T", b"x"), timeout_s=1) for _ in range(100)]
         with pytest.raises(WindowFull, match="wait for answers"):
             producer.send_soon(Message("T", b"one too many"))
         for future in futures:

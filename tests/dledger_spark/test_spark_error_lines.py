@@ -369,7 +369,7 @@ def test_addresses_that_give_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path
     words = ["show", "--group", "g", "--bootstrap"]
     check([*words, peers["n1"]], 1, "does not answer (")
     check([*words, "127.0.0.1:99999999"], 1, "bootstrap=")
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
+    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path, new=True)
     with blocking.open_node(config, dledger.LogOnly()):
         # The other two are down, so there is no leader.
         check([*words, ",".join(peers.values())], 1, "does not answer (")

@@ -252,6 +252,7 @@ def test_several_groups_that_speak_tls_are_read_with_certificates(tmp_path: Path
                 peers={"n0": address},
                 data_dir=tmp_path / name,
                 tls=tls_of("n0"),
+                new=True,
             )
             stack.enter_context(blocking.open_node(config, dledger.LogOnly()))
             client = blocking.connect(f"n0={address}", group=name, tls=tls_of("tool"))

@@ -80,9 +80,9 @@ def test_a_call_returns_or_raises_what_it_documents(
     assert left == blocks
 
 
-# In the default suite at each seventh line.
+# In the default suite at each nineteenth line.
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.long)])
 def test_a_signal_may_come_at_any_line_of_a_call(forms: dict[str, OpenedForm], step: int) -> None:
     for call in forms[BLOCKING].calls():
         if call.name.endswith("_soon"):

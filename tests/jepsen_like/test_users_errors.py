@@ -24,13 +24,16 @@ def methods_of(*kinds: type) -> set[str]:
     return {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("error", [raising_services.Broken, SystemExit])
 @pytest.mark.parametrize(
-    "name",
+    ("name", "error"),
     [
-        f"{group.__name__}.{name}"
+        pytest.param(f"{group.__name__}.{name}", error, marks=marks)
         for group in (OfMachine, OfService, OfDescribed)
-        for name in sorted(names_in(group))
+        for number, name in enumerate(sorted(names_in(group)))
+        for error, marks in (
+            (raising_services.Broken, ()),
+            (SystemExit, pytest.mark.long if number else ()),
+        )
     ],
 )
 def test_a_method_that_raises_is_named_with_its_line_and_its_seed(
@@ -38,7 +41,7 @@ def test_a_method_that_raises_is_named_with_its_line_and_its_seed(
 ) -> None:
     monkeypatch.setattr(raising_services, "Broken", error)
     words = ["--service", f"{SERVICES}:{name}", "--seeds", "3", "--seed", "4", "--jobs", "1"]
-    told = CliRunner().invoke(main, ["simulate", *words, "--shrink-seconds", "0.1"])
+    told = CliRunner().invoke(main, ["simulate", *words, "--shrink-seconds", "0"])
     assert told.exit_code == 1, told.output
     assert isinstance(told.exception, SystemExit)
     method = name.partition(".")[2]

@@ -383,6 +383,7 @@ def addresses_here(texts: Sequence[str]) -> dict[str, str]:
     return dict(zip(shown, free_addresses(len(shown)), strict=True))
 
 
+@pytest.mark.long  # by files of settings, the same servers do so in the default suite
 def test_the_servers_of_compose_speak_tls_and_ask_who_it_is(secrets: Path, tmp_path: Path) -> None:
     found = [
         (where, name, environment)

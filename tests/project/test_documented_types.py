@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -69,7 +67,6 @@ def problems_of(folder: Path, sources: dict[str, str]) -> list[str]:
     return ended.stdout.splitlines()
 
 
-@pytest.mark.slow
 def test_the_documented_programs_are_typed_strictly_and_import_what_is_exported(
     tmp_path: Path,
 ) -> None:

@@ -99,7 +99,6 @@ def test_consumers_know_how_much_they_keep_of_each_connection() -> None:
     assert (held(vars(consumers), set()), consumers.size) == (before, size)
 
 
-@pytest.mark.parametrize("client_id", [LONG, "x" * 256, "a\nb", "\x1b[2J", "a\u202eb", "a\0"])
 @pytest.mark.parametrize(
     ("code", "body", "member"),
     [
@@ -109,15 +108,16 @@ def test_consumers_know_how_much_they_keep_of_each_connection() -> None:
     ],
 )
 async def test_a_client_id_that_is_no_name_is_refused(
-    tmp_path: Path, code: int, body: dict[str, Any], member: str, client_id: str
+    tmp_path: Path, code: int, body: dict[str, Any], member: str
 ) -> None:
     async with served(tmp_path) as client:
         assert (await client.ask(code, json.dumps(body).encode())).code == 0
-        hostile = {**body, member: client_id}
-        reply = await client.ask(code, json.dumps(hostile).encode())
-        assert reply.code == ResponseCode.SYSTEM_ERROR
-        assert member in (reply.remark or "")
-        assert len(reply.remark or "") <= 300
+        for client_id in (LONG, "x" * 256, "a\nb", "\x1b[2J", "a\u202eb", "a\0"):
+            hostile = {**body, member: client_id}
+            reply = await client.ask(code, json.dumps(hostile).encode())
+            assert reply.code == ResponseCode.SYSTEM_ERROR, client_id
+            assert member in (reply.remark or "")
+            assert len(reply.remark or "") <= 300
 
 
 async def test_one_connection_cannot_fill_the_memory_by_heartbeats(

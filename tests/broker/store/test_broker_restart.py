@@ -174,7 +174,9 @@ async def test_images_of_the_folder_at_any_moment_have_all_that_was_acknowledged
     live = tmp_path / "live"
     images: list[Path] = []
     snapshots = dledger.SnapshotPolicy(every_entries=7, trailing_entries=0)
-    async with running_broker(live, snapshots=snapshots) as (broker, nursery):
+    # So that an image is copied soon.
+    store = dledger.StoreConfig(segment_bytes=65536, index_segment_bytes=3200, max_body_bytes=4000)
+    async with running_broker(live, snapshots=snapshots, store=store) as (broker, nursery):
         for round_ in range(rounds):
             await send(broker, nursery, "T", range(5 * round_, 5 * round_ + 5))
             if round_ % 2:
@@ -182,7 +184,7 @@ async def test_images_of_the_folder_at_any_moment_have_all_that_was_acknowledged
             images.append(tmp_path / f"image {round_}")
             shutil.copytree(live, images[-1], copy_function=copy_unless_removed)
     for round_, image in enumerate(images):
-        async with running_broker(image) as (broker, nursery):
+        async with running_broker(image, store=store) as (broker, nursery):
             client = Client(nursery, str(broker.config.address))
             assert await bodies(client, "T") == list(range(5 * round_ + 5))
 

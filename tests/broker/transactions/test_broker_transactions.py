@@ -265,9 +265,8 @@ async def test_a_producer_that_does_not_know_is_answered_and_asked_later(tmp_pat
         assert await one.bodies() == []
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "remark"),
-    [
+async def test_an_end_of_something_else_is_refused_and_ends_nothing(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], int | None, str]] = [
         ({"producerGroup": "Q"}, ResponseCode.SYSTEM_ERROR, "the producer group wrong"),
         (
             {"tranStateTableOffset": 5},
@@ -281,17 +280,14 @@ async def test_a_producer_that_does_not_know_is_answered_and_asked_later(tmp_pat
         ({"tranStateTableOffset": "9" * 5000}, None, ""),
         ({"commitOrRollback": 4}, ResponseCode.INVALID_PARAMETER, ""),
         ({"commitOrRollback": -8}, ResponseCode.INVALID_PARAMETER, ""),
-    ],
-)
-async def test_an_end_of_something_else_is_refused_and_ends_nothing(
-    tmp_path: Path, more: dict[str, Any], code: int | None, remark: str
-) -> None:
+    ]
     async with transacting(tmp_path) as one:
         half = await one.half()
-        answer = await one.end(half, COMMIT, **more)
-        assert answer.code == (answer.code if code is None else code) != 0
-        assert (answer.remark or "").startswith(remark)
-        assert len(one.transactions.halves) == 1
+        for more, code, remark in wrong:
+            answer = await one.end(half, COMMIT, **more)
+            assert answer.code == (answer.code if code is None else code) != 0, more
+            assert (answer.remark or "").startswith(remark)
+            assert len(one.transactions.halves) == 1
         assert (await one.end(half, COMMIT)).code == 0
 
 

@@ -92,7 +92,9 @@ async def followed(log: RemoteLog) -> None:
 async def one_member(folder: Path, tls: TlsConfig | None) -> AsyncIterator[str]:
     (port,) = free_ports(1)
     peers = {"n0": f"127.0.0.1:{port}"}
-    config = dledger.NodeConfig(group=GROUP, node_id="n0", peers=peers, data_dir=folder, tls=tls)
+    config = dledger.NodeConfig(
+        group=GROUP, node_id="n0", peers=peers, data_dir=folder, tls=tls, new=True
+    )
     async with dledger.open_node(config, dledger.LogOnly()):
         yield peers["n0"]
 

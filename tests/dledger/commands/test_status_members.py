@@ -24,7 +24,7 @@ from tests.dledger.client.fake_member import GROUP, Answer, FakeGroup, fake_grou
 
 @pytest.fixture
 def clock() -> trio.testing.MockClock:
-    return trio.testing.MockClock(autojump_threshold=0.02)
+    return trio.testing.MockClock(autojump_threshold=0.01)
 
 
 def tell_members(group: FakeGroup, names: Sequence[str]) -> None:

@@ -56,7 +56,7 @@ async def test_a_node_tells_when_its_certificate_ends(tmp_path: Path) -> None:
     files = signed("n0", days=13)
     tls = TlsConfig(certificate=files.certificate, key=files.key, authorities=authority().path)
     config: Config = NodeConfig(
-        group="group", node_id="n0", peers={"n0": address}, data_dir=tmp_path, tls=tls
+        group="group", node_id="n0", peers={"n0": address}, data_dir=tmp_path, tls=tls, new=True
     )
     async with open_node(config, LogOnly()) as node:
         status = node.status()

@@ -94,6 +94,7 @@ def config(folder: Path, name: str, peers: dict[str, str]) -> dledger.NodeConfig
         data_dir=folder / name,
         election_timeout_ms=1000,
         heartbeat_interval_ms=50,
+        new=True,
     )
 
 

@@ -475,7 +475,7 @@ async def test_plain_appends_of_a_group_with_sessions_are_the_bodies_that_were_g
 async def test_a_group_without_sessions_says_so(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     peers = {"n0": f"127.0.0.1:{port}"}
-    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
+    config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path, new=True)
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         with pytest.raises(dledger.SessionsOff):
             node.session()

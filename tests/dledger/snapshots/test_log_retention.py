@@ -84,6 +84,7 @@ class Members:
             snapshots=dledger.SnapshotPolicy(**{"trailing_entries": 0, **policy}),
             election_timeout_ms=1000 if len(self.peers) > 1 else 100,
             heartbeat_interval_ms=100 if len(self.peers) > 1 else 20,
+            new=True,
         )
 
     @asynccontextmanager

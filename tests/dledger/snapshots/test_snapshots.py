@@ -79,6 +79,7 @@ class Member:
             snapshots=dledger.SnapshotPolicy(**policy),
             election_timeout_ms=100,
             heartbeat_interval_ms=20,
+            new=True,
         )
 
     @asynccontextmanager

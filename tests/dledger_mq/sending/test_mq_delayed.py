@@ -1,4 +1,4 @@
-"""Delayed messages of the client, with brokers that are killed and frozen meanwhile."""
+"""Delayed messages of the client."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger_mq import InvalidMessage, Message, Producer, PullConsumer, PullStatus, SendResult
-from dledger_mq.testing import cluster
+from dledger_mq import InvalidMessage, Message, Producer, PullConsumer, PullStatus
 from tests.dledger_mq.real_group import real_group, wall_clock_ms
 
 ENOUGH_S = 60
-LATE_MS = 10_000
 TOPIC = "Later"
 
 
@@ -51,33 +49,3 @@ async def test_a_message_comes_later_unless_it_is_recalled(tmp_path: Path) -> No
             assert not await one.recall(later)
             with pytest.raises(InvalidMessage, match="no handle"):
                 await one.recall(now)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
-async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: str) -> None:
-    count, recalled = 200, 20
-    results: dict[int, SendResult] = {}
-    with trio.fail_after(ENOUGH_S):
-        async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
-            await producer.send(Message(TOPIC, b"first"), timeout_s=20)
-
-            async def send(number: int) -> None:
-                # Those to be recalled come later than any election takes.
-                delay = 500 + 15 * number if number < count - recalled else LATE_MS
-                message = Message(TOPIC, b"%d" % number, delay_ms=delay)
-                results[number] = await producer.send(message, timeout_s=20)
-
-            async with trio.open_nursery() as nursery:
-                for number in range(count):
-                    nursery.start_soon(send, number)
-            await trio.sleep(1)  # some of them are delivered
-            await (group.kill if fault == "kill" else group.freeze)()
-            late = range(count - recalled, count)
-            for number in late:
-                assert await producer.recall(results[number])
-            await trio.sleep(LATE_MS / 1000)
-            bodies = await stored(group.nameservers, 1 + count - recalled)
-    assert sorted(bodies) == sorted(
-        [b"first", *(b"%d" % number for number in range(count) if number not in late)]
-    )
