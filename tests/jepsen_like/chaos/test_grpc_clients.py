@@ -39,7 +39,6 @@ from proxy.http2.status import Status as GrpcCode
 from proxy.wire.messages_pb2 import Code, SendMessageRequest, SendMessageResponse, Status
 from tests.jepsen_like.chaos.run_process import run_in
 
-RUN_MAX_S = 300
 STEP = 7
 Router = Callable[[Call], Awaitable[None]]
 
@@ -198,7 +197,7 @@ def test_nothing_that_clients_of_grpc_settled_comes_again_while_leaders_and_prox
     tmp_path: Path,
 ) -> None:
     words = ("--workload", "grpc", "--nemesis", "kill,freeze,proxy")
-    ended = run_in(tmp_path, *words, "--time", "30", "--seed", "3", most_s=RUN_MAX_S)
+    ended = run_in(tmp_path, *words, "--time", "30", "--seed", "3")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "valid (parts)" in ended.stdout
 
@@ -208,7 +207,7 @@ def test_clients_of_grpc_lose_no_message_while_leaders_and_proxies_are_killed(
     tmp_path: Path,
 ) -> None:
     words = ("--workload", "messages", "--client", "grpc", "--nemesis", "kill,proxy")
-    ended = run_in(tmp_path, *words, "--time", "20", "--seed", "2", most_s=RUN_MAX_S)
+    ended = run_in(tmp_path, *words, "--time", "20", "--seed", "2")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "valid (queue)" in ended.stdout
 

@@ -24,11 +24,9 @@ from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
 from jepsen_like.history.reading import read_history
-from tests.jepsen_like.chaos.run_process import run_in
+from tests.jepsen_like.chaos.run_process import RUN_MAX_S, run_in
 
 PROJECT = Path(__file__).parents[3]
-# A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
-RUN_MAX_S = 300
 
 NEMESIS_OF_THE_PAGE = re.compile(
     r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL
@@ -38,7 +36,7 @@ _NAMESPACES = pytest.mark.skipif(why_not() is not None, reason=f"no namespaces h
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_in(cwd, *arguments, most_s=RUN_MAX_S)
+    return run_in(cwd, *arguments)
 
 
 def has_powered_disks(folder: Path) -> bool:
