@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -298,9 +298,10 @@ def interrupted_at_lines(call: Call, step: int) -> tuple[int, list[BaseException
 
 def unhurried(call: Call) -> Call:
     """The call with time for a busy machine, unless nobody answers it for as long as it waits."""
-    if call.name == "ask_soon" or "timeout_s" not in getattr(call.make, "keywords", {}):
+    make: Callable[..., Any] = call.make
+    if call.name == "ask_soon" or "timeout_s" not in getattr(make, "keywords", {}):
         return call
-    return call._replace(make=partial(call.make, timeout_s=LIMIT_S / 2))
+    return call._replace(make=partial(make, timeout_s=LIMIT_S / 2))
 
 
 def expected(error: BaseException) -> bool:
