@@ -33,6 +33,11 @@ def ran_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def delayed_s(pid: int) -> float:
+    """Return how long the first thread of a process has waited while others had the processors."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def children_processor_s() -> float:
     """Return the processor time of all child processes that have ended and were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -39,8 +39,9 @@ CALL_TIMEOUT_S = 10.0
 SNAPSHOT_ENTRIES = 1_000
 # A state worth a snapshot. It is written by a forked process, which takes a moment.
 BALLAST_BYTES = 8 * 1024 * 1024
-# The port may belong to the process that writes a snapshot for the process before this one.
-BIND_TIMEOUT_S = 15.0
+# The port may belong to the process that writes a snapshot for the process before this one. On a
+# busy machine that takes a while; the run waits for a whole group for a minute.
+BIND_TIMEOUT_S = 60.0
 BIND_AGAIN_S = 0.2
 # The command was dropped before it was in any log, or another one has its place for good.
 CERTAIN = frozenset(

@@ -104,6 +104,7 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
             **_weights(chance, Chance(seed, "ordered style")),
             **_of_operators(Chance(seed, "operator style")),
             **_of_remade(Chance(seed, "remade style")),
+            **_of_resumed(Chance(seed, "resumed style")),
             **aim.weights,
         },
     )
@@ -162,4 +163,14 @@ def _of_remade(chance: Chance) -> dict[str, int]:
         "acknowledge remade": often,
         "remake": often and chance.choice((1, 4)),
         "reset remade": often and chance.choice((0, 2, 6)),
+    }
+
+
+def _of_resumed(chance: Chance) -> dict[str, int]:
+    """In a few seeds nobody ends transactions: many are given up, and operators resume them."""
+    if not chance.happens(0.1):
+        return {}
+    return {
+        **{"send half": 40, "end transaction": 0, "be producer": 20},
+        **{"delete topic": 0, "change settings": 10, "resume": 40},
     }

@@ -17,12 +17,11 @@ from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 MEMBER = "bench.pysyncobj_chaos_member"
-RUN_MAX_S = 240
 
 
 def run_pysyncobj(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = ("--workload", "append", "--system", MEMBER)
-    return run_in(folder, *command, *words, most_s=RUN_MAX_S)
+    return run_in(folder, *command, *words)
 
 
 @pytest.mark.parametrize(

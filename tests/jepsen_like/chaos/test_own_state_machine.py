@@ -15,7 +15,6 @@ from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 FILE = re.compile(r"<!-- file (?P<name>\S+) -->\n```python\n(?P<text>.*?)```\n", re.DOTALL)
-RUN_MAX_S = 120
 
 
 def write_files(folder: Path) -> None:
@@ -27,7 +26,7 @@ def write_files(folder: Path) -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_in(folder, "--service", "tickets_test:Tickets", *words, most_s=RUN_MAX_S)
+    return run_in(folder, "--service", "tickets_test:Tickets", *words)
 
 
 @pytest.mark.long

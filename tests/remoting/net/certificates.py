@@ -19,6 +19,19 @@ from remoting.net.tls_config import ClientAuth, ServerTlsConfig, Tls, TlsMode
 
 HERE: Final = "127.0.0.1"
 
+# What the key of an authority may be used for.
+_SIGNS: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Signed:
@@ -40,6 +53,7 @@ class Authority:
         made = (
             self._begun(self._name, self._key.public_key(), days=10)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
@@ -47,7 +61,9 @@ class Authority:
     def _begun(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: float
     ) -> x509.CertificateBuilder:
+        """With what Python 3.13 demands: identifiers of the key and of the authority's."""
         now = datetime.now(UTC)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -56,6 +72,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=20))
             .not_valid_after(now + timedelta(days=days))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(identifier, critical=False)
         )
 
     def sign(
