@@ -24,6 +24,8 @@ from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
 from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing
+from remoting.wire.field_values import is_name
 from remoting.wire.loose_json import compact_json
 
 # Queues in one answer about all groups (317): each takes a read of the log, some 20 us.
@@ -189,4 +191,9 @@ class Statistics:
 
 
 def _listed_topics(command: Command) -> list[str]:
-    return [one for one in command.fields.get("topicList", "").split(";") if one]
+    """Return the topics that the request names. Raises FieldMissing: one is no name."""
+    listed = command.fields.get("topicList", "")
+    names = [one for one in listed.split(";") if one]
+    if not all(map(is_name, names)):
+        raise FieldMissing("topicList", listed)
+    return names

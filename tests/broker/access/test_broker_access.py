@@ -34,6 +34,7 @@ from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.one_broker import Client, Clock, running_broker, send_fields, until
 
 
+@pytest.mark.feature("F56")
 async def test_a_user_may_do_what_its_rules_say_and_nothing_else(tmp_path: Path) -> None:
     async with guarded(tmp_path) as here:
         writer = await here.user("writer", allow("Topic:orders", "Pub"))
@@ -381,6 +382,7 @@ async def _noticed(client: Client) -> bool:
     return bool(client.notices)
 
 
+@pytest.mark.feature("F56")
 async def test_a_change_of_rules_counts_at_once_also_for_pulls_that_wait(tmp_path: Path) -> None:
     async with guarded(tmp_path) as here, trio.open_nursery() as nursery:
         assert (await here.admin.send("orders", b"1")).code == 0
