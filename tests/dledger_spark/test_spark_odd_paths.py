@@ -163,12 +163,14 @@ def test_a_comma_in_the_path_of_temporary_files_is_refused_before_spark_starts(
 
 
 @pytest.mark.spark
+# By default DuckDB's commands are tried with all odd names, and Spark's with none.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "of_tables",
     [
         # Spark needs most of the time for the derived tables, which it reads from the others.
         pytest.param(("--facts-only",), id="facts"),
-        pytest.param((), id="all tables", marks=pytest.mark.long),
+        pytest.param((), id="all tables"),
     ],
 )
 def test_commands_with_spark_work_in_a_folder_of_any_name(
