@@ -132,7 +132,10 @@ def _subscription(numbers: Sequence[int]) -> Command:
 
 
 class _Consumer:
-    """Keeps one pop under way, and acknowledges what it is given.
+    """Keeps one pop under way until it has `wanted` messages, and acknowledges each.
+
+    A pop that waits as its connection ends could be given messages, which nobody else then gets for
+    its invisible time.
 
     Attributes:
         times_ms: from the planned moment of each message to its arrival.
@@ -140,8 +143,9 @@ class _Consumer:
         settled: those of them whose acknowledgement was answered.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, wanted: int) -> None:
         self._connection = connection
+        self._wanted = wanted
         self._decoder = FrameDecoder()
         self.times_ms: list[float] = []
         self.messages = self.settled = 0
@@ -166,7 +170,8 @@ class _Consumer:
             if reply.code != ResponseCode.POLLING_TIMEOUT:
                 _check([reply])
                 self._take(reply)
-            self._pop()
+            if self.messages < self._wanted:
+                self._pop()
 
     def _take(self, reply: Command) -> None:
         now_ns = time.monotonic_ns()
@@ -188,7 +193,7 @@ class _Consumer:
 def _drain(address: str, messages: int) -> None:
     """Receive and acknowledge what waits. Raises RunFailed."""
     with connected(address) as connection:
-        consumer = _Consumer(connection)
+        consumer = _Consumer(connection, messages)
         while consumer.settled < messages:  # the end of the connection may overtake the rest
             consumer.receive()
 
@@ -197,7 +202,7 @@ def _travel(address: str, active: Sequence[int], for_s: float) -> list[float]:
     """Send to each active lite topic in turn, and consume; return the times. Raises RunFailed."""
     planned = int(for_s * _A_SECOND)
     with connected(address) as sending, connected(address) as popping:
-        consumer, answers, sent = _Consumer(popping), FrameDecoder(), 0
+        consumer, answers, sent = _Consumer(popping, planned), FrameDecoder(), 0
         began_ns = time.monotonic_ns()
         give_up_at = time.monotonic() + for_s + _GRACE_S
         while consumer.messages < planned:
