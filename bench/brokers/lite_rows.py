@@ -134,8 +134,8 @@ def _subscription(numbers: Sequence[int]) -> Command:
 class _Consumer:
     """Keeps one pop under way until it has `wanted` messages, and acknowledges each.
 
-    A pop that waits as its connection ends could be given messages, which nobody else then gets for
-    its invisible time.
+    A broker may answer a pop whose connection has just ended; other pops do not get those messages
+    before their invisible time is over.
 
     Attributes:
         times_ms: from the planned moment of each message to its arrival.

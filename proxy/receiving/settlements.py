@@ -162,7 +162,7 @@ class Settlements:
     ) -> None:
         """Make messages visible soon that a client has not taken; failures are logged.
 
-        Nobody has tried them, so this delivery counts as no attempt. It does in a lite topic of
+        No consumer has seen them, so this delivery is no attempt. It is one in a lite topic of
         which the client has taken others: with one that is suspended, brokers give all again.
         """
         partly_taken = {handle.lite_topic for handle in taken if handle.lite_topic}

@@ -297,7 +297,7 @@ def interrupted_at_lines(call: Call, step: int) -> tuple[int, list[BaseException
 
 
 def unhurried(call: Call) -> Call:
-    """The call with time for a busy machine, unless nobody answers it for as long as it waits."""
+    """Give the call time for a busy machine, unless it is one that waits until its time is up."""
     make: Callable[..., Any] = call.make
     if call.name == "ask_soon" or "timeout_s" not in getattr(make, "keywords", {}):
         return call

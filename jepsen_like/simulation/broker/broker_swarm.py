@@ -167,7 +167,7 @@ def _of_remade(chance: Chance) -> dict[str, int]:
 
 
 def _of_resumed(chance: Chance) -> dict[str, int]:
-    """In a few seeds nobody ends transactions: many are given up, and operators resume them."""
+    """In a few seeds producers end no transactions: many are given up, and resumed by operators."""
     if not chance.happens(0.1):
         return {}
     return {

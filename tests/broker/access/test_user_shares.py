@@ -141,7 +141,7 @@ async def test_clients_of_a_user_leave_room_for_those_of_others(tmp_path: Path) 
 
 
 async def test_subscriptions_of_a_user_leave_room_for_those_of_others(tmp_path: Path) -> None:
-    """A few clients with long subscriptions would take it all. Who is there goes on."""
+    """A few clients with long subscriptions could fill it. Clients that are registered stay."""
     async with guarded(tmp_path, limits=replace(FEW, max_client_bytes=40_000)) as here:
         greedy, other = await two_users(here)
 

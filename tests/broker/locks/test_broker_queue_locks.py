@@ -125,7 +125,7 @@ def test_a_lock_expires_behind_a_snapshot_when_it_would_have_without_one() -> No
 
 
 def test_a_group_whose_locks_are_over_does_not_consume_in_order() -> None:
-    """Whoever asks: no lock request need have come since."""
+    """Any request shows that, also if no lock request has come since."""
     state, times_s = empty_state(), [1.0, 1.0 + LOCK_MS / 1000, 1.001 + LOCK_MS / 1000]
     clock = LockClock(parts_alone(state, FakeLog(), clock=lambda: times_s.pop(0)))
     state[LOCKS].lock("g", "c1", [("T", 0)], clock.now_ms())

@@ -143,7 +143,7 @@ def test_many_lags_are_found_beside_other_work() -> None:
     state[OFFSETS].tables["g0", "T0"] = {0: 20_000}
     deque(later.pop(), 0)
     assert look.now().largest[0] == largest[1]
-    now_s = 301.0  # nobody has asked for so long that these are of no use
+    now_s = 301.0  # the last scrape is so long ago that these lags do not count
     look.look_over()
     assert (look.now(), len(later)) == (Lags([], 0), 2)
 

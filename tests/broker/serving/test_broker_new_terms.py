@@ -225,7 +225,7 @@ def test_a_member_that_leads_again_is_as_a_new_leader_is(told: str) -> None:
 
 
 def test_a_pop_whose_group_is_made_when_another_member_leads_does_not_wait_here() -> None:
-    """The next leader commits what this one has proposed: then nobody looks after a pop here."""
+    """The next leader commits what this one has proposed. A pop that waits here would never end."""
     with broker_in_memory() as there:
         script = Script(there, Refusing(there.log, -1, lambda *_: None))
         script.topic("T")
