@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.configuration import Configuration, is_address, unreachable
+from dledger.entry import HEADER_BYTES, MAX_BODY_BYTES
 from dledger.errors import ConfigInvalid
 from dledger.network.tls_config import TlsConfig
 from dledger.number_check import check_numbers
@@ -26,8 +27,8 @@ MAX_ELECTION_TIMEOUT_MS = 60_000
 # A longer interval is a mistake in the unit: a power cut would lose hours of acknowledged entries.
 MAX_FLUSH_INTERVAL_MS = 3_600_000
 
-# One frame carries a push, and holds as much besides its header (`dledger.wire.frame`).
-MAX_BATCH_BYTES = 4 * 1024 * 1024
+# One frame carries a push, and holds the largest entry besides its header (`dledger.wire.frame`).
+MAX_BATCH_BYTES = HEADER_BYTES + MAX_BODY_BYTES
 
 # Ten years. Something longer is no period for a disk; 0 switches the check off.
 MAX_SCRUB_PERIOD_HOURS = 10 * 366 * 24
