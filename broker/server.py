@@ -249,7 +249,7 @@ class Broker:
                 nursery.start_soon(self._remove_leftovers)
                 for service in self._services:
                     for task in service.tasks:
-                        nursery.start_soon(lasting, task)
+                        nursery.start_soon(lasting, task, name=task)
                 nursery.start_soon(self._follow_role, name, report, start)
                 task_status.started(self)
         finally:

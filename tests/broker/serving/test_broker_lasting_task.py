@@ -69,3 +69,16 @@ async def test_a_message_that_the_key_index_fails_at_ends_no_member(
         await failed.wait()
         fields: dict[str, Any] = {"topic": "T", "key": "k", "maxNum": 1, "beginTimestamp": 0}
         assert (await client.ask(12, **fields, endTimestamp=1 << 62)).code == 0
+
+
+async def test_tasks_of_features_have_names_of_their_own(tmp_path: Path) -> None:
+    async with running_broker(tmp_path):
+        root = trio.lowlevel.current_root_task()
+        assert root is not None
+        tasks, names = [root], set[str]()
+        while tasks:
+            task = tasks.pop()
+            names.add(task.name)
+            tasks += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+        assert any(name.endswith("IndexTasks.keep") for name in names)
+        assert not any(name.endswith("lasting") for name in names)
