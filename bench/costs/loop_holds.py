@@ -17,6 +17,11 @@ import trio
 _BY_TIME: Final = ("Broker._tick", "Broker._look_over", "IndexTasks.keep", "KeptLog._look_for_ever")
 
 
+def is_by_time(task: trio.lowlevel.Task) -> bool:
+    """Return whether a task looks again and again, whoever asks."""
+    return task.name.endswith(_BY_TIME)
+
+
 class LoopHolds(trio.abc.Instrument):
     """Notes the longest step of all tasks: from when one is run until it lets others run.
 
@@ -44,7 +49,7 @@ class LoopHolds(trio.abc.Instrument):
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         held = self._measure() - self._began
-        if task.name.endswith(_BY_TIME):
+        if is_by_time(task):
             self.by_time = max(self.by_time, held)
             return
         self.sum += held
