@@ -196,9 +196,12 @@ class HeldPops:
         line.is_filling = True
         soon = trio.current_time() + TICK_S
         while line.behind and line.pops < min(MOST_POPS_A_LINE, len(line.waiting)):
-            receive = next(reversed(line.behind))  # its pop waits longest
+            # Of receives that wait for as long, the newest one's pop waits longest.
+            receive = next(reversed(line.behind))
             if receive.until <= soon:
-                break  # the others end as soon
+                receive = max(line.behind, key=lambda one: one.until)
+            if receive.until <= soon:
+                break
             self._stand_behind_no_more(receive)
             try:
                 self._send(receive)

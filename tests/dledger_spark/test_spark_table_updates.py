@@ -144,17 +144,27 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
     folder = write(log, tmp_path / "log", 0, len(log.entries))
     program = (
         "from dledger_spark.tables import update; "
-        "update.update_tables.__kwdefaults__['piece_bytes'] = 100_000; "
+        "update.update_tables.__kwdefaults__['piece_bytes'] = 20_000; "
         "from dledger_spark.commands.spark_commands import main; main()"
     )
-    command = [sys.executable, "-c", program, "tables", "--path", folder.name, "--out", home.path]
-    command.append("--facts-only")
+
+    def command(out: TableHome) -> subprocess.Popen[bytes]:
+        arguments = ["tables", "--path", folder.name, "--out", out.path, "--facts-only"]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        return subprocess.Popen([sys.executable, "-c", program, *arguments], env=environment)
+
+    at_once = TableHome(str(tmp_path / "at-once"))
+    whole = command(at_once)
+    _pid, status, used = os.wait4(whole.pid, 0)
+    whole.returncode = os.waitstatus_to_exitcode(status)
+    assert whole.returncode == 0
+    whole_s = used.ru_utime + used.ru_stime
     kills = 0
     chance = random.Random(1)
     while True:
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+        process = command(home)
         # By the processor time that it has had: on a busy machine it does little in a second.
-        most_s = 1 + kills / 4 + chance.random() * 2
+        most_s = whole_s * (chance.uniform(0.25, 0.5) + kills / 20)
         while (ended := process.poll()) is None and ran_s(process.pid) < most_s:
             time.sleep(0.02)
         if ended is not None:
@@ -165,8 +175,6 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
         kills += 1
         assert kills < 50
     assert kills >= 3
-    at_once = TableHome(str(tmp_path / "at-once"))
-    update(at_once, folder)
     assert rows_of(home) == rows_of(at_once)
 
 

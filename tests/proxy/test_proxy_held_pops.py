@@ -247,6 +247,20 @@ async def test_a_pop_that_cannot_be_made_ends_its_receive_alone(autojump_clock: 
         assert here.broker.pops._lines == {}
 
 
+async def test_a_receive_is_served_though_a_younger_one_that_ends_soon_stands_behind_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with held_pops() as here:
+        for _ in range(MOST_POPS_A_LINE):
+            await here.receive(5.0)
+        patient = await here.receive(20.0)
+        await here.receive(5.0 + TICK_S / 2)
+        await trio.sleep(6)
+        here.broker.send(b"message")
+        await trio.sleep(0.1)
+        assert patient.outcome == b"message"
+
+
 @pytest.mark.parametrize("seed", seeds(60, 6))
 async def test_each_message_goes_once_to_the_oldest_receive_and_none_waits_beside_it(
     seed: int, autojump_clock: MockClock
