@@ -164,7 +164,7 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
     while True:
         process = command(home)
         # By the processor time that it has had: on a busy machine it does little in a second.
-        most_s = whole_s * (chance.uniform(0.25, 0.5) + kills / 20)
+        most_s = whole_s * (chance.uniform(0.2, 0.4) + max(kills - 3, 0) / 20)
         while (ended := process.poll()) is None and ran_s(process.pid) < most_s:
             time.sleep(0.02)
         if ended is not None:
