@@ -37,8 +37,11 @@ TURN_S: Final = 0.001
 # and the clean-up tasks of a closed one take a fraction of a millisecond.
 _READY_AT_ONCE: Final = 64
 
-# Tasks resumed in one slice: their work is not timed.
-_TASKS_A_SLICE: Final = 4
+# What tasks that are resumed in one slice may cost: their work is not timed. A task that does a TLS
+# handshake, or relays a client, costs more than one that reads what has come.
+_COST_A_SLICE: Final = 16
+TURN_COST: Final = 4
+READ_COST: Final = 1
 
 T = TypeVar("T")
 
@@ -62,6 +65,7 @@ class ClientWork:
     def __init__(self) -> None:
         self._line: deque[Work] = deque()
         self._ready: dict[int, Callable[[], None]] = {}  # by descriptor
+        self._readers: dict[int, _WaitingTask] = {}  # tasks among them
         self._resources = ExitStack()
         self._poll = self._resources.enter_context(select.epoll())
         # Wakes the task for work that does not come from a connection.
@@ -70,12 +74,12 @@ class ClientWork:
         self._poll.register(self._bell, select.EPOLLIN)
         self._is_waiting = False
         self._is_closed = False
-        self._tasks_in_slice = 0
+        self._cost_of_slice = 0
 
     def close(self) -> None:
         """Release the descriptors. Waiting and later work is dropped."""
         self._is_closed, self._is_waiting = True, False
-        for work in self._line:
+        for work in (*self._line, *self._readers.values()):
             if isinstance(work, _WaitingTask):
                 work.work(0)
         self._line.clear()
@@ -121,9 +125,30 @@ class ClientWork:
         if self._is_closed:
             await trio.lowlevel.checkpoint()
             return
-        waiting = _WaitingTask(self)
+        waiting = _WaitingTask(self, TURN_COST)
         self.add(waiting)
         await waiting.wait()
+
+    async def readable(self, descriptor: int, cost: int = READ_COST) -> None:
+        """Wait for a turn in which a descriptor is readable, or until `close`. One task waits for
+        it at a time.
+        """
+        if self._is_closed:
+            await trio.lowlevel.wait_readable(descriptor)
+            return
+        waiting = _WaitingTask(self, cost)
+
+        def ready() -> None:
+            self.unwatch(descriptor)
+            self.add(waiting)
+
+        self.watch(descriptor, ready)
+        self._readers[descriptor] = waiting
+        try:
+            await waiting.wait()
+        finally:
+            del self._readers[descriptor]
+            self.unwatch(descriptor)
 
     def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
         """Call `ready` in each slice in which a descriptor is readable, until `unwatch`."""
@@ -157,10 +182,10 @@ class ClientWork:
             elif (ready := self._ready.get(descriptor)) is not None:
                 ready()
         line = self._line
-        self._tasks_in_slice = 0
+        self._cost_of_slice = 0
         at = now()
         end = at + SLICE_S
-        while line and at < end and self._tasks_in_slice < _TASKS_A_SLICE:
+        while line and at < end and self._cost_of_slice < _COST_A_SLICE:
             work = line.popleft()
             # A turn that ends early would cut a batch in two, and connections that become readable
             # meanwhile are found after the slice in any case.
@@ -168,9 +193,9 @@ class ClientWork:
                 line.append(work)
             at = now()
 
-    def note_task(self) -> None:
+    def note_task(self, cost: int) -> None:
         """Count a task that was resumed in this slice."""
-        self._tasks_in_slice += 1
+        self._cost_of_slice += cost
 
 
 class _Steps:
@@ -201,8 +226,9 @@ def _calls(what: str, items: Iterable[T], do: Callable[[T], None]) -> Iterator[N
 
 
 class _WaitingTask:
-    def __init__(self, owner: ClientWork) -> None:
+    def __init__(self, owner: ClientWork, cost: int) -> None:
         self._owner = owner
+        self._cost = cost
         self._task: trio.lowlevel.Task | None = None
 
     async def wait(self) -> None:
@@ -215,7 +241,7 @@ class _WaitingTask:
 
     def work(self, until: float) -> bool:
         if self._task is not None:
-            self._owner.note_task()
+            self._owner.note_task(self._cost)
             trio.lowlevel.reschedule(self._task)
             self._task = None
         return False

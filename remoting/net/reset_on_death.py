@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from dledger.network.secure_stream import SecureStream
+from remoting.net.reads_in_turns import ReadsInTurns
 
 # struct linger: whether to linger, and for how many seconds.
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -31,7 +32,7 @@ def reset_on_death(stream: trio.SocketStream) -> None:
 
 def end_in_order(stream: trio.abc.Stream) -> None:
     """Undo `reset_on_death`: the peer gets all sent bytes, and then the end. TLS included."""
-    if isinstance(stream, SecureStream):
+    while isinstance(stream, SecureStream | ReadsInTurns):
         stream = stream.transport_stream
     if isinstance(stream, trio.SocketStream):
         _set_linger(stream, _IN_ORDER)

@@ -39,6 +39,7 @@ from remoting.net.proxy_header import (
     decode_proxy_header,
     proxy_header_bytes,
 )
+from remoting.net.reads_in_turns import ReadsInTurns
 from remoting.net.reset_on_death import end_in_order, reset_on_death
 from remoting.net.tls import Secured, ServerTls
 from remoting.wire.command import Command
@@ -415,7 +416,7 @@ class Server:
         head = b""
         try:
             with trio.move_on_after(self._limits.idle_s):
-                if not (first := await stream.socket.recv(1, trio.socket.MSG_PEEK)):
+                if not (first := await self._first_byte(stream)):
                     return None
                 if first != FIRST_BYTE:
                     return ProxyHeader(peer)
@@ -477,7 +478,7 @@ class Server:
         try:
             first = b""
             with trio.move_on_after(self._limits.idle_s):
-                first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
+                first = await self._first_byte(stream)
             if first != _TLS_HANDSHAKE:
                 if not first:
                     return None
@@ -493,9 +494,11 @@ class Server:
             begun = False
             with trio.move_on_after(HANDSHAKE_S):
                 async with self._handshakes.place(peer.host):
-                    await self.client_work.turn()
                     begun = True
-                    return await tls.accepted(stream, by_member=by_member)
+                    reads = ReadsInTurns(stream, self.client_work)
+                    secured = await tls.accepted(reads, by_member=by_member)
+                    reads.handshake_is_over()
+                    return secured
             problem = "no whole handshake" if begun else "no place among the other handshakes"
             raise TlsRefused(f"{problem} within {HANDSHAKE_S:g} s")
         except TlsRefused as error:
@@ -503,6 +506,11 @@ class Server:
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s left before it was served: %s", peer, quoted(error))
         return None
+
+    async def _first_byte(self, stream: trio.SocketStream) -> bytes:
+        """Wait for a client's first byte, and leave it there; empty if the client has left."""
+        await self.client_work.readable(stream.socket.fileno())
+        return await stream.socket.recv(1, trio.socket.MSG_PEEK)
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
         """Hand over commands. An exception answers every command of the turn that wants a reply.

@@ -142,7 +142,8 @@ async def test_a_task_waits_for_its_turn_and_few_go_on_in_one_slice(work: Client
             rounds.append(len(went))
             await trio.lowlevel.checkpoint()
     # This task is woken at any place of a round, so it may see those of two.
-    assert max(b - a for a, b in pairwise(rounds)) <= 2 * client_work._TASKS_A_SLICE
+    few = client_work._COST_A_SLICE // client_work.TURN_COST
+    assert max(b - a for a, b in pairwise(rounds)) <= 2 * few
 
 
 async def test_a_task_that_is_cancelled_leaves_the_line(work: ClientWork) -> None:
@@ -283,13 +284,13 @@ async def test_a_client_that_leaves_ends_the_steps_of_its_answer(
 
 
 async def test_a_flood_in_one_read_leaves_room_for_another_client(
-    nursery: trio.Nursery, work: ClientWork
+    nursery: trio.Nursery, work: ClientWork, clock: Clock
 ) -> None:
     order: list[int] = []
 
     def answer(_connection: Connection, command: Command) -> None:
         order.append(command.code)
-        time.sleep(0.0002)
+        clock.now_s += 0.0002
 
     def receive(connection: Connection, commands: Sequence[Command]) -> int:
         return answer_each(connection, commands, answer)
