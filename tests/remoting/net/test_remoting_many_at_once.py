@@ -68,7 +68,9 @@ def dialled(opened: ExitStack, port: int) -> list[socket.socket]:
     return [opened.enter_context(socket.create_connection((HERE, port))) for _ in range(CLIENTS)]
 
 
-async def most_steps(clients: Sequence[socket.socket], data: bytes, handled: Sequence[object]) -> int:
+async def most_steps(
+    clients: Sequence[socket.socket], data: bytes, handled: Sequence[object]
+) -> int:
     await trio.testing.wait_all_tasks_blocked(0.01)
     passes = Passes()
     trio.lowlevel.add_instrument(passes)
