@@ -24,6 +24,7 @@ from bench.costs.dearest import dearest_requests
 from bench.costs.full_broker import TOPIC, FullBroker
 from bench.costs.full_nameserver import FullNameServer, Routes, dearest_of_nameserver, register
 from bench.costs.fullness import Fullness, evenly_full
+from dledger import collect_seldom
 from nameserver.server import serve_nameserver
 from remoting.net.address import Address, parse_address
 from remoting.wire.codes import RequestCode, request_name
@@ -61,11 +62,14 @@ PING_A_NAMESERVER = Command(RequestCode.BROKER_HEARTBEAT, {"brokerAddr": "10.9.9
 
 
 @pytest.fixture(autouse=True)
-def of_its_own_objects_alone() -> None:
+def collected_as_in_a_broker() -> Iterator[None]:
     """The collector does not look at what tests before have left: that takes 0.1 s, as often as not
     in the server's thread.
     """
-    gc.freeze()
+    thresholds = gc.get_threshold()
+    collect_seldom()
+    yield
+    gc.set_threshold(*thresholds)
 
 
 class Thread:
