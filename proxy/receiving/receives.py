@@ -223,7 +223,7 @@ class Receives:
                 message = await self._converted(asked, one)
                 if message is not None:
                     if asked.auto_renew:
-                        self._renewals.add(caller.client_id, asked.group, asked.topic, one.handle)
+                        self._renewals.add(caller, asked.group, asked.topic, one.handle)
                     await send(ReceiveMessageResponse(message=message))
                 taken += 1
             await send(_now())
@@ -286,6 +286,7 @@ class Receives:
                     address,
                     first_queue,
                     alike if left_s >= _LEAST_SHARED_S else None,
+                    caller.host,
                     make,
                     left_s,
                     give_back,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from proxy.clients.sessions import EXPIRE_S
+from proxy.receiving import renewals
 from proxy.receiving.receipt_handle import read_handle
 from proxy.wire.messages_pb2 import Code, HeartbeatRequest, Message, NotifyClientTerminationRequest
 from remoting.message.record import MessageRecord
@@ -122,6 +124,26 @@ async def test_a_message_is_left_to_others_after_three_hours(autojump_clock: Moc
         await _stay(client, 3700)
         assert not held.is_hidden
         assert len(here.proxy.renewals) == 0
+
+
+async def test_messages_of_one_host_leave_room_for_the_renewal_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewals, "MAX_RENEWED", 10)
+    async with scripted_proxy() as here:
+        greedy = await here.client(peer="10.0.0.1:1")
+        given = await _given(here, greedy, *(record(TOPIC, offset) for offset in range(20)))
+        assert len(given) == 20
+        assert len(here.proxy.renewals) == 8
+        assert "8 messages are renewed, and of host 10.0.0.1 8" in caplog.text
+        other = await here.client(peer="10.0.0.2:1")
+        await _given(here, other, record(TOPIC, 20))
+        assert len(here.proxy.renewals) == 9
+        for message in given:
+            await greedy.unary(acknowledging(TOPIC, message))
+        assert len(here.proxy.renewals) == 1
+        await _given(here, greedy, *(record(TOPIC, offset) for offset in range(30, 50)))
+        assert len(here.proxy.renewals) == 9
 
 
 async def test_a_client_that_is_gone_keeps_no_message(autojump_clock: MockClock) -> None:
