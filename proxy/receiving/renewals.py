@@ -18,7 +18,7 @@ import trio
 from proxy.brokers.brokers import Brokers
 from proxy.caller import Caller
 from proxy.clients.sessions import Session, Sessions
-from proxy.receiving.host_shares import HostShares
+from proxy.host_shares import HostShares
 from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
