@@ -1,4 +1,4 @@
-"""Places that hosts of clients share: one host cannot take all of them. Pure."""
+"""Room that hosts of clients share: one host cannot take all of it. Pure."""
 
 from collections import Counter
 from typing import Final
@@ -9,7 +9,7 @@ _TIMES_WHAT_IS_LEFT: Final = 4
 
 
 class HostShares:
-    """Counts the places that each host has.
+    """Counts the room that each host has taken: in places, or in bytes.
 
     Args:
         most: of all hosts.
@@ -26,16 +26,17 @@ class HostShares:
     def of(self, host: str) -> int:
         return self._of_host[host]
 
-    def has_room(self, host: str) -> bool:
-        """Return whether a host may take one more place."""
-        return self._of_host[host] < _TIMES_WHAT_IS_LEFT * (self._most - self.taken)
+    def has_room(self, host: str, count: int = 1) -> bool:
+        """Return whether a host may take so much more."""
+        left = self._most - self.taken
+        return count <= left and self._of_host[host] + count <= _TIMES_WHAT_IS_LEFT * left
 
-    def take(self, host: str) -> None:
-        self.taken += 1
-        self._of_host[host] += 1
+    def take(self, host: str, count: int = 1) -> None:
+        self.taken += count
+        self._of_host[host] += count
 
-    def give_back(self, host: str) -> None:
-        self.taken -= 1
-        self._of_host[host] -= 1
+    def give_back(self, host: str, count: int = 1) -> None:
+        self.taken -= count
+        self._of_host[host] -= count
         if not self._of_host[host]:
             del self._of_host[host]
