@@ -14,7 +14,6 @@ from trio.testing import MockClock
 
 from dledger_mq import Message as RemotingMessage
 from dledger_mq import Producer
-from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
 from proxy.receiving import receives
 from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
@@ -244,9 +243,7 @@ async def test_a_frozen_leader_holds_no_receive_longer_than_its_successor_leads(
             await trio.sleep(2)
             brokers.given = [[record(TOPIC, 1, b"of the new leader")]]
             brokers.answers[POP] = brokers.popped
-            route = brokers.routes_of[TOPIC]
-            masters = {"broker-a": "another:10911"}
-            brokers.route(ClientRoute(TOPIC, route.write_queues, route.read_queues, masters))
+            brokers.elect_another(TOPIC)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elect)
