@@ -7,6 +7,8 @@ brokers and operators together can store in a name server, since any connection 
 from typing import Final
 
 from nameserver.errors import RegistrationRefused
+from remoting.bodies.route import QueueData
+from remoting.bodies.topic_config import TopicConfig
 from remoting.message.topic_names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 # Far above any cluster.
@@ -93,11 +95,13 @@ def check_text(field: str, text: str, max_characters: int) -> None:
         )
 
 
-def check_queues(topic: str, read: int, write: int, permission: int, system_flag: int) -> None:
+def check_queues(topic: str, told: TopicConfig | QueueData) -> None:
     """Refuse numbers of a topic that would make clients hold too many queues.
 
     Raises RegistrationRefused.
     """
+    read, write = told.read_queue_count, told.write_queue_count
+    permission, system_flag = told.permission, told.topic_system_flag
     if not (
         0 <= read <= MAX_QUEUES
         and 0 <= write <= MAX_QUEUES

@@ -109,13 +109,7 @@ class RegistrationCheck:
                 new_places += 1
                 new_characters += len(topic)
                 new_topics += topic not in self._places
-            limits.check_queues(
-                topic,
-                config.read_queue_count,
-                config.write_queue_count,
-                config.permission,
-                config.topic_system_flag,
-            )
+            limits.check_queues(topic, config)
         self._places.check_room(new_topics, new_places, new_characters)
 
 

@@ -13,6 +13,7 @@ without the proof are refused (see `nameserver.holders`).
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
@@ -297,13 +298,7 @@ class RouteTable:
         limits.check_topic(topic)
         known = {queue.broker_name: queue for queue in queues if queue.broker_name in self._names}
         for queue in known.values():
-            limits.check_queues(
-                topic,
-                queue.read_queue_count,
-                queue.write_queue_count,
-                queue.permission,
-                queue.topic_system_flag,
-            )
+            limits.check_queues(topic, queue)
         new = sum(1 for broker_name in known if topic not in self._names[broker_name].queues)
         self.places.check_room(int(topic not in self.places), new, new * len(topic))
         for broker_name, queue in known.items():
@@ -352,13 +347,7 @@ class RouteTable:
         queue = name.queues[topic]
         if not name.is_write_wiped:
             return queue
-        return QueueData(
-            queue.broker_name,
-            queue.read_queue_count,
-            queue.write_queue_count,
-            queue.permission & ~PERMISSION_WRITE,
-            queue.topic_system_flag,
-        )
+        return replace(queue, permission=queue.permission & ~PERMISSION_WRITE)
 
     def _broker_data(self, broker_name: str) -> BrokerData:
         name = self._names[broker_name]

@@ -18,11 +18,12 @@ from proxy.clients.questions import Questions
 from proxy.clients.sessions import Sessions
 from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
+from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
-from proxy.http2.server import UNTAKEN, serve_connection
+from proxy.http2.server import MOST_CALLS, UNTAKEN, serve_connection
 from proxy.receiving.lite_subscriptions import LiteSubscriptions
 from proxy.receiving.receives import Receives
 from proxy.receiving.renewals import Renewals
@@ -157,6 +158,7 @@ async def serve_proxy(
         limits = Limits()
         draining, held = proxy.draining, HeldByCalls()
         answers = HeldByCalls(MOST_ANSWER_BYTES, UNTAKEN)
+        calls = HostShares(MOST_CALLS)
 
         async def serve(stream: trio.SocketStream, peer: Address) -> bool:
             secured = await server.secured(stream, peer)
@@ -171,6 +173,7 @@ async def serve_proxy(
                         draining=draining,
                         held=held,
                         answers=answers,
+                        calls=calls,
                     )
                 finally:
                     proxy.figures.connections -= 1

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 
 from proxy.caller import Caller, caller_of
 from proxy.clients.telemetry import Telemetry
+from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.errors import CallEnded, GrpcStatus
 from proxy.http2.status import Status as GrpcCode
@@ -52,7 +53,7 @@ class Service:
     ) -> None:
         self._receives = receives
         self._telemetry = telemetry
-        self._room = _Room()
+        self._room = HostShares(MAX_ANSWERED_BYTES)
         unary: dict[str, Callable[[Caller, Any], Awaitable[Message]]] = {
             "QueryRoute": routes.route,
             "QueryAssignment": routes.assignment,
@@ -118,29 +119,26 @@ class Service:
             raise GrpcStatus(code, refused.text) from refused
 
 
-class _Room:
-    """Bounds what is being answered at once."""
-
-    def __init__(self) -> None:
-        self._held_bytes = 0
-
-    @contextmanager
-    def held(self, message: Message) -> Iterator[None]:
-        """Count a message while it is being answered. Raises Refused (42900): there is no room."""
-        count = message.ByteSize()
-        if self._held_bytes + count > MAX_ANSWERED_BYTES:
-            raise Refused(
-                Code.TOO_MANY_REQUESTS,
-                f"requests of {self._held_bytes} bytes are being answered: send this one later",
-            )
-        self._held_bytes += count
-        try:
-            yield
-        finally:
-            self._held_bytes -= count
+@contextmanager
+def _held(room: HostShares, call: Call, message: Message) -> Iterator[None]:
+    """Count a message while it is being answered. Raises Refused (42900): there is no room."""
+    host, count = _host(call), message.ByteSize()
+    if not room.has_room(host, count):
+        raise Refused(
+            Code.TOO_MANY_REQUESTS,
+            f"requests of {room.taken} bytes are being answered, and of this host "
+            f"{room.of(host)}: send this one later",
+        )
+    room.take(host, count)
+    try:
+        yield
+    finally:
+        room.give_back(host, count)
 
 
-def _unary(room: _Room, name: str, answer: Callable[[Caller, Any], Awaitable[Message]]) -> Answers:
+def _unary(
+    room: HostShares, name: str, answer: Callable[[Caller, Any], Awaitable[Message]]
+) -> Answers:
     """Return what answers calls of one method. Failures are statuses in its own answer."""
     request_type: type[Message] = getattr(messages, f"{name}Request")
     response_type: type[Any] = getattr(messages, f"{name}Response")
@@ -148,7 +146,7 @@ def _unary(room: _Room, name: str, answer: Callable[[Caller, Any], Awaitable[Mes
     async def answered(call: Call) -> Message:
         request = await _read(call, request_type)
         try:
-            with room.held(request):
+            with _held(room, call, request):
                 return await answer(_caller(call), request)
         except Refused as refused:
             status = refused.status
@@ -168,9 +166,12 @@ def _unary(room: _Room, name: str, answer: Callable[[Caller, Any], Awaitable[Mes
     return unary
 
 
+def _host(call: Call) -> str:
+    return call.peer.rpartition(":")[0].strip("[]")
+
+
 def _caller(call: Call) -> Caller:
-    host = call.peer.rpartition(":")[0].strip("[]")
-    return caller_of(call.metadata, host, call.deadline_s)
+    return caller_of(call.metadata, _host(call), call.deadline_s)
 
 
 async def _read(call: Call, kind: type[_Request]) -> _Request:
@@ -188,11 +189,13 @@ def _parsed(data: bytes, kind: type[_Request]) -> _Request:
         raise GrpcStatus(GrpcCode.INVALID_ARGUMENT, f"no {kind.__name__}: {error}") from error
 
 
-async def _commands(call: Call, room: _Room) -> AsyncGenerator[messages.TelemetryCommand, None]:
+async def _commands(
+    call: Call, room: HostShares
+) -> AsyncGenerator[messages.TelemetryCommand, None]:
     """Yield the commands of a client. Raises Refused (42900): there is no room for one."""
     while (data := await call.receive()) is not None:
         command = _parsed(data, messages.TelemetryCommand)
         del data  # nothing of a command is kept while the next one is awaited
-        with room.held(command):
+        with _held(room, call, command):
             yield command
         del command

@@ -46,9 +46,11 @@ class Meter:
         self._began = time.monotonic()
         self._used_s = [(whose, clock, clock()) for whose, clock in clocks]
 
-    def rate(self, name: str, messages: int) -> Figure:
+    def rated(self, name: str, messages: int) -> list[Figure]:
+        """Return messages a second, and the processor time of each for a message."""
         a_second = messages / (time.monotonic() - self._began)
-        return Figure(name, "a second", a_second, more_is_better=True)
+        rate = Figure(name, "a second", a_second, more_is_better=True)
+        return [rate, *self.each(name, messages)]
 
     def used(self, name: str, unit: str, factor: float) -> list[Figure]:
         """Return the processor time of each, times a factor."""

@@ -13,7 +13,7 @@ from statistics import quantiles
 from typing import Final
 
 from bench.brokers.asking import Asking
-from bench.brokers.bench import Bench, Figure, Meter, Row, meter_of
+from bench.brokers.bench import Bench, Figure, Row, meter_of
 from bench.brokers.failover import outage_ms
 from bench.brokers.frames import connected, received
 from bench.one_run import RunFailed
@@ -54,7 +54,7 @@ def _lite(bench: Bench) -> list[Figure]:
         grown = (bench.group.leader_memory_mib() - before_mib) * _MIB / count
         figures = [
             Figure(f"{name}, memory of the leader for each", "bytes", grown),
-            *_rated(filled, f"{name}, a first message in each", count),
+            *filled.rated(f"{name}, a first message in each", count),
         ]
         began = time.monotonic()
         _check([asking.ask(_subscription(read))])
@@ -62,7 +62,7 @@ def _lite(bench: Bench) -> list[Figure]:
         figures.append(Figure(f"a subscription to {len(read):,} of them", "ms", took_ms))
     drained = meter_of(bench.group)
     _drain(address, len(read))
-    figures += _rated(drained, "messages that wait, by pops of 32", len(read))
+    figures += drained.rated("messages that wait, by pops of 32", len(read))
     travelled, seconds = meter_of(bench.group), bench.measured_s
     times_ms = _travel(address, active, seconds)
     at_rate = f"{_A_SECOND} messages a second to {len(active):,} of them"
@@ -79,10 +79,6 @@ def _lite(bench: Bench) -> list[Figure]:
     outage = outage_ms(bench.group.nameserver, lambda: bench.group.kill(leader), patience_s=60.0)
     bench.group.start(leader)
     return [*figures, Figure(f"{name}, leader killed, our client", "ms", outage)]
-
-
-def _rated(meter: Meter, name: str, messages: int) -> list[Figure]:
-    return [meter.rate(name, messages), *meter.each(name, messages)]
 
 
 def _snapshots(folder: Path) -> Iterator[Path]:

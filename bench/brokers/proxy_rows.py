@@ -55,7 +55,7 @@ def _sends(bench: Bench) -> list[Figure]:
             light_calls.send(client, frames[:a_second], in_flight)
             meter = _meter(bench)
             light_calls.send(client, frames[a_second:], in_flight)
-            figures += [meter.rate(name, count), *meter.each(name, count)]
+            figures += meter.rated(name, count)
     return figures + _plain_sends(bench, topic)
 
 
@@ -67,7 +67,7 @@ def _plain_sends(bench: Bench, topic: str) -> list[Figure]:
         senders.send(64, for_s=1.0)
         meter = meter_of(bench.group)
         sent = senders.send(64, for_s=bench.scale.measured_s)
-        return [meter.rate(name, sent.requests), *meter.each(name, sent.requests)]
+        return meter.rated(name, sent.requests)
 
 
 def _polls(bench: Bench) -> list[Figure]:

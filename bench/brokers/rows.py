@@ -211,7 +211,7 @@ def _light_sends(one: _Protected, number: int, for_s: float) -> list[Figure]:
         senders.prepare(count)
         meter = meter_of(one.group)
         senders.send(number, requests=count)
-        return [meter.rate(name, count), *meter.each(name, count)]
+        return meter.rated(name, count)
 
 
 def _unchecked() -> ssl.SSLContext:

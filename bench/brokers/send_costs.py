@@ -10,6 +10,7 @@ import click
 import trio
 
 from bench.brokers.asking import make_topics
+from bench.brokers.bench import meter_of, middle
 from bench.brokers.frames import connected
 from bench.brokers.group import BrokerGroup
 from bench.brokers.ours import OURS
@@ -95,36 +96,36 @@ def send_rows(group: BrokerGroup, measured_s: float) -> list[list[str]]:
         with connected(address) as connection:
             senders = Senders(connection, _TOPIC, _QUEUES, BODY)
             senders.send(number, for_s=1.0)
-            before = group.ran_s()
+            meter = meter_of(group)
             sent = senders.send(number, for_s=measured_s)
-            used_us = (group.ran_s() - before) * 1e6 / sent.requests
+            (used,) = meter.each("a send", sent.requests)
         rate = sent.requests / sent.took_s
-        cells = [f"{rate:,.0f} a second", f"{sent.median_ms:.2f} ms", f"{used_us:,.0f} us"]
+        cells = [f"{rate:,.0f} a second", f"{sent.median_ms:.2f} ms", f"{used.value:,.0f} us"]
         rows.append([f"{number} sender{'s'[: number > 1]} of 1 KB", *cells])
     return rows
 
 
 def travel_row(group: BrokerGroup, measured_s: float) -> list[str]:
     make_topics(group.leader_address(), ["Travel"], _QUEUES)
-    before = group.ran_s()
+    meter = meter_of(group)
     found = travel(group.leader_address(), "Travel", _QUEUES, _RATE, measured_s)
-    used_us = (group.ran_s() - before) * 1e6 / found.messages
     name = f"end to end at {_RATE:,} a second, light clients"
-    return [name, "", f"{found.percentile_ms(50):.2f} ms", f"{used_us:,.0f} us"]
+    (used,) = meter.each(name, found.messages)
+    return [name, "", f"{found.percentile_ms(50):.2f} ms", f"{used.value:,.0f} us"]
 
 
 def pulls_row(group: BrokerGroup, backlog: int) -> list[str]:
     make_topics(group.leader_address(), ["Pulled"], 2 * _QUEUES)
     batch = encode_batch_body([BatchMessage(bytes(_FILLED_BYTES))] * _FILLED_AT_ONCE)
     fill(group.leader_address(), "Pulled", 2 * _QUEUES, batch, backlog // _FILLED_AT_ONCE)
+    name = "catch-up of a light client, 256 B"
     took, used = [], []
     for _ in range(3):
-        before = group.ran_s()
+        meter = meter_of(group)
         took.append(pull_all(group.leader_address(), "Pulled", 2 * _QUEUES, backlog))
-        used.append((group.ran_s() - before) * 1e6 / backlog)
-    rate, used_us = backlog / statistics.median(took), statistics.median(used)
-    name = "catch-up of a light client, 256 B"
-    return [name, f"{rate:,.0f} a second", "", f"{used_us:.2f} us"]
+        used += meter.each(name, backlog)
+    rate = backlog / statistics.median(took)
+    return [name, f"{rate:,.0f} a second", "", f"{middle(used).value:.2f} us"]
 
 
 @click.command("send-costs")

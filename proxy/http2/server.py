@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import trio
 
 from dledger.wake_up import WakeUp
+from proxy.host_shares import HostShares
 from proxy.http2.answer_blocks import http_refusal, trailers_only
 from proxy.http2.call import Call
 from proxy.http2.connection import Connection
@@ -32,6 +33,10 @@ Router: TypeAlias = Callable[[Call], Awaitable[None]]
 _READ_BYTES: Final = 64 * 1024
 _LINGER_BYTES: Final = 1024 * 1024
 
+# Calls of all connections that are being answered; most of them wait. Each takes 12 KiB, and with
+# the longest headers 30. 50 000 clients may have a stream and three receives each.
+MOST_CALLS: Final = 200_000
+
 # What `HeldByCalls` says of answers.
 UNTAKEN: Final = "an answer is not taken"
 
@@ -47,6 +52,7 @@ async def serve_connection(
     draining: Draining | None = None,
     held: HeldByCalls | None = None,
     answers: HeldByCalls | None = None,
+    calls: HostShares | None = None,
 ) -> None:
     """Serve a connection until its end, and close it. Raises only when cancelled.
 
@@ -60,9 +66,11 @@ async def serve_connection(
         draining: set when the connection must end in order; None if that never happens.
         held: requests of all connections of the server; None: of this one alone.
         answers: their answers, in the same way.
+        calls: that are being answered, in the same way.
     """
     held, answers = held or HeldByCalls(), answers or HeldByCalls(what=UNTAKEN)
-    served = ServedConnection(stream, router, limits, peer, held, answers)
+    calls = calls or HostShares(MOST_CALLS)
+    served = ServedConnection(stream, router, limits, peer, held, answers, calls)
     try:
         if draining is not None:
             draining.add(served)
@@ -93,6 +101,7 @@ class ServedConnection:
         peer: str,
         held: HeldByCalls,
         answers: HeldByCalls,
+        shares: HostShares,
     ) -> None:
         self.connection = Connection(limits, trio.current_time())
         self.peer = peer
@@ -100,6 +109,8 @@ class ServedConnection:
         self.held = held
         self.answers = answers
         self.held_bytes = 0
+        self._shares = shares
+        self._host = peer.rpartition(":")[0]
         self._stream = stream
         self._router = router
         self._calls: dict[int, Call] = {}
@@ -197,12 +208,11 @@ class ServedConnection:
             reason = connection.fault.reason
         else:
             return
-        host = self.peer.rpartition(":")[0]
         _log.warning(
             "connection of gRPC from %s ended: %s",
             self.peer,
             quoted(reason),
-            extra=about_client(host),
+            extra=about_client(self._host),
         )
         self.flush()
 
@@ -233,7 +243,7 @@ class ServedConnection:
             _log.warning(
                 "connection of gRPC from %s ended: it takes nothing of what is sent",
                 self.peer,
-                extra=about_client(self.peer.rpartition(":")[0]),
+                extra=about_client(self._host),
             )
             self._apply(connection.peer_ended(trio.current_time()))
             self._is_deaf = True
@@ -280,6 +290,18 @@ class ServedConnection:
         if self._running >= self.limits.max_calls:
             connection.reset(stream.stream_id, ErrorCode.REFUSED_STREAM, "too many calls")
             return
+        if not self._shares.has_room(self._host):
+            count = self._shares.of(self._host)
+            _log.warning(
+                "%d calls of host %s are being answered: more are refused",
+                count,
+                quoted(self._host),
+                extra=about_client(self._host),
+            )
+            text = f"{count} calls of this host are being answered: call later, or another proxy"
+            block = trailers_only(Status.RESOURCE_EXHAUSTED, text)
+            connection.answer(stream, block, trio.current_time())
+            return
         deadline_s = None
         if request.timeout_s is not None:
             deadline_s = trio.current_time() + request.timeout_s
@@ -287,6 +309,7 @@ class ServedConnection:
         call = Call(self, stream, head, reader, deadline_s)
         self._calls[stream.stream_id] = call
         self._running += 1
+        self._shares.take(self._host)
         assert self._nursery is not None
         self._nursery.start_soon(self._run, call, stream.stream_id)
 
@@ -307,6 +330,7 @@ class ServedConnection:
             call.end(code, message)
         finally:
             self._running -= 1
+            self._shares.give_back(self._host)
             self.held.let_go(call)
             del self._calls[stream_id]
 

@@ -9,6 +9,9 @@ import trio
 from dledger.wake_up import WakeUp
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
+from proxy.host_shares import HostShares
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -18,6 +21,10 @@ from remoting.wire.errors import RemotingError
 # topic has some eight queues: more pops would wait behind these, and each costs the broker a
 # request and an answer in every twenty seconds.
 MOST_POPS_A_LINE: Final = 8
+
+# Pops of this proxy that wait at one broker: as many as a broker lets one connection have. A pop
+# cannot be taken back, so it counts until its answer, though its receive has ended.
+MOST_POPS: Final = 50_000
 
 # How often the ends of waits are looked at, as often as brokers look at theirs: receives that end
 # together cost one wake-up. It is done only while receives wait behind the pops of others.
@@ -36,10 +43,11 @@ class _Receive:
     leads or its time is over.
     """
 
-    __slots__ = ("is_over", "late", "line", "make", "outcome", "task", "tick", "until")
+    __slots__ = ("host", "is_over", "late", "line", "make", "outcome", "task", "tick", "until")
 
-    def __init__(self, line: "_Line", make: Makes, until: float, late: Late) -> None:
+    def __init__(self, line: "_Line", host: str, make: Makes, until: float, late: Late) -> None:
         self.line = line
+        self.host = host
         self.make = make
         self.until = until
         self.late = late
@@ -88,6 +96,7 @@ class HeldPops:
         self._client = client
         # By topic and broker, then by what they ask for.
         self._lines: dict[tuple[str, str], dict[Hashable, _Line]] = {}
+        self._shares: dict[str, HostShares] = {}  # of the pops at each broker
         self._ends: dict[int, dict[_Receive, None]] = {}  # by the tick at which they end
         self._has_ends = WakeUp()
         client.routes.watch(self._route_changed)
@@ -97,6 +106,7 @@ class HeldPops:
         address: str,
         queue: MessageQueue,
         alike: Hashable | None,
+        host: str,
         make: Makes,
         wait_s: float,
         late: Late,
@@ -108,15 +118,17 @@ class HeldPops:
             queue: one of its queues, of the topic.
             alike: equal for receives that can take each other's messages; None for one that can
                 not.
+            host: of its client.
             make: makes its pop. An error of it is raised on.
             wait_s: how long to wait for messages.
             late: called with an answer that has messages in it and that no receive waits for.
 
         Raises:
             RemotingError: there is no answer.
+            Refused: (42900) too many pops of this host wait at the broker.
         """
         line = self._line(address, queue, object() if alike is None else alike)
-        receive = _Receive(line, make, trio.current_time() + wait_s, late)
+        receive = _Receive(line, host, make, trio.current_time() + wait_s, late)
         if not line.waiting:
             line.watched.enter_context(self._client.silence.held_by(address, queue))
         line.waiting[receive] = None
@@ -162,14 +174,25 @@ class HeldPops:
         return line
 
     def _send(self, receive: _Receive) -> None:
-        """Send the pop of a receive."""
-        line = receive.line
+        """Send the pop of a receive. Raises Refused (42900)."""
+        line, host = receive.line, receive.host
+        shares = self._shares.setdefault(line.address, HostShares(MOST_POPS))
+        if not shares.has_room(host):
+            raise Refused(
+                Code.TOO_MANY_REQUESTS,
+                f"{shares.of(host)} receives of host {host} wait at the broker, or have waited "
+                "there lately: receive later",
+            )
         wait_s = max(receive.until - trio.current_time(), 0.0)
         command = receive.make(wait_s)
         line.pops += 1
+        shares.take(host)
 
         def settle(outcome: Command | RemotingError) -> None:
             line.pops -= 1
+            shares.give_back(host)
+            if not shares.taken:
+                self._shares.pop(line.address, None)
             self._take(receive, outcome)
             self._fill(line)
 

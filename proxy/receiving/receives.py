@@ -24,6 +24,7 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
+from proxy.host_shares import HostShares
 from proxy.http2.errors import GrpcStatus
 from proxy.http2.status import Status as GrpcCode
 from proxy.messages.delivered_message import delivered
@@ -151,8 +152,8 @@ class Receives:
     ) -> None:
         self._topics = topics
         self._lite = lite
-        self._held = HeldPops(brokers.client)
-        self._held_bytes = 0  # of messages that are on their way to clients
+        self._pops = HeldPops(brokers.client)
+        self._held = HostShares(MAX_HELD_BYTES)  # of messages that are on their way to clients
         # Receives whose messages are on their way, and since when; the oldest first.
         self._sending: dict[trio.CancelScope, float] = {}
         self._brokers = brokers
@@ -163,7 +164,7 @@ class Receives:
 
     async def run(self) -> None:
         """End waits that are over, until cancelled."""
-        await self._held.run()
+        await self._pops.run()
 
     async def receive(self, caller: Caller, request: ReceiveMessageRequest, send: Sends) -> None:
         """Send a status, messages, and the time of their delivery."""
@@ -173,7 +174,7 @@ class Receives:
             asked = _read(caller, request)
             del request  # it may be large, and the wait is long
             given = await self._messages(caller, asked)
-            self._check_room(asked, given)
+            self._check_room(caller, asked, given)
             status = OK
             if not given:
                 status = _NOTHING
@@ -184,24 +185,24 @@ class Receives:
             await send(_now())
             return
         held_bytes = _size(given)
-        self._held_bytes += held_bytes
+        self._held.take(caller.host, held_bytes)
         with trio.CancelScope() as scope:
             self._sending[scope] = trio.current_time()
             try:
                 await self._send_all(caller, asked, given, send)
             finally:
                 del self._sending[scope]
-                self._held_bytes -= held_bytes
+                self._held.give_back(caller.host, held_bytes)
         if scope.cancelled_caught:
             raise GrpcStatus(GrpcCode.RESOURCE_EXHAUSTED, "its messages were taken too slowly")
 
-    def _check_room(self, asked: _Asked, given: list[_Given]) -> None:
+    def _check_room(self, caller: Caller, asked: _Asked, given: list[_Given]) -> None:
         """Give messages back if clients leave too many untaken. Raises Refused (42900).
 
         Then the slowest receives end: a client that takes a little again and again could keep all
         others from receiving.
         """
-        if given and self._held_bytes + _size(given) > MAX_HELD_BYTES:
+        if given and not self._held.has_room(caller.host, _size(given)):
             slow_before = trio.current_time() - _SLOW_S
             for scope, began in self._sending.items():
                 if began < slow_before:
@@ -209,7 +210,8 @@ class Receives:
             self._give_back(asked, given)
             raise Refused(
                 Code.TOO_MANY_REQUESTS,
-                f"clients have not taken {self._held_bytes} bytes of messages: receive later",
+                f"clients have not taken {self._held.taken} bytes of messages, and those of this "
+                f"host {self._held.of(caller.host)}: receive later",
             )
 
     async def _send_all(
@@ -223,7 +225,7 @@ class Receives:
                 message = await self._converted(asked, one)
                 if message is not None:
                     if asked.auto_renew:
-                        self._renewals.add(caller.client_id, asked.group, asked.topic, one.handle)
+                        self._renewals.add(caller, asked.group, asked.topic, one.handle)
                     await send(ReceiveMessageResponse(message=message))
                 taken += 1
             await send(_now())
@@ -282,10 +284,11 @@ class Receives:
                 address = await master_of(self._brokers.client, queue, refresh=failures > 0)
                 if is_lite:
                     await self._lite.ensure(caller, asked.topic, asked.broker_name, address)
-                reply = await self._held.ask(
+                reply = await self._pops.ask(
                     address,
                     first_queue,
                     alike if left_s >= _LEAST_SHARED_S else None,
+                    caller.host,
                     make,
                     left_s,
                     give_back,

@@ -16,11 +16,14 @@ from typing import Final
 import trio
 
 from proxy.brokers.brokers import Brokers
+from proxy.caller import Caller
 from proxy.clients.sessions import Session, Sessions
+from proxy.host_shares import HostShares
 from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
+from remoting.net.bounded_log import about_client
 from remoting.wire.codes import RequestCode
 from remoting.wire.quoted import quoted
 
@@ -59,6 +62,7 @@ class _Renewed:
     """A message that is renewed.
 
     Attributes:
+        host: of its client.
         handle: the newest one of its delivery.
         given_ms: when it was given: part of its first handle, which the client has.
         began_s: when it was given, on trio's clock.
@@ -69,6 +73,7 @@ class _Renewed:
     """
 
     client_id: str
+    host: str
     group: str
     topic: str
     handle: ReceiptHandle
@@ -92,6 +97,7 @@ class Renewals:
         self._brokers = brokers
         self._sessions = sessions
         self._renewed: dict[_Key, _Renewed] = {}
+        self._shares = HostShares(MAX_RENEWED)
         self._of_client: dict[str, set[_Key]] = {}
         # By the second of trio's clock in which they are due. Most are acknowledged before.
         self._due: dict[int, dict[_Key, _Renewed]] = {}
@@ -100,14 +106,22 @@ class Renewals:
     def __len__(self) -> int:
         return len(self._renewed)
 
-    def add(self, client_id: str, group: str, topic: str, handle: ReceiptHandle) -> None:
-        """Renew a message for a client from now on."""
-        if len(self._renewed) >= MAX_RENEWED:
-            _log.warning("%d messages are renewed already: no more", MAX_RENEWED)
+    def add(self, caller: Caller, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Renew a message for a client from now on, unless too many of its host are renewed."""
+        host = caller.host
+        if not self._shares.has_room(host):
+            _log.warning(
+                "%d messages are renewed, and of host %s %d: others are given again in a minute",
+                len(self._renewed),
+                quoted(host),
+                self._shares.of(host),
+                extra=about_client(host),
+            )
             return
         key = _key(group, topic, handle)
         self._forget(key)
-        one = _Renewed(client_id, group, topic, handle, handle.popped_ms, trio.current_time())
+        now = trio.current_time()
+        one = _Renewed(caller.client_id, host, group, topic, handle, handle.popped_ms, now)
         self._add(key, one, _pause_s(handle.invisible_ms / 1000))
 
     def end(self, group: str, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
@@ -209,6 +223,7 @@ class Renewals:
 
     def _add(self, key: _Key, one: _Renewed, pause_s: float) -> None:
         self._renewed[key] = one
+        self._shares.take(one.host)
         self._of_client.setdefault(one.client_id, set()).add(key)
         self._plan(key, one, pause_s)
 
@@ -236,6 +251,7 @@ class Renewals:
         one = self._renewed.pop(key, None)
         if one is not None:
             self._unplan(key, one)
+            self._shares.give_back(one.host)
             keys = self._of_client.get(one.client_id)
             if keys is not None:
                 keys.discard(key)

@@ -64,7 +64,7 @@ class ProducerGroups:
         self._client = client
         self._access = access
         self._nursery = nursery
-        self._telling: set[str] = set()
+        self._telling = 0  # questions that are being passed on
         self._topics = topics
         self._sessions = sessions
         self._joined: set[str] = set()
@@ -140,14 +140,16 @@ class ProducerGroups:
         if session is None:
             _log.info("no client produces for topic %s: the broker will ask again", quoted(topic))
             self._nursery.start_soon(self._leave_if_unused, topic)
-        elif len(self._telling) < _MOST_AT_ONCE:
-            self._telling.add(asked.transaction_id)
+        else:
             self._nursery.start_soon(self._tell, session, topic, asked)
 
     async def _tell(
         self, session: Session, topic: str, asked: RecoverOrphanedTransactionCommand
     ) -> None:
         """Ask a client that may still publish to the topic: the question has the message in it."""
+        if self._telling >= _MOST_AT_ONCE:
+            return
+        self._telling += 1
         try:
             if session.caller is not None:
                 await self._access.require(session.caller, topic, [topic_need(topic, PUB)])
@@ -155,4 +157,4 @@ class ProducerGroups:
         except Refused as refused:
             _log.info("a transaction of topic %s: %s", quoted(topic), quoted(refused))
         finally:
-            self._telling.discard(asked.transaction_id)
+            self._telling -= 1

@@ -41,7 +41,7 @@ from remoting.net.proxy_header import (
 )
 from remoting.net.reads_in_turns import ReadsInTurns
 from remoting.net.reset_on_death import end_in_order, reset_on_death
-from remoting.net.tls import Secured, ServerTls
+from remoting.net.tls import Secured, ServerTls, exactly
 from remoting.wire.command import Command
 from remoting.wire.errors import ProtocolDiffers, RemotingError
 from remoting.wire.quoted import quoted
@@ -420,9 +420,10 @@ class Server:
                     return None
                 if first != FIRST_BYTE:
                     return ProxyHeader(peer)
-                head = await _receive_exactly(stream, HEAD_BYTES)
+                head = await exactly(stream, HEAD_BYTES, ProxyHeaderMalformed)
                 rest = proxy_header_bytes(head) - HEAD_BYTES
-                header = decode_proxy_header(head + await _receive_exactly(stream, rest))
+                body = await exactly(stream, rest, ProxyHeaderMalformed)
+                header = decode_proxy_header(head + body)
                 return header._replace(client=header.client or peer)
         except ProxyHeaderMalformed as error:
             about = about_client(peer.host)
@@ -531,17 +532,6 @@ class Server:
             self._handler.on_close(connection)
         except Exception:
             _log.exception("the handler failed when %s closed", connection.peer)
-
-
-async def _receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
-    """Read `count` bytes. Raises ProxyHeaderMalformed if the stream ends before."""
-    data = b""
-    while len(data) < count:
-        piece = await stream.receive_some(count - len(data))
-        if not piece:
-            raise ProxyHeaderMalformed(f"it ends after {len(data)} bytes")
-        data += bytes(piece)
-    return data
 
 
 def _log_close(connection: Connection) -> None:

@@ -88,8 +88,9 @@ class MemberTls:
             named = ", ".join(sorted(shown)[:3]) or "nobody"
             raise TlsRefused(f"its certificate is that of {named}, and of no member of the group")
         try:
-            length = await _exactly(secure, LENGTH_BYTES)
-            return Secured(secure, decode_names(await _exactly(secure, names_bytes(length))))
+            length = await exactly(secure, LENGTH_BYTES, NamesMalformed)
+            names = await exactly(secure, names_bytes(length), NamesMalformed)
+            return Secured(secure, decode_names(names))
         except NamesMalformed as error:
             raise TlsRefused(f"it did not say whom it passes on: {error}") from error
 
@@ -312,12 +313,14 @@ def _looks(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-async def _exactly(stream: trio.abc.Stream, count: int) -> bytes:
-    """Read `count` bytes. Raises NamesMalformed if the stream ends before."""
+async def exactly(
+    stream: trio.abc.Stream, count: int, malformed: Callable[[str], Exception]
+) -> bytes:
+    """Read `count` bytes. Raises what `malformed` makes of a text if the stream ends before."""
     data = b""
     while len(data) < count:
         piece = await stream.receive_some(count - len(data))
         if not piece:
-            raise NamesMalformed(f"it ends after {len(data)} bytes")
+            raise malformed(f"it ends after {len(data)} bytes")
         data += bytes(piece)
     return data

@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner
@@ -16,11 +19,12 @@ from remoting.net.networks import parse_networks
 from tests.remoting.net.certificates import Authority
 
 
-@pytest.mark.real_starts
-def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
+@contextmanager
+def _running(*options: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A name server, and what it complains of. It ends in order."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
-        [sys.executable, "-m", "nameserver", "--listen", f"127.0.0.1:{port}"],
+        [sys.executable, "-m", "nameserver", "--listen", f"127.0.0.1:{port}", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -29,38 +33,30 @@ def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
     assert process.stderr is not None
     with process.stdout, process.stderr:
         assert "listening" in process.stdout.readline()
-        for _ in range(2):
-            process.send_signal(signal.SIGHUP)
-            assert "SIGHUP: there is no file to read again" in process.stderr.readline()
+        yield process, process.stderr
         process.terminate()
         assert process.wait(10) == 0
 
 
+@pytest.mark.real_starts
+def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
+    with _running() as (process, complaints):
+        for _ in range(2):
+            process.send_signal(signal.SIGHUP)
+            assert "SIGHUP: there is no file to read again" in complaints.readline()
+
+
 def test_a_name_server_reads_certificates_again_at_a_hangup(tmp_path: Path) -> None:
     files = Authority(tmp_path / "certificates").sign("nameserver", "127.0.0.1")
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "nameserver", "--listen", f"127.0.0.1:{port}"),
-            *("--tls-cert", str(files.certificate), "--tls-key", str(files.key)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
-        assert "listening" in process.stdout.readline()
+    options = ("--tls-cert", str(files.certificate), "--tls-key", str(files.key))
+    with _running(*options) as (process, complaints):
         for content, told in (
             (files.key.read_bytes(), "certificates were read again"),
             (b"half a file", "the old certificates stay in use: --tls-cert, --tls-key"),
         ):
             files.key.write_bytes(content)
             process.send_signal(signal.SIGHUP)
-            assert told in process.stderr.readline()
-        process.terminate()
-        assert process.wait(10) == 0
+            assert told in complaints.readline()
 
 
 def test_certificates_that_cannot_be_used_are_one_line(tmp_path: Path) -> None:

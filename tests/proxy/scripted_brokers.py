@@ -86,6 +86,12 @@ class ScriptedBrokers:
         for watcher in self.watchers:
             watcher(route)
 
+    def elect_another(self, name: str) -> None:
+        """Let another broker lead."""
+        route = self.routes_of[name]
+        masters = dict.fromkeys(route.masters, "another:10911")
+        self.route(ClientRoute(name, route.write_queues, route.read_queues, masters))
+
     def without_leader(self, name: str) -> None:
         """Let an election begin."""
         route = self.routes_of[name]

@@ -18,8 +18,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dledger_mq import Client
 from dledger_mq.connection.topic_route import ClientRoute
+from proxy.receiving import held_pops as held_pops_module
 from proxy.receiving import receives
 from proxy.receiving.held_pops import MOST_POPS_A_LINE, TICK_S, HeldPops
+from proxy.statuses import Refused
+from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
 from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -31,6 +34,7 @@ from tests.proxy.scripted_brokers import scripted_proxy
 
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 FIRST, SECOND = "one:10911", "two:10911"
+HOST = "10.0.0.1"
 
 
 @dataclass(eq=False)
@@ -113,13 +117,14 @@ class Receiver:
         ended_at: when.
     """
 
-    def __init__(self, began: int, wait_s: float) -> None:
+    def __init__(self, began: int, wait_s: float, host: str) -> None:
         self.began = began
+        self.host = host
         self.wait_s = wait_s
         self.until = trio.current_time() + wait_s
         self.scope = trio.CancelScope()
         self.outcome: bytes | None = None
-        self.error: RemotingError | None = None
+        self.error: RemotingError | Refused | None = None
         self.ended_at: float | None = None
         self.was_cancelled = False
 
@@ -129,8 +134,10 @@ class Receiver:
 
         with self.scope:
             try:
-                reply = await broker.pops.ask(address, QUEUE, alike, make, self.wait_s, late)
-            except RemotingError as error:
+                reply = await broker.pops.ask(
+                    address, QUEUE, alike, self.host, make, self.wait_s, late
+                )
+            except (RemotingError, Refused) as error:
                 self.error = error
             else:
                 self.outcome = None if reply is None else reply.body
@@ -146,8 +153,10 @@ class Here:
         self.address = FIRST
         self._nursery = nursery
 
-    async def receive(self, wait_s: float, alike: str | None = "alike") -> Receiver:
-        receiver = Receiver(len(self.all), wait_s)
+    async def receive(
+        self, wait_s: float, alike: str | None = "alike", host: str = HOST
+    ) -> Receiver:
+        receiver = Receiver(len(self.all), wait_s, host)
         self.all.append(receiver)
         late = lambda reply: self.late.append(reply.body)  # noqa: E731
         self._nursery.start_soon(receiver.run, self.broker, self.address, alike, late)
@@ -200,6 +209,33 @@ async def test_receives_that_ask_for_something_else_have_pops_of_their_own(
         assert len(here.broker.held) == 4 * MOST_POPS_A_LINE
 
 
+async def test_pops_of_one_host_leave_room_at_each_broker_for_those_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of receives that have ended: the broker holds them until their time is over."""
+    monkeypatch.setattr(held_pops_module, "MOST_POPS", 10)
+    async with held_pops() as here:
+        for number in range(20):
+            receiver = await here.receive(20, None)
+            receiver.scope.cancel()
+            await wait_all_tasks_blocked()
+            refused = receiver.error
+            assert isinstance(refused, Refused) is (number >= 8)
+            assert not isinstance(refused, Refused) or refused.code == Code.TOO_MANY_REQUESTS
+        other = await here.receive(20, None, "10.0.0.2")
+        here.address = SECOND
+        elsewhere = await here.receive(20, None)
+        assert [other, elsewhere] == here.waiting()
+        await trio.sleep(1)
+        assert len(here.broker.held) == 9
+        await trio.sleep(30)
+        here.address = FIRST
+        again = await here.receive(20)
+        assert again in here.waiting()
+        await trio.sleep(30)
+        assert here.broker.pops._shares.keys() == {SECOND}  # that broker never answered
+
+
 async def test_a_refusal_or_a_lost_connection_is_told_to_each_receive(
     autojump_clock: MockClock,
 ) -> None:
@@ -229,7 +265,7 @@ async def test_a_pop_that_cannot_be_made_ends_its_receive_alone(autojump_clock: 
 
     async def ask(pops: HeldPops) -> None:
         try:
-            await pops.ask(FIRST, QUEUE, "alike", make, 20, lambda _reply: None)
+            await pops.ask(FIRST, QUEUE, "alike", HOST, make, 20, lambda _reply: None)
         except RemotingError as error:
             told.append(error)
 

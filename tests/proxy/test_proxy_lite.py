@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from dledger_mq.connection.topic_route import ClientRoute
 from proxy.wire import messages_pb2 as messages
 from proxy.wire.messages_pb2 import Code, LiteSubscriptionAction
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.proxy.real_proxy import RealProxy, acknowledging, message, real_proxy, receiving, sending
-from tests.proxy.scripted_brokers import record, scripted_proxy
+from tests.proxy.scripted_brokers import ScriptedBrokers, ScriptedProxy, record, scripted_proxy
 
 ADD = LiteSubscriptionAction.PARTIAL_ADD
 SET = LiteSubscriptionAction.COMPLETE_ADD
@@ -86,14 +88,28 @@ async def test_a_client_is_told_of_a_lite_topic_that_another_takes_over(tmp_path
         assert lost.lite_topic == "b"
 
 
+@asynccontextmanager
+async def lite_proxy() -> AsyncIterator[ScriptedProxy]:
+    """A proxy of brokers that have lite topics, and no messages."""
+    async with scripted_proxy() as here:
+        here.brokers.topic("sessions")
+        here.brokers.types["sessions"] = "LITE"
+        here.brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
+        yield here
+
+
+def last_told(brokers: ScriptedBrokers) -> Any:
+    """What a broker was told last of what a client wants."""
+    (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+    return told
+
+
 async def test_messages_given_back_count_if_the_client_has_others_of_their_lite_topic(
     autojump_clock: MockClock,
 ) -> None:
     """Brokers give all messages again that were given together, if one is suspended."""
-    async with scripted_proxy() as here:
+    async with lite_proxy() as here:
         brokers = here.brokers
-        brokers.topic("sessions")
-        brokers.types["sessions"] = "LITE"
         brokers.answers[POP] = brokers.popped
         lite_topics = ("a", "a", "b", "b")
         brokers.given = [
@@ -115,39 +131,31 @@ async def test_messages_given_back_count_if_the_client_has_others_of_their_lite_
 
 
 async def test_a_new_leader_is_told_before_the_next_receive(autojump_clock: MockClock) -> None:
-    async with scripted_proxy() as here:
+    async with lite_proxy() as here:
         brokers = here.brokers
-        brokers.topic("sessions")
-        brokers.types["sessions"] = "LITE"
-        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
         client = await here.client("one")
         await client.unary(subscribing("a", "b"))
         await client.unary(subscribing("b", action=LiteSubscriptionAction.PARTIAL_REMOVE))
         await client.receive(receiving("sessions", "agents"))
         assert brokers.codes()[-3:] == [SUBSCRIBE, RequestCode.GET_TOPIC_CONFIG, POP]
-        route = brokers.routes_of["sessions"]
-        masters = {"broker-a": "another:10911"}
-        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        brokers.elect_another("sessions")
         await client.receive(receiving("sessions", "agents"))
         await client.receive(receiving("sessions", "agents"))
         assert brokers.codes()[-3:] == [SUBSCRIBE, POP, POP]
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["action"], told["clientId"]) == ("COMPLETE_ADD", "one")
         assert told["liteTopicSet"] == ["a"]
         await client.unary(messages.NotifyClientTerminationRequest())
         await trio.sleep(1)
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
 
 
 async def test_a_leader_that_leads_anew_is_told_again(autojump_clock: MockClock) -> None:
     """It forgets what clients want, and answers their pops, when its term ends."""
-    async with scripted_proxy() as here:
+    async with lite_proxy() as here:
         brokers = here.brokers
-        brokers.topic("sessions")
-        brokers.types["sessions"] = "LITE"
         brokers.slow_s[POP] = 2.0
-        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
         client = await here.client("one")
         await client.unary(subscribing("a"))
         for _ in range(2):
@@ -156,7 +164,7 @@ async def test_a_leader_that_leads_anew_is_told_again(autojump_clock: MockClock)
         await client.receive(receiving("sessions", "agents", wait_s=10.0))
         await client.receive(receiving("sessions", "agents", wait_s=2.0))
         assert brokers.codes()[-3:] == [POP, SUBSCRIBE, POP]
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["action"], told["liteTopicSet"]) == ("COMPLETE_ADD", ["a"])
 
 
@@ -164,21 +172,16 @@ async def test_a_set_that_a_newer_one_has_overtaken_changes_nothing(
     autojump_clock: MockClock,
 ) -> None:
     """Brokers pass it over, too."""
-    async with scripted_proxy() as here:
+    async with lite_proxy() as here:
         brokers = here.brokers
-        brokers.topic("sessions")
-        brokers.types["sessions"] = "LITE"
-        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
         client = await here.client("one")
         for names, version in (("ab", 2), ("a", 1)):
             asked = subscribing(*names, action=SET)
             asked.version = version
             assert (await client.unary(asked)).status.code == Code.OK
-        route = brokers.routes_of["sessions"]
-        masters = {"broker-a": "another:10911"}
-        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        brokers.elect_another("sessions")
         await client.receive(receiving("sessions", "agents"))
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["liteTopicSet"], told["version"]) == (["a", "b"], 2)
 
 
@@ -186,23 +189,18 @@ async def test_a_new_leader_knows_a_client_that_reads_all_lite_topics(
     autojump_clock: MockClock,
 ) -> None:
     """A client of a wildcard group names none."""
-    async with scripted_proxy() as here:
+    async with lite_proxy() as here:
         brokers = here.brokers
-        brokers.topic("sessions")
-        brokers.types["sessions"] = "LITE"
-        brokers.answers[POP] = lambda command: command.reply(ResponseCode.POLLING_TIMEOUT)
         client = await here.client("one")
         await client.unary(subscribing(action=SET))
-        route = brokers.routes_of["sessions"]
-        masters = {"broker-a": "another:10911"}
-        brokers.route(ClientRoute("sessions", route.write_queues, route.read_queues, masters))
+        brokers.elect_another("sessions")
         await client.receive(receiving("sessions", "agents"))
         assert brokers.codes()[-2:] == [SUBSCRIBE, POP]
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["action"], told["liteTopicSet"]) == ("COMPLETE_ADD", [])
         await client.unary(messages.NotifyClientTerminationRequest())
         await trio.sleep(1)
-        (told,) = json.loads(brokers.of(SUBSCRIBE)[-1].body)["subscriptionSet"]
+        told = last_told(brokers)
         assert (told["action"], told["clientId"]) == ("COMPLETE_REMOVE", "one")
 
 

@@ -14,7 +14,6 @@ from trio.testing import MockClock
 
 from dledger_mq import Message as RemotingMessage
 from dledger_mq import Producer
-from dledger_mq.connection.topic_route import ClientRoute
 from proxy.http2.limits import Limits
 from proxy.receiving import receives
 from proxy.receiving.receipt_handle import ReceiptHandle, read_handle
@@ -244,9 +243,7 @@ async def test_a_frozen_leader_holds_no_receive_longer_than_its_successor_leads(
             await trio.sleep(2)
             brokers.given = [[record(TOPIC, 1, b"of the new leader")]]
             brokers.answers[POP] = brokers.popped
-            route = brokers.routes_of[TOPIC]
-            masters = {"broker-a": "another:10911"}
-            brokers.route(ClientRoute(TOPIC, route.write_queues, route.read_queues, masters))
+            brokers.elect_another(TOPIC)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elect)
@@ -369,6 +366,25 @@ async def test_messages_that_clients_do_not_take_are_bounded(
         await client.close()
         await trio.sleep(1)
         assert (await neighbour.receive(receiving(TOPIC))).code == Code.OK
+
+
+async def test_messages_that_clients_of_one_host_do_not_take_leave_room_for_those_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receives, "MAX_HELD_BYTES", 1_000_000)
+    async with scripted_proxy() as here:
+        here.brokers.topic(TOPIC)
+        here.brokers.given = [[record(TOPIC, number, bytes(100_000))] for number in range(11)]
+        greedy = await here.client(peer="10.0.0.1:1")
+        greedy.takes = False
+        for _ in range(10):
+            call = await greedy.call("ReceiveMessage", timeout_s=23.0)
+            await call.send(receiving(TOPIC), is_last=True)
+            await trio.sleep(0.1)
+        other = await here.client(peer="10.0.0.2:1")
+        assert (await other.receive(receiving(TOPIC))).code == Code.OK
+        await trio.sleep(1)
+        assert [offset for offset, _time in _given_back(here)] == ["8", "9"]
 
 
 async def test_a_client_that_takes_a_little_keeps_no_room_from_others_for_long(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
 import trio
 from trio.testing import MockClock
 
 from proxy.clients.sessions import EXPIRE_S
+from proxy.receiving import renewals
 from proxy.receiving.receipt_handle import read_handle
 from proxy.wire.messages_pb2 import Code, HeartbeatRequest, Message, NotifyClientTerminationRequest
 from remoting.message.record import MessageRecord
@@ -84,6 +89,21 @@ async def _given(here: ScriptedProxy, client: GrpcClient, *records: MessageRecor
     return found.messages
 
 
+async def _one_given(here: ScriptedProxy, client: GrpcClient) -> tuple[Message, HeldMessage]:
+    (given,) = await _given(here, client)
+    held = HeldMessage(here.brokers)
+    held.give(given)
+    return given, held
+
+
+@asynccontextmanager
+async def one_held() -> AsyncIterator[tuple[ScriptedProxy, GrpcClient, Message, HeldMessage]]:
+    """A proxy, and its client that was given a message."""
+    async with scripted_proxy() as here:
+        client = await here.client()
+        yield here, client, *await _one_given(here, client)
+
+
 async def _stay(client: GrpcClient, seconds: float) -> None:
     """Let time pass, with heartbeats."""
     until = trio.current_time() + seconds
@@ -95,11 +115,7 @@ async def _stay(client: GrpcClient, seconds: float) -> None:
 async def test_a_message_is_renewed_until_its_first_handle_acknowledges_it(
     autojump_clock: MockClock,
 ) -> None:
-    async with scripted_proxy() as here:
-        client = await here.client()
-        (given,) = await _given(here, client)
-        held = HeldMessage(here.brokers)
-        held.give(given)
+    async with one_held() as (here, client, given, held):
         for _ in range(60):
             await _stay(client, 60)
             assert held.is_hidden
@@ -112,11 +128,7 @@ async def test_a_message_is_renewed_until_its_first_handle_acknowledges_it(
 
 
 async def test_a_message_is_left_to_others_after_three_hours(autojump_clock: MockClock) -> None:
-    async with scripted_proxy() as here:
-        client = await here.client()
-        (given,) = await _given(here, client)
-        held = HeldMessage(here.brokers)
-        held.give(given)
+    async with one_held() as (here, client, _, held):
         await _stay(client, 3 * 3600 - 10)
         assert held.is_hidden
         await _stay(client, 3700)
@@ -124,14 +136,32 @@ async def test_a_message_is_left_to_others_after_three_hours(autojump_clock: Moc
         assert len(here.proxy.renewals) == 0
 
 
+async def test_messages_of_one_host_leave_room_for_the_renewal_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewals, "MAX_RENEWED", 10)
+    async with scripted_proxy() as here:
+        greedy = await here.client(peer="10.0.0.1:1")
+        given = await _given(here, greedy, *(record(TOPIC, offset) for offset in range(20)))
+        assert len(given) == 20
+        assert len(here.proxy.renewals) == 8
+        assert "8 messages are renewed, and of host 10.0.0.1 8" in caplog.text
+        other = await here.client(peer="10.0.0.2:1")
+        await _given(here, other, record(TOPIC, 20))
+        assert len(here.proxy.renewals) == 9
+        for message in given:
+            await greedy.unary(acknowledging(TOPIC, message))
+        assert len(here.proxy.renewals) == 1
+        await _given(here, greedy, *(record(TOPIC, offset) for offset in range(30, 50)))
+        assert len(here.proxy.renewals) == 9
+
+
 async def test_a_client_that_is_gone_keeps_no_message(autojump_clock: MockClock) -> None:
     """By its own word, or by its silence: others get its messages in a second."""
     async with scripted_proxy() as here:
         for leaves in (True, False):
             client = await here.client()
-            (given,) = await _given(here, client)
-            held = HeldMessage(here.brokers)
-            held.give(given)
+            _, held = await _one_given(here, client)
             if leaves:
                 await client.unary(NotifyClientTerminationRequest())
             else:
@@ -145,11 +175,7 @@ async def test_a_client_that_is_gone_keeps_no_message(autojump_clock: MockClock)
 
 async def test_clients_of_a_proxy_that_ends_keep_their_messages(autojump_clock: MockClock) -> None:
     """They go on at another proxy, where the same handles hold."""
-    async with scripted_proxy() as here:
-        client = await here.client()
-        (given,) = await _given(here, client)
-        held = HeldMessage(here.brokers)
-        held.give(given)
+    async with one_held() as (here, _client, _, held):
         here.proxy.sessions.end_all()
         await trio.sleep(50)
         assert held.is_hidden
@@ -157,11 +183,7 @@ async def test_clients_of_a_proxy_that_ends_keep_their_messages(autojump_clock: 
 
 
 async def test_an_election_does_not_end_a_renewal(autojump_clock: MockClock) -> None:
-    async with scripted_proxy() as here:
-        client = await here.client()
-        (given,) = await _given(here, client)
-        held = HeldMessage(here.brokers)
-        held.give(given)
+    async with one_held() as (here, client, _, held):
         await _stay(client, 49)
         # For longer than one renewal tries, and to its end before the message is visible.
         here.brokers.answers[RENEW] = lambda command: command.reply(
@@ -179,9 +201,7 @@ async def test_an_acknowledgement_that_fails_may_be_repeated_by_the_first_handle
     async with scripted_proxy() as here:
         client = await here.client()
         for cause in ("no leader", "silence"):
-            (given,) = await _given(here, client)
-            held = HeldMessage(here.brokers)
-            held.give(given)
+            given, held = await _one_given(here, client)
             await _stay(client, 100)
             assert given.system_properties.receipt_handle.startswith("7 1700000000000 60000 ")
             acknowledge = here.brokers.answers[ACK]
@@ -206,10 +226,8 @@ async def test_a_late_acknowledgement_does_not_end_the_renewal_of_a_later_delive
 ) -> None:
     async with scripted_proxy() as here:
         slow, quick = await here.client(), await here.client()
-        (given,) = await _given(here, slow)
+        given, held = await _one_given(here, slow)
         old = given.system_properties.receipt_handle.replace("1700000000000", "1699999000000")
-        held = HeldMessage(here.brokers)
-        held.give(given)
         late = await quick.unary(acknowledging(TOPIC, old))
         assert late.status.code == Code.INVALID_RECEIPT_HANDLE
         await _stay(slow, 300)
@@ -231,11 +249,7 @@ async def test_a_message_and_its_retry_of_one_queue_and_offset_are_two(
 
 
 async def test_a_time_that_a_client_sets_is_not_renewed(autojump_clock: MockClock) -> None:
-    async with scripted_proxy() as here:
-        client = await here.client()
-        (given,) = await _given(here, client)
-        held = HeldMessage(here.brokers)
-        held.give(given)
+    async with one_held() as (here, client, given, held):
         await _stay(client, 100)
         first = given.system_properties.receipt_handle
         answer = await client.unary(changing(TOPIC, first, 20))

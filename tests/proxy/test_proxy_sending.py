@@ -560,6 +560,23 @@ async def test_the_answers_of_brokers_have_the_codes_that_clients_know(
         assert await _outcome(client, topic) == Code.INTERNAL_SERVER_ERROR
 
 
+async def _codes_at_once(client: GrpcClient, topic: str, body: bytes, count: int) -> list[int]:
+    """Send so many messages at once."""
+    codes: list[int] = []
+
+    async def one() -> None:
+        call = await client.call("SendMessage")
+        await call.send(sending(message(topic, body)))  # the answer may come first
+        answer = await call.receive()
+        assert answer is not None
+        codes.append(SendMessageResponse.FromString(answer).status.code)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(one)
+    return codes
+
+
 async def test_messages_that_are_being_answered_are_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -569,18 +586,7 @@ async def test_messages_that_are_being_answered_are_bounded(
         topic = here.brokers.topic("Orders")
         here.brokers.slow_s[SEND] = 1.0
         client = await here.client()
-        codes: list[int] = []
-
-        async def one() -> None:
-            call = await client.call("SendMessage")
-            await call.send(sending(message(topic, bytes(100_000))))  # the answer may come first
-            answer = await call.receive()
-            assert answer is not None
-            codes.append(SendMessageResponse.FromString(answer).status.code)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(one)
+        codes = await _codes_at_once(client, topic, bytes(100_000), 4)
         assert sorted(codes) == [Code.OK] * 2 + [Code.TOO_MANY_REQUESTS] * 2
         assert await _outcome(client, topic, 10, bytes(200_000)) == Code.OK
         stream = await client.telemetry()
@@ -589,6 +595,29 @@ async def test_messages_that_are_being_answered_are_bounded(
         for _ in range(3):
             await stream.send(large)
         assert await _outcome(client, topic) == Code.OK, "a command that was read is kept no more"
+
+
+async def test_messages_of_one_host_that_are_being_answered_leave_room_for_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_ANSWERED_BYTES", 1_000_000)
+    async with scripted_proxy() as here:
+        topic = here.brokers.topic("Orders")
+        here.brokers.slow_s[SEND] = 1.0
+        greedy = await here.client(peer="10.0.0.1:1")
+        other = await here.client(peer="10.0.0.2:1")
+        taken: list[list[int]] = []
+
+        async def take_all() -> None:
+            taken.append(await _codes_at_once(greedy, topic, bytes(1000), 1000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take_all)
+            await trio.sleep(0.5)
+            assert await _outcome(other, topic, 10, bytes(100_000)) == Code.OK
+        (codes,) = taken
+        assert 600 < codes.count(Code.OK) < 800
+        assert codes.count(Code.TOO_MANY_REQUESTS) == 1000 - codes.count(Code.OK)
 
 
 async def test_a_topic_that_takes_no_messages_refuses_a_send_at_once(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from trio.testing import MockClock
 
 from broker.transactions.policy import CheckPolicy
+from proxy.brokers import beside
 from proxy.sending.producer_groups import MAX_GROUPS
 from proxy.sending.transaction_id import TransactionId, read_transaction_id
 from proxy.statuses import Refused
@@ -226,6 +227,23 @@ async def test_a_question_goes_to_one_producer_that_can_be_asked(
         ask(None, _question(topic))  # nobody: the broker asks again
         ask(None, Command(RequestCode.CHECK_TRANSACTION_STATE, {}, b"rubbish"))
         ask(None, Command(RequestCode.CHECK_TRANSACTION_STATE, {}, _question(topic).body))
+
+
+async def test_questions_that_no_task_could_pass_on_take_no_place_of_later_ones(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted_proxy() as here:
+        topic = here.brokers.topic("Payments")
+        here.brokers.types[topic] = "TRANSACTION"
+        stream = await _producer(here, topic)
+        ask = here.brokers.checks[topic]
+        with monkeypatch.context() as busy:
+            busy.setattr(beside, "MAX_TASKS", 0)
+            for number in range(300):
+                ask(None, _question(topic, f"{number}"))
+        ask(None, _question(topic))
+        with trio.fail_after(5):
+            assert await stream.receive() is not None
 
 
 async def test_a_proxy_without_a_producer_to_ask_is_not_asked_again(

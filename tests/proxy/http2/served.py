@@ -8,6 +8,7 @@ import trio
 import trio.testing
 from hpack import Decoder
 
+from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.frames import END_STREAM, PREFACE, FrameType, settings_frame
@@ -93,11 +94,15 @@ async def connected(
     begin: bytes = PREFACE + settings_frame({}),
     held: HeldByCalls | None = None,
     answers: HeldByCalls | None = None,
+    calls: HostShares | None = None,
+    peer: str = PEER,
 ) -> Client:
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def serve() -> None:
-        await serve_connection(ours, route, limits or Limits(), PEER, draining, held, answers)
+        await serve_connection(
+            ours, route, limits or Limits(), peer, draining, held, answers, calls
+        )
 
     nursery.start_soon(serve)
     client = Client(theirs)

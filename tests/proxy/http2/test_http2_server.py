@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.errors import CallEnded, GrpcStatus
@@ -342,6 +343,33 @@ async def test_tasks_of_calls_that_were_reset_are_bounded(
     refused = [each for each in client.kinds(FrameType.RST_STREAM) if each.number == 7]
     assert len(refused) == 80
     release.set()
+
+
+async def test_calls_of_one_host_leave_room_for_those_of_others(
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each takes memory for as long as its client likes, by any number of connections."""
+    calls = HostShares(10)
+    greedy = [
+        await connected(nursery, hold, calls=calls, peer=f"10.0.0.1:{port}") for port in (1, 2)
+    ]
+    refused: list[dict[str, str]] = []
+    for client in greedy:
+        for stream_id in range(1, 13, 2):
+            await client.send(headers(stream_id))
+        refused += client.statuses().values()
+    assert [each["grpc-status"] for each in refused] == [str(int(Status.RESOURCE_EXHAUSTED))] * 4
+    assert "8 calls of host 10.0.0.1 are being answered" in caplog.text
+    other = await connected(nursery, echo, calls=calls, peer="10.0.0.2:1")
+    await other.send(request(1, b"served"))
+    assert other.body(1) == message(b"served")
+    await greedy[0].close()
+    await greedy[1].send(headers(101))
+    assert greedy[1].statuses().keys() == set()
+    await greedy[1].close()
+    assert calls.taken == 0
 
 
 async def test_a_drain_ends_connections_after_their_last_calls(
