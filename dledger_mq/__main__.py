@@ -7,6 +7,7 @@ import sys
 import click
 
 from dledger.command_line.ending import Commands
+from dledger.shown_output import escaped
 from dledger_mq.commands.certificates_command import certificates
 from dledger_mq.commands.command_line import COMMAND_ERRORS, may_be_stored
 from dledger_mq.commands.consume_command import consume, find, trace
@@ -20,6 +21,13 @@ from dledger_mq.commands.user_commands import access, user_commands
 
 # The servers read their own options.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+class _EscapedLines(logging.Formatter):
+    """A line of the log may have words of a server: they begin no line, and move no cursor."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own
+        return escaped(super().formatMessage(record))
 
 
 @click.group(
@@ -51,7 +59,9 @@ def main() -> None:
     Exit codes: 0 done; 1 not done; 2 a wrong call, or `consume --timeout` with too few messages;
     3 it is not known whether it was done; 130 Ctrl-C.
     """  # noqa: D301 - click's mark, a backspace
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    said = logging.StreamHandler()
+    said.setFormatter(_EscapedLines("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
 
 
 @main.command("nameserver", context_settings=_PASS_ON)

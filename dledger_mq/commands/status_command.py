@@ -11,7 +11,7 @@ import trio
 
 from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import EXISTING_FOLDER, json_option, option
-from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.rows import new_table, say, table_console
 from dledger.command_line.standard_streams import telling_what_is_done
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_S, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
@@ -94,13 +94,13 @@ def _print_status(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
         table_console().print(table)
     for row in rows:
         if row["problem"]:
-            click.echo(f"{row['node']}: {row['problem']}")
+            say(f"{row['node']}: {row['problem']}")
         if row["leads"] and (alarm := _undelivered(row["figures"])):
-            click.echo(f"{row['node']}: {alarm}")
+            say(f"{row['node']}: {alarm}")
     for alarm in _alarms(rows, "dledgerAlarms"):
-        click.echo(f"CRITICAL  {alarm}")
+        say(f"CRITICAL  {alarm}")
     for alarm in _alarms(rows, "dledgerWarnings"):
-        click.echo(f"WARNING   {alarm}")
+        say(f"WARNING   {alarm}")
 
 
 def _undelivered(figures: object) -> str:

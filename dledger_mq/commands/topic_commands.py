@@ -48,8 +48,7 @@ def create(topic: str, queues: int, message_type: str | None) -> None:
 @nameserver_option
 def list_topics() -> None:
     """Print the names of all topics."""
-    for topic in ask(lambda admin: admin.topics()):
-        click.echo(topic)
+    say_each(ask(lambda admin: admin.topics()))
 
 
 @topic_commands.command("delete")

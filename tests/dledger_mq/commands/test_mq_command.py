@@ -1,5 +1,6 @@
 import errno
 import json
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from dledger_mq.__main__ import main
+from dledger.shown_output import escaped
+from dledger_mq.__main__ import _EscapedLines, main
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
@@ -538,3 +540,34 @@ async def test_the_status_of_a_directory_shows_its_nodes_without_a_name_server(
             assert "check that one runs" in ended.stderr
             assert all(word in ended.stdout for word in ("n0", broker.address, "leader"))
     assert json.loads(ended.stdout)[0]["leads"]
+
+
+HOSTILE = "\x1b[31mred\nsecond line"
+
+
+async def test_words_of_servers_neither_begin_a_line_nor_move_the_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = ScriptedBroker()
+    for code in (RequestCode.CLONE_GROUP_OFFSET, RequestCode.GET_BROKER_RUNTIME_INFO):
+        broker.answers[code] = lambda _, command: command.reply(1, remark=HOSTILE)
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        names.answers[RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER] = lambda _, command: (
+            command.reply(body=json.dumps({"topicList": [HOSTILE]}).encode())
+        )
+        ended = await invoked(names, "group", "clone", "g", "h")
+        assert ended.stderr.count("\n") == 1
+        assert "\\x1b[31mred\\nsecond line" in ended.stderr
+        monkeypatch.setattr(
+            "dledger.command_line.rows.shown_on", lambda _output, text: escaped(text, kept="\n\t")
+        )
+        for typed in ("status", "topic list"):
+            shown = (await invoked(names, *typed.split())).stdout
+            assert ("\\x1b[31mred" in shown, "\x1b" in shown) == (True, False)
+
+
+def test_a_line_of_the_log_of_a_command_stays_one_line() -> None:
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "told: %s", (HOSTILE,), None)
+    shown = _EscapedLines("%(levelname)s %(message)s").format(record)
+    assert shown == "WARNING told: \\x1b[31mred\\nsecond line"
