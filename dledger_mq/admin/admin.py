@@ -133,9 +133,7 @@ class Admin:
         tls: Tls | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        self._use = ClientUse(
-            "administrator", "Admin", "open_admin", nameservers, client, "", tls, credentials
-        )
+        self._use = ClientUse("administrator", "Admin", nameservers, client, "", tls, credentials)
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._leaders = Leaders(self._client)
 
