@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -12,6 +13,7 @@ import trio
 import trio.testing
 
 import dledger
+from dledger.command_line.log_lines import JsonLines
 from dledger.config import Address
 from dledger.free_ports import free_ports
 from dledger.metrics.metrics_server import serve_text
@@ -22,6 +24,9 @@ from tests.open_connections import descriptors_limited_to, limits_of_open_connec
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this limit"
 )
+
+# The event of a line about connections: see docs/operations.md.
+REFUSED = "connection_refused"
 
 
 class Nothing:
@@ -117,6 +122,7 @@ async def test_without_descriptors_members_and_metrics_log_a_line_and_then_go_on
                 (line,) = caplog.records
                 assert (line.exc_info, "can be accepted" in line.getMessage()) == (None, True)
                 assert "ulimit -n" in line.getMessage()
+                assert json.loads(JsonLines("g", "n0").format(line))["event"] == REFUSED
                 asked = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
                 caller.sendall(asked)
                 with trio.fail_after(5):
