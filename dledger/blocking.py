@@ -27,7 +27,7 @@ from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
-from dledger.forms import at_once, iterates, iterator_of, opens, seen, soon, waits
+from dledger.forms import Form, at_once, iterates, iterator_of, opens, seen, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
 from dledger.node.host import Host
@@ -56,15 +56,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class BlockingSession:
+class BlockingSession(Form[Session]):
     """A session: each append happens once. See docs/sessions.md.
 
     Appends of `append_soon` are made in the order of the calls.
     """
 
     def __init__(self, loop: LoopThread[Any], session: Session) -> None:
-        self._loop = loop
-        self._inner = session
+        super().__init__(loop, session)
         self.id = session.id
 
     append = waits(Session.append)
@@ -80,12 +79,11 @@ class BlockingSession:
     within = opens(parts.session_within, parts.as_it_is)
 
 
-class BlockingNode:
+class BlockingNode(Form[Node]):
     """A running member. Made by `open_node`, and by `BlockingHost.open_node`."""
 
     def __init__(self, loop: LoopThread[Any], node: Node) -> None:
-        self._loop = loop
-        self._inner = node
+        super().__init__(loop, node)
         self._handed_over = HandedOver(loop, node)
 
     # --- appending ------------------------------------------------------------------------------
@@ -158,12 +156,8 @@ class BlockingNode:
     configuration: NumberedConfiguration = seen(Node.configuration)
 
 
-class BlockingLog:
+class BlockingLog(Form[RemoteLog]):
     """A group's log over the network. Made by `connect`."""
-
-    def __init__(self, loop: LoopThread[Any], log: RemoteLog) -> None:
-        self._loop = loop
-        self._inner = log
 
     append = waits(RemoteLog.append)
     append_soon = soon(RemoteLog.append)
@@ -180,12 +174,8 @@ class BlockingLog:
     session = opens(RemoteLog.session, BlockingSession)
 
 
-class BlockingGroup:
+class BlockingGroup(Form[GroupClient]):
     """A group for tools and scripts: see GroupClient. Made by `open_group`."""
-
-    def __init__(self, loop: LoopThread[Any], client: GroupClient) -> None:
-        self._loop = loop
-        self._inner = client
 
     ask_members = waits(GroupClient.ask_members)
     status = waits(GroupClient.status)
@@ -205,12 +195,8 @@ class BlockingGroup:
     session = opens(GroupClient.session, BlockingSession)
 
 
-class BlockingHost:
+class BlockingHost(Form[Host]):
     """Members of many groups in one process. Made by `open_host`."""
-
-    def __init__(self, loop: LoopThread[Any], host: Host) -> None:
-        self._loop = loop
-        self._inner = host
 
     reload_tls = waits(at_once(Host.reload_tls))
     reload_users = waits(at_once(Host.reload_users))

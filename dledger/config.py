@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dledger.core.membership.change_errors import ConfigurationInvalid
-from dledger.core.membership.configuration import Configuration, is_address, unreachable
+from dledger.core.membership.configuration import (
+    Configuration,
+    check_member_id,
+    is_address,
+    unreachable,
+)
 from dledger.entry import HEADER_BYTES, MAX_BODY_BYTES
 from dledger.errors import ConfigInvalid
 from dledger.network.tls_config import TlsConfig
@@ -195,6 +200,10 @@ class NodeConfig:
         ]
         for peer in self.peers:
             _check_name("peers", peer)
+        try:
+            check_member_id(self.node_id)
+        except ConfigurationInvalid as error:
+            raise ConfigInvalid("node_id", error.problem) from error
         if len(set(addresses)) != len(addresses):
             raise ConfigInvalid("peers", "two members have the same address")
         if self.listen is not None:

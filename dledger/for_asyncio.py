@@ -32,7 +32,7 @@ from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
-from dledger.forms import at_once, seen
+from dledger.forms import Form, at_once, seen
 from dledger.handed_over import HandedOver
 from dledger.loop_thread import LoopThread
 from dledger.node.host import Host
@@ -46,15 +46,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncioSession:
+class AsyncioSession(Form[Session]):
     """A session: each append happens once. See docs/sessions.md.
 
     Appends are made in the order of the calls.
     """
 
     def __init__(self, loop: LoopThread[Any], session: Session) -> None:
-        self._loop = loop
-        self._inner = session
+        super().__init__(loop, session)
         self.id = session.id
 
     append = awaits(Session.append)
@@ -68,12 +67,11 @@ class AsyncioSession:
     within = opens_in_asyncio(parts.session_within, parts.as_it_is)
 
 
-class AsyncioNode:
+class AsyncioNode(Form[Node]):
     """A running member. Made by `open_node`, and by `AsyncioHost.open_node`."""
 
     def __init__(self, loop: LoopThread[Any], node: Node) -> None:
-        self._loop = loop
-        self._inner = node
+        super().__init__(loop, node)
         self._handed_over = HandedOver(loop, node)
 
     # --- appending ------------------------------------------------------------------------------
@@ -125,12 +123,8 @@ class AsyncioNode:
     configuration: NumberedConfiguration = seen(Node.configuration)
 
 
-class AsyncioLog:
+class AsyncioLog(Form[RemoteLog]):
     """A group's log over the network. Made by `connect`."""
-
-    def __init__(self, loop: LoopThread[Any], log: RemoteLog) -> None:
-        self._loop = loop
-        self._inner = log
 
     append = awaits(RemoteLog.append)
     append_many = awaits(RemoteLog.append_many)
@@ -143,12 +137,8 @@ class AsyncioLog:
     session = opens_in_asyncio(RemoteLog.session, AsyncioSession)
 
 
-class AsyncioGroup:
+class AsyncioGroup(Form[GroupClient]):
     """A group for tools and scripts: see GroupClient. Made by `open_group`."""
-
-    def __init__(self, loop: LoopThread[Any], client: GroupClient) -> None:
-        self._loop = loop
-        self._inner = client
 
     ask_members = awaits(GroupClient.ask_members)
     status = awaits(GroupClient.status)
@@ -168,12 +158,8 @@ class AsyncioGroup:
     session = opens_in_asyncio(GroupClient.session, AsyncioSession)
 
 
-class AsyncioHost:
+class AsyncioHost(Form[Host]):
     """Members of many groups in one process. Made by `open_host`."""
-
-    def __init__(self, loop: LoopThread[Any], host: Host) -> None:
-        self._loop = loop
-        self._inner = host
 
     reload_tls = awaits(at_once(Host.reload_tls))
     reload_users = awaits(at_once(Host.reload_users))

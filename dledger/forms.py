@@ -1,9 +1,8 @@
 """Derives the forms of an asynchronous API for programs that do not use trio.
 
-A form is a class with `_loop`, the thread of the trio loop, and `_inner`, the trio object. Its
-methods are derived from those of the trio class:
+Its methods are derived from those of the trio class:
 
-    class BlockingLog:
+    class BlockingLog(Form[RemoteLog]):
         append = waits(RemoteLog.append)
 
 They have the same parameters, errors and docstrings. `dledger.asyncio_forms` does so for asyncio.
@@ -26,6 +25,14 @@ T = TypeVar("T")
 Made = TypeVar("Made", bound=Callable[..., object])
 
 Method = Callable[Concatenate[Any, P], R]
+
+
+class Form(Generic[T]):
+    """A trio object, for calls from other threads than that of its loop."""
+
+    def __init__(self, loop: LoopThread[Any], inner: T) -> None:
+        self._loop = loop
+        self._inner = inner
 
 
 def like(method: Callable[..., object]) -> Callable[[Made], Made]:

@@ -15,17 +15,30 @@ number of probes.
 from __future__ import annotations
 
 import errno
+import logging
+import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
-from dledger.system_refusals import Kind, is_of, meaning
+from dledger.system_refusals import Kind, Refusal, is_of, meaning, refusal_of
+
+logger = logging.getLogger(__name__)
+
+StreamT = TypeVar("StreamT", bound=trio.abc.AsyncResource)
 
 # Connections that wait to be accepted: the backlog of trio's own listeners.
 _BACKLOG: Final = 65535
+
+# How long to wait when the process has no descriptor for another connection. Connections end all
+# the time, and the system keeps those that wait.
+ACCEPT_PAUSE_S: Final = 0.1
+
+# A lasting state is logged this often: a flood of connections must not flood the log.
+TELL_S: Final = 60.0
 
 
 class SilenceLimits(NamedTuple):
@@ -121,6 +134,53 @@ async def listening(
     for listener in listeners:
         limit_silence(listener.socket, ACCEPTED)
     return listeners
+
+
+async def accepted(
+    listener: trio.abc.Listener[StreamT], tell: Callable[[Refusal], None]
+) -> StreamT:
+    """Accept a connection; without a descriptor or memory for one, tell, wait and try again."""
+    while True:
+        try:
+            return await listener.accept()
+        except OSError as error:
+            found = refusal_of(error)
+            if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
+                raise
+            tell(found)
+            await trio.sleep(ACCEPT_PAUSE_S)
+
+
+async def serve_accepted(
+    serve: Callable[[StreamT], Awaitable[None]],
+    listeners: Sequence[trio.abc.Listener[StreamT]],
+    what: str,
+) -> None:
+    """Serve the connections of listeners until cancelled; then close both.
+
+    Args:
+        serve: serves a connection, and closes it.
+        listeners: of `listening`.
+        what: their clients, for a line in the log when no connection can be accepted.
+    """
+    told_at = -math.inf
+
+    def tell(refusal: Refusal) -> None:
+        nonlocal told_at
+        if (now := trio.current_time()) >= told_at + TELL_S:
+            told_at = now
+            logger.warning(
+                "no connection of %s can be accepted: %s; %s", what, refusal.meaning, refusal.cure
+            )
+
+    async def accept(listener: trio.abc.Listener[StreamT]) -> None:
+        async with listener:
+            while True:
+                nursery.start_soon(serve, await accepted(listener, tell))
+
+    async with trio.open_nursery() as nursery:
+        for listener in listeners:
+            nursery.start_soon(accept, listener)
 
 
 @contextmanager

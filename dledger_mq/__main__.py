@@ -7,8 +7,9 @@ import sys
 import click
 
 from dledger.command_line.ending import Commands
+from dledger.shown_output import escaped
 from dledger_mq.commands.certificates_command import certificates
-from dledger_mq.commands.command_line import may_be_stored
+from dledger_mq.commands.command_line import COMMAND_ERRORS, may_be_stored
 from dledger_mq.commands.consume_command import consume, find, trace
 from dledger_mq.commands.group_commands import group_commands
 from dledger_mq.commands.redrive_command import redrive
@@ -17,17 +18,22 @@ from dledger_mq.commands.status_command import settings, stats, status
 from dledger_mq.commands.topic_commands import topic_commands
 from dledger_mq.commands.up_command import up
 from dledger_mq.commands.user_commands import access, user_commands
-from dledger_mq.errors import MessagingError
-from remoting.wire.errors import RemotingError
 
 # The servers read their own options.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 
+class _EscapedLines(logging.Formatter):
+    """A line of the log may have words of a server: they begin no line, and move no cursor."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own
+        return escaped(super().formatMessage(record))
+
+
 @click.group(
     cls=Commands,
     program="dledger-mq",
-    expected=(MessagingError, RemotingError),
+    expected=COMMAND_ERRORS,
     is_unknown=may_be_stored,
 )
 @click.version_option(package_name="dledger")
@@ -51,9 +57,11 @@ def main() -> None:
     another. Each command has its own --help.
 
     Exit codes: 0 done; 1 not done; 2 a wrong call, or `consume --timeout` with too few messages;
-    3 it is not known whether a message was stored; 130 Ctrl-C.
+    3 it is not known whether it was done; 130 Ctrl-C.
     """  # noqa: D301 - click's mark, a backspace
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    said = logging.StreamHandler()
+    said.setFormatter(_EscapedLines("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
 
 
 @main.command("nameserver", context_settings=_PASS_ON)

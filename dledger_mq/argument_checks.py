@@ -30,8 +30,13 @@ def check_callable(of: str, name: str, value: object, wanted: str) -> None:
 
 
 def check_queue(of: str, queue: object) -> None:
-    """Raises InvalidArgument."""
-    check_kind(of, "queue", queue, MessageQueue, "a MessageQueue, such as a topic's `queues`")
+    """Check a queue and its fields. Raises InvalidArgument, InvalidOptions."""
+    if not isinstance(queue, MessageQueue):
+        wanted = "a MessageQueue, such as a topic's `queues`"
+        raise InvalidArgument(of, "queue", kind_of(queue), wanted)
+    check_kind(of, "the queue's topic", queue.topic, str, "a topic's name")
+    check_kind(of, "the queue's broker_name", queue.broker_name, str, "the name of a group")
+    check_number(of, "the queue's queue_id", queue.queue_id, 0, MOST_INT32, whole=True)
 
 
 def kind_of(value: object) -> str:

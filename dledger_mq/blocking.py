@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from dledger.call_future import wait_for_all
-from dledger.forms import at_once, like, seen, waits
+from dledger.forms import Form, at_once, like, seen, waits
 from dledger.loop_thread import LoopThread
 from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
@@ -130,12 +130,11 @@ class SentSoon:
         self._open.pop(future, None)
 
 
-class BlockingProducer:
+class BlockingProducer(Form[Producer]):
     """A running producer. Made by `open_producer`."""
 
     def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
-        self._loop = loop
-        self._inner = producer
+        super().__init__(loop, producer)
         self._sent = SentSoon(loop, producer)
 
     @like(Producer.send)
@@ -247,12 +246,8 @@ class BlockingProducer:
         wait_for_all(self._sent.open)
 
 
-class BlockingTransaction:
-    """A message that waits for its transaction. Made by `BlockingProducer.transaction`."""
-
-    def __init__(self, loop: LoopThread[Any], transaction: Transaction) -> None:
-        self._loop = loop
-        self._inner = transaction
+class TransactionForm(Form[Transaction]):
+    """What a transaction shows, and does at once."""
 
     id: str = seen(Transaction.id)
     is_undecided: bool = seen(Transaction.is_undecided)
@@ -267,20 +262,20 @@ class BlockingTransaction:
         """How the transaction has ended, or UNKNOWN."""
         return self._inner.state
 
-    commit = waits(Transaction.commit)
-    roll_back = waits(Transaction.roll_back)
-
     @like(Transaction.leave_open)
     def leave_open(self) -> None:
         self._inner.leave_open()
 
 
-class BlockingPullConsumer:
-    """A running pull consumer. Made by `open_pull_consumer`."""
+class BlockingTransaction(TransactionForm):
+    """A message that waits for its transaction. Made by `BlockingProducer.transaction`."""
 
-    def __init__(self, loop: LoopThread[Any], consumer: PullConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
+    commit = waits(Transaction.commit)
+    roll_back = waits(Transaction.roll_back)
+
+
+class BlockingPullConsumer(Form[PullConsumer]):
+    """A running pull consumer. Made by `open_pull_consumer`."""
 
     queues = waits(PullConsumer.queues)
     pull = waits(PullConsumer.pull)
@@ -321,7 +316,7 @@ class BlockingIteration:
         return message
 
 
-class BlockingPushConsumer:
+class BlockingPushConsumer(Form[PushConsumer]):
     """A running push consumer. Made by `open_push_consumer`.
 
     Without a listener, `for message in consumer` yields one message after the other, acknowledged
@@ -329,8 +324,7 @@ class BlockingPushConsumer:
     """
 
     def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
+        super().__init__(loop, consumer)
         self._iteration: BridgedIteration | None = None
 
     def __iter__(self) -> BlockingIteration:
@@ -354,23 +348,18 @@ class BlockingPushConsumer:
     commit = waits(PushConsumer.commit)
 
 
-class BlockingPopConsumer:
+class BlockingPopConsumer(Form[PopConsumer]):
     """A running consumer that pops. Made by `open_pop_consumer`."""
-
-    def __init__(self, loop: LoopThread[Any], consumer: PopConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
 
     ready = waits(PopConsumer.ready)
     queues = waits(at_once(PopConsumer.queues))
 
 
-class BlockingConsumerGroup:
+class BlockingConsumerGroup(Form[ConsumerGroup]):
     """Administration of one consumer group. Made by `BlockingAdmin.group`."""
 
     def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
-        self._loop = loop
-        self._inner = group
+        super().__init__(loop, group)
         self.name = group.name
 
     create = waits(ConsumerGroup.create)
@@ -387,12 +376,8 @@ class BlockingConsumerGroup:
     clone_to = waits(ConsumerGroup.clone_to)
 
 
-class BlockingAdmin:
+class BlockingAdmin(Form[Admin]):
     """Administration of brokers, topics and consumer groups. Made by `open_admin`."""
-
-    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
-        self._loop = loop
-        self._inner = admin
 
     brokers = waits(Admin.brokers)
     cluster = waits(Admin.cluster)

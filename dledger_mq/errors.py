@@ -12,6 +12,7 @@ from dledger.declared_error import DeclaredError
 from dledger.renamed import renamed_fields
 from dledger_mq.send_result import SendResult
 from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import MAY_BE_STORED
 
 
 class MessagingError(DeclaredError):
@@ -316,6 +317,13 @@ class RequestRefused(MessagingError):
             f"{self.address} refused to {self.what} (code {self.code}): "
             f"{self.remark or 'no reason'}"
         )
+
+
+def outcome_unknown(error: BaseException | None) -> bool:
+    """Return whether an error leaves open whether its request was carried out."""
+    if isinstance(error, RequestRefused):
+        return error.remark.startswith(MAY_BE_STORED)
+    return getattr(error, "outcome_unknown", False)
 
 
 class GroupInUse(MessagingError):

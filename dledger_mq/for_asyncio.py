@@ -27,19 +27,19 @@ import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
-from dledger.forms import at_once, like, seen
+from dledger.forms import Form, at_once, like
 from dledger.loop_thread import LoopThread
 from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
+from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, TransactionForm, results_of
 from dledger_mq.bridge import BridgedIteration, loop_for
 from dledger_mq.consuming.pull_consumer import PullConsumer
 from dledger_mq.consuming.push_consumer import PushConsumer
 from dledger_mq.errors import NotIterable
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
-from dledger_mq.message import Message, TransactionState
+from dledger_mq.message import Message
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
 from dledger_mq.producing.transaction import Transaction, TransactionCheck, decided
@@ -54,12 +54,11 @@ Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 
 
-class AsyncioProducer:
+class AsyncioProducer(Form[Producer]):
     """A running producer. Made by `open_producer`."""
 
     def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
-        self._loop = loop
-        self._inner = producer
+        super().__init__(loop, producer)
         self._sent = SentSoon(loop, producer)
 
     @renamed_arguments(timeout_seconds="timeout_s")
@@ -138,40 +137,15 @@ class AsyncioProducer:
             await asyncio.wait(list(map(asyncio.wrap_future, futures)))
 
 
-class AsyncioTransaction:
+class AsyncioTransaction(TransactionForm):
     """A message that waits for its transaction. Made by `AsyncioProducer.transaction`."""
-
-    def __init__(self, loop: LoopThread[Any], transaction: Transaction) -> None:
-        self._loop = loop
-        self._inner = transaction
-
-    id: str = seen(Transaction.id)
-    is_undecided: bool = seen(Transaction.is_undecided)
-
-    @property
-    def result(self) -> SendResult:
-        """The result of sending the half message."""
-        return self._inner.result
-
-    @property
-    def state(self) -> TransactionState:
-        """How the transaction has ended, or UNKNOWN."""
-        return self._inner.state
 
     commit = awaits(Transaction.commit)
     roll_back = awaits(Transaction.roll_back)
 
-    @like(Transaction.leave_open)
-    def leave_open(self) -> None:
-        self._inner.leave_open()
 
-
-class AsyncioPullConsumer:
+class AsyncioPullConsumer(Form[PullConsumer]):
     """A running pull consumer. Made by `open_pull_consumer`."""
-
-    def __init__(self, loop: LoopThread[Any], consumer: PullConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
 
     queues = awaits(PullConsumer.queues)
     pull = awaits(PullConsumer.pull)
@@ -211,7 +185,7 @@ class AsyncioIteration:
         return message
 
 
-class AsyncioPushConsumer:
+class AsyncioPushConsumer(Form[PushConsumer]):
     """A running push consumer. Made by `open_push_consumer`.
 
     Without a listener, `async for message in consumer` yields one message after the other,
@@ -219,8 +193,7 @@ class AsyncioPushConsumer:
     """
 
     def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
+        super().__init__(loop, consumer)
         self._iteration: BridgedIteration | None = None
 
     def __aiter__(self) -> AsyncioIteration:
@@ -244,23 +217,18 @@ class AsyncioPushConsumer:
     commit = awaits(PushConsumer.commit)
 
 
-class AsyncioPopConsumer:
+class AsyncioPopConsumer(Form[PopConsumer]):
     """A running consumer that pops. Made by `open_pop_consumer`."""
-
-    def __init__(self, loop: LoopThread[Any], consumer: PopConsumer) -> None:
-        self._loop = loop
-        self._inner = consumer
 
     ready = awaits(PopConsumer.ready)
     queues = awaits(at_once(PopConsumer.queues))
 
 
-class AsyncioConsumerGroup:
+class AsyncioConsumerGroup(Form[ConsumerGroup]):
     """Administration of one consumer group. Made by `AsyncioAdmin.group`."""
 
     def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
-        self._loop = loop
-        self._inner = group
+        super().__init__(loop, group)
         self.name = group.name
 
     create = awaits(ConsumerGroup.create)
@@ -277,12 +245,8 @@ class AsyncioConsumerGroup:
     clone_to = awaits(ConsumerGroup.clone_to)
 
 
-class AsyncioAdmin:
+class AsyncioAdmin(Form[Admin]):
     """Administration of brokers, topics and consumer groups. Made by `open_admin`."""
-
-    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
-        self._loop = loop
-        self._inner = admin
 
     brokers = awaits(Admin.brokers)
     cluster = awaits(Admin.cluster)

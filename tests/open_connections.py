@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from dledger.sockets import SilenceLimits
 
@@ -43,3 +44,13 @@ def limits_of_open_connections() -> Counter[SilenceLimits | None]:
             probed = one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             found[limits if probed else None] += 1
     return found
+
+
+@contextmanager
+def descriptors_limited_to(count: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.folded import EntryRefused
 from dledger import Appended, DLedgerError, EntryTooLarge, LogFull, Rejected
-from remoting.wire.codes import ResponseCode
+from remoting.wire.codes import MAY_BE_STORED, ResponseCode
 
 
 def not_leader(broker_name: str) -> RequestRefused:
@@ -26,7 +26,7 @@ def refused_append(error: DLedgerError) -> RequestRefused:
         return RequestRefused.illegal(str(error))
     if isinstance(error, Rejected) or error.retry_safe:
         return RequestRefused.not_available(f"not stored ({error}): send it again")
-    return RequestRefused.failed(f"it may or may not have been stored: {error}")
+    return RequestRefused.failed(f"{MAY_BE_STORED}: {error}")
 
 
 def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | None:

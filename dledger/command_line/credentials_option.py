@@ -27,7 +27,7 @@ def credentials_path(context: click.Context | None = None) -> Path | None:
     return path
 
 
-def given_credentials(context: click.Context | None = None) -> Credentials | None:
+def given_credentials() -> Credentials | None:
     """Return the user given to this command. Raises ConfigInvalid: the file cannot be used."""
-    path = credentials_path(context)
+    path = credentials_path()
     return None if path is None else read_credentials(path)

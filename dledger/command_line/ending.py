@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from dledger.declared_error import DeclaredError
-from dledger.shown_output import escape_what_cannot_be_shown
+from dledger.shown_output import escape_what_cannot_be_shown, escaped
 from dledger.system_refusals import line_about, single
 
 
@@ -120,5 +120,6 @@ def ending(
                 raise
             lines = [line]
         for line in lines:
-            print(f"{program}: {line}", file=sys.stderr)
+            # A server's words may be in it: they begin no line, and move no cursor.
+            print(f"{program}: {escaped(line)}", file=sys.stderr)
         sys.exit(code_of(found))

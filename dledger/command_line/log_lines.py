@@ -49,6 +49,7 @@ _EVENTS = {
     "dledger.node.housekeeping": "disk",
     "dledger.store.disk_room": "disk_room",
     "dledger.refused_threads": "threads",
+    "dledger.sockets": "connection_refused",
     "dledger.waits.leadership_watch": "members",
     "dledger.serving.listener": "connection_refused",
     "dledger.serving.peer_conversation": "peer_refused",

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import click
+
 from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.declared_error import DeclaredError
+from dledger.shown_output import shown_on
 from dledger.system_refusals import meaning
 
 
@@ -40,10 +43,15 @@ def telling() -> Iterator[None]:
 
 
 @contextmanager
-def telling_what_is_done(done: str, advice: str) -> Iterator[None]:
+def telling_what_is_done(
+    done: str,
+    advice: str = "do not repeat it",
+    expected: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
     """Report a change that is done. If the output cannot be written, the exit code is 3.
 
-    Exit code 1 would say that it is not done, and a script would do it twice.
+    So it is after one of the `expected` errors of asking how things are after the change. Exit
+    code 1 would say that it is not done, and a script would do it twice.
     """
     try:
         yield
@@ -51,6 +59,15 @@ def telling_what_is_done(done: str, advice: str) -> Iterator[None]:
         _discard_output()
         problem = f"{done}, but standard output cannot be written ({meaning(error)}): {advice}"
         raise CommandFailed(problem, ExitCode.OUTCOME_UNKNOWN) from None
+    except expected as error:
+        problem = f"{done}, but not shown ({error}): {advice}"
+        raise CommandFailed(problem, ExitCode.OUTCOME_UNKNOWN) from error
+
+
+def say_done(done: str) -> None:
+    """Print that a change is done, in one line."""
+    with telling_what_is_done(done):
+        click.echo(shown_on(sys.stdout, done))
 
 
 def _discard_output() -> None:

@@ -18,6 +18,7 @@ from dledger.command_line.ending import Commands
 from dledger.command_line.option_sources import Tables, config_option
 from dledger.command_line.options import INDEX, TIMEOUT, flag, json_option, option
 from dledger.command_line.server_signals import cancel_on_signal
+from dledger.command_line.standard_streams import say_done, telling_what_is_done
 from dledger.command_line.tls_options import TLS_KEYS, given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
 from dledger.commands.group_options import NamedGroup, given_group, group_options
@@ -229,7 +230,7 @@ def transfer(target: str | None, timeout_s: float) -> None:
     """  # noqa: D301 - click's mark, a backspace
     group = given_group()
     leader = trio.run(_transfer, group.client(), target, timeout_s)
-    click.echo(f"{leader} leads {group.name}")
+    say_done(f"{leader} leads {group.name}")
 
 
 async def _transfer(client: GroupClient, target: str | None, timeout_s: float) -> str:
@@ -267,10 +268,11 @@ async def _snapshot(client: GroupClient, node_id: str | None, as_json: bool) -> 
         await _check_member(client, "--node", node_id)
     for member in [node_id] if node_id is not None else await client.ask_members():
         written = await client.snapshot(member)
-        if as_json:
-            click.echo(json.dumps({"node": member, **written._asdict()}))
-        else:
-            click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
+        with telling_what_is_done(f"the snapshot of {member} is written"):
+            if as_json:
+                click.echo(json.dumps({"node": member, **written._asdict()}))
+            else:
+                click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
 for _command in (

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import click
 import trio
 
+from dledger.client.group_client import GroupClient
 from dledger.command_line.options import INDEX, TIMEOUT, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger.commands.group_options import given_group, group_options
 from dledger.config import parse_peers, parse_reached_address
 from dledger.core.membership.configuration_change import (
@@ -22,7 +24,7 @@ from dledger.core.membership.configuration_change import (
     Transition,
     UpdateAddress,
 )
-from dledger.errors import ConfigInvalid
+from dledger.errors import ConfigInvalid, DLedgerError
 
 Parsed = Sequence[str]
 
@@ -87,6 +89,13 @@ def members(
     if changes:
         transition = Transition.JOINT if joint else Transition.AUTO
         trio.run(client.change, changes, transition, expected, timeout_s)
+        with telling_what_is_done("the members are changed", expected=(DLedgerError,)):
+            _show(group.name, client, timeout_s, as_json)
+    else:
+        _show(group.name, client, timeout_s, as_json)
+
+
+def _show(group: str, client: GroupClient, timeout_s: float, as_json: bool) -> None:
     status = trio.run(client.leader_status, timeout_s)
     found = status["members"]
     if not isinstance(found, dict):
@@ -94,7 +103,7 @@ def members(
     if as_json:
         click.echo(json.dumps(found))
         return
-    print_members(group.name, str(status["node_id"]), found)
+    print_members(group, str(status["node_id"]), found)
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:

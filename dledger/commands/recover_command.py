@@ -15,6 +15,7 @@ import trio
 
 from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger.config import parse_address, parse_peers, parse_reached_address
 from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.configuration import check_member_id
@@ -238,18 +239,22 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
 
 
 def _print_done(done: Recovery, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(done)))
-        return
     members = " ".join(f"{node_id} at {address}" for node_id, address in done.members.items())
-    click.echo(
+    begins = (
         f"group {done.group} begins again: generation {done.generation}, term {done.term}, "
-        f"members {members}\n"
-        f"copies of the changed files are in {done.copies}\n"
-        f"start {done.node_id} as usual; then let others join: `dledger rejoin` on the folder of "
-        "an old member, its start with --join by the program that ran it (`dledger serve`, or "
-        "`python -m broker` for a broker), `dledger members --add`"
+        f"members {members}"
     )
+    with telling_what_is_done(begins):
+        if as_json:
+            click.echo(json.dumps(asdict(done)))
+            return
+        click.echo(
+            f"{begins}\n"
+            f"copies of the changed files are in {done.copies}\n"
+            f"start {done.node_id} as usual; then let others join: `dledger rejoin` on the folder "
+            "of an old member, its start with --join by the program that ran it (`dledger serve`, "
+            "or `python -m broker` for a broker), `dledger members --add`"
+        )
 
 
 def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
@@ -288,13 +293,12 @@ def backup(folder: Path, target: Path, as_json: bool) -> None:
     enough; take one that `dledger status` shows without a lag.
     """  # noqa: D301 - click's mark, a backspace
     made = back_up(str(folder), str(target))
-    if as_json:
-        click.echo(json.dumps(asdict(made)))
-    else:
-        click.echo(
-            f"{made.folder}: group {made.group}, entries {made.first_index}..{made.last_index}, "
-            f"{made.size} bytes"
-        )
+    line = (
+        f"{made.folder}: group {made.group}, entries {made.first_index}..{made.last_index}, "
+        f"{made.size} bytes"
+    )
+    with telling_what_is_done(f"the copy is made: {line}"):
+        click.echo(json.dumps(asdict(made)) if as_json else line)
 
 
 @click.command()

@@ -9,6 +9,7 @@ import click
 
 from dledger.command_line.options import EXISTING_FOLDER, json_option, option
 from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger.store.repair import Repaired, repair_folder
 from dledger.store.set_aside import set_aside
 
@@ -40,14 +41,15 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
     and the node can start.
     """  # noqa: D301 - click's mark, a backspace
     repaired = repair_folder(str(folder), str(source))
-    if as_json:
-        click.echo(json.dumps({"repaired": [stretch._asdict() for stretch in repaired]}))
-    elif repaired:
-        _print_repaired(repaired)
-        if not all(stretch.certain for stretch in repaired):
-            click.echo(_UNCERTAIN, err=True)
-    else:
-        click.echo("nothing was broken")
+    with telling_what_is_done(f"{folder} is repaired"):
+        if as_json:
+            click.echo(json.dumps({"repaired": [stretch._asdict() for stretch in repaired]}))
+        elif repaired:
+            _print_repaired(repaired)
+            if not all(stretch.certain for stretch in repaired):
+                click.echo(_UNCERTAIN, err=True)
+        else:
+            click.echo("nothing was broken")
 
 
 def _print_repaired(repaired: list[Repaired]) -> None:
@@ -75,5 +77,7 @@ def rejoin(folder: Path) -> None:
     Do not use it on half of a group or more: entries that only those members held would be lost.
     """  # noqa: D301 - click's mark, a backspace
     aside = set_aside(str(folder))
-    click.echo(f"moved everything to {aside}")
-    click.echo("start the node: it catches up from the leader, and counts when it has done so")
+    moved = f"moved everything to {aside}"
+    with telling_what_is_done(moved):
+        click.echo(moved)
+        click.echo("start the node: it catches up from the leader, and counts when it has done so")

@@ -21,6 +21,7 @@ from dledger.network.binding import bind
 from dledger.network.network import TCP
 from dledger.node.node import Node
 from dledger.shown_output import escaped
+from dledger.sockets import serve_accepted
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class MetricsServer:
         self._making = trio.Lock()
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
-        await trio.serve_listeners(self._serve_one, listeners)
+        await serve_accepted(self._serve_one, listeners, "scrapers")
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
         if self._connections >= MAX_CONNECTIONS:

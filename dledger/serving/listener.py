@@ -23,6 +23,7 @@ from dledger.network.tls import GroupTls, Stream, TlsRefused, names_shown
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
 from dledger.serving.permit import EVERYTHING, Permit, prove
+from dledger.sockets import serve_accepted
 from dledger.wire.frame import HTTP_ANSWER, Frame, HttpSpoken, is_http_request
 from dledger.wire.handshake import (
     MOST_GROUPS_NAMED,
@@ -104,7 +105,7 @@ class Listener:
         return await bind(setting, address, self._dialled.network.listen)
 
     async def serve(self, listeners: Listeners) -> None:
-        await trio.serve_listeners(self._serve_one, list(listeners))
+        await serve_accepted(self._serve_one, listeners, "members and clients")
 
     async def _serve_one(self, stream: Stream) -> None:
         if self._connections >= MAX_CONNECTIONS:

@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
-from zlib import crc32
 
 from dledger.core.membership.change_errors import ConfigurationInvalid
 from dledger.core.membership.configuration import Configuration
 from dledger.store.noop_body import BIRTH_BYTES
+from dledger.store.small_file import checked_line, with_sum
 
 VERSION = 1
 
@@ -71,14 +71,13 @@ def encode_birth(record: BirthRecord) -> bytes:
         "first_voters": None if voters is None else dict(voters.addresses),
         "birth": record.birth.hex(),
     }
-    line = json.dumps(fields).encode() + b"\n"
-    return line + b"%08x\n" % crc32(line)
+    return with_sum(json.dumps(fields).encode())
 
 
 def decode_birth(content: bytes) -> BirthRecord | None:
     """Decode what `encode_birth` wrote; None for anything else."""
-    line, _, last = content.partition(b"\n")
-    if last != b"%08x\n" % crc32(line + b"\n"):
+    line = checked_line(content)
+    if line is None:
         return None
     try:
         fields = json.loads(line)

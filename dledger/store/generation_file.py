@@ -1,7 +1,8 @@
 """The generation that a folder belongs to: a small file beside the hard state.
 
-It holds `generation 1 0123456789abcdef` and a line end: the number and the mark. Versions before
-marks wrote the number alone. A folder without the file is of generation 0.
+It holds the line `generation 1 0123456789abcdef`, the number and the mark, and a line with its sum.
+Versions before sums wrote the first line alone, and versions before marks the number alone. A
+folder without the file is of generation 0.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
 from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
-from dledger.store.small_file import only_line, read_small_file, write_small_file
+from dledger.store.small_file import fact_line, read_small_file, with_sum, write_small_file
 
 FILE_NAME = "generation"
 
@@ -26,7 +27,7 @@ class GenerationFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return NEVER_RECOVERED
-        word, _, rest = only_line(content).partition(" ")
+        word, _, rest = fact_line(content).partition(" ")
         number, _, mark = rest.partition(" ")
         if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
             return Generation(int(number), mark)
@@ -35,6 +36,6 @@ class GenerationFile:
 
     def set(self, generation: Generation) -> None:
         """Record another generation; durable on return."""
-        text = f"generation {generation.number} {generation.mark}".rstrip() + "\n"
-        write_small_file(self._disk, self._folder, FILE_NAME, text.encode())
+        line = f"generation {generation.number} {generation.mark}".rstrip()
+        write_small_file(self._disk, self._folder, FILE_NAME, with_sum(line.encode()))
         self.generation = generation

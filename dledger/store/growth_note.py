@@ -18,6 +18,9 @@ from dledger.store.small_file import remove_small_file, write_small_file
 
 _SUM_CHARACTERS = 16
 
+# A file system takes names of 255 bytes, and the file is written under a name that ends in .new.
+_MOST_NAME_BYTES = 251
+
 
 class NotedMember(NamedTuple):
     """The member that a note is about.
@@ -59,7 +62,13 @@ class GrowthNote:
         member = "\0".join(self._member).encode("utf-8", "surrogateescape")
         summed = sha256(member).hexdigest()[:_SUM_CHARACTERS]
         # Hidden, because commands take files named dledger-... for folders of nodes.
-        return f".dledger-has-grown-{group}-{node_id}-{summed}"
+        shown = f"{group}-{node_id}"
+        name = f".dledger-has-grown-{shown}-{summed}"
+        if (excess := len(name.encode()) - _MOST_NAME_BYTES) <= 0:
+            return name
+        # The sum tells members apart whose names are cut.
+        kept = shown.encode()[:-excess].decode("utf-8", "ignore")
+        return f".dledger-has-grown-{kept}-{summed}"
 
     def found(self) -> str | None:
         """Return the path of an existing file of the note; None if there is none."""

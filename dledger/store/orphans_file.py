@@ -1,7 +1,8 @@
 """The record that the group of this folder lost entries that are committed here: a small file.
 
-It holds `orphans 101 500` and a line end. While it is there, a start counts these entries as
-committed, however old the commit index in the hard state is, so nothing overwrites them.
+It holds the line `orphans 101 500`, and a line with its sum, which earlier versions did not write.
+While it is there, a start counts these entries as committed, however old the commit index in the
+hard state is, so nothing overwrites them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from dledger.core.orphans import Orphans
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
 from dledger.store.small_file import (
-    only_line,
+    fact_line,
     read_small_file,
     remove_small_file,
+    with_sum,
     write_small_file,
 )
 
@@ -34,7 +36,7 @@ class OrphansFile:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
             return None
-        word, _, rest = only_line(content).partition(" ")
+        word, _, rest = fact_line(content).partition(" ")
         first, _, last = rest.partition(" ")
         named = word == "orphans" and first.isdecimal() and last.isdecimal()
         if named and int(first) <= int(last):
@@ -49,6 +51,6 @@ class OrphansFile:
         if orphans is None:
             remove_small_file(self._disk, self._folder, FILE_NAME)
         else:
-            text = f"orphans {orphans.first} {orphans.last}\n"
-            write_small_file(self._disk, self._folder, FILE_NAME, text.encode())
+            line = f"orphans {orphans.first} {orphans.last}"
+            write_small_file(self._disk, self._folder, FILE_NAME, with_sum(line.encode()))
         self.orphans = orphans

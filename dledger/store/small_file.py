@@ -7,11 +7,12 @@ under the other name is removed by the next write.
 from __future__ import annotations
 
 from contextlib import closing
+from zlib import crc32
 
 from dledger.store.disk import Disk
 
 _NEW_SUFFIX = ".new"
-# Enough for one line; a longer file was not written by `write_small_file`.
+# Enough for one line and its sum; a longer file was not written by `write_small_file`.
 MOST_BYTES = 64
 
 
@@ -29,10 +30,25 @@ def read_small_file(
         return file.read(most_bytes, 0)
 
 
-def only_line(content: bytes) -> str:
-    """Return the line of a file of one line; nothing if it was cut, or has more than one."""
-    line, end, more = content.decode("ascii", "replace").partition("\n")
-    return line if end and not more else ""
+def with_sum(line: bytes) -> bytes:
+    """Return a line with its newline, and a second line with the CRC-32 of both."""
+    return line + b"\n%08x\n" % crc32(line + b"\n")
+
+
+def checked_line(content: bytes) -> bytes | None:
+    """Return the line that `with_sum` was given; None for anything else."""
+    line = content.partition(b"\n")[0]
+    return line if content == with_sum(line) else None
+
+
+def fact_line(content: bytes) -> str:
+    """Return the line of a file with a sum, or of one by earlier versions, which wrote no sum.
+
+    It is empty if the file was changed or cut.
+    """
+    line, end, more = content.partition(b"\n")
+    is_whole = bool(end) and not more
+    return line.decode("ascii", "replace") if is_whole or checked_line(content) == line else ""
 
 
 def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None:

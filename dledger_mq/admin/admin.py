@@ -18,7 +18,13 @@ from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
 from dledger_mq.consuming.offsets import BrokerOffsets
-from dledger_mq.errors import InvalidArgument, InvalidMessage, RequestRefused, RouteNotFound
+from dledger_mq.errors import (
+    InvalidArgument,
+    InvalidMessage,
+    MessagingError,
+    RequestRefused,
+    RouteNotFound,
+)
 from dledger_mq.message import check_group, check_topic
 from dledger_mq.popping import pop_requests
 from dledger_mq.received_message import ReceivedMessage, received
@@ -127,9 +133,7 @@ class Admin:
         tls: Tls | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        self._use = ClientUse(
-            "administrator", "Admin", "open_admin", nameservers, client, "", tls, credentials
-        )
+        self._use = ClientUse("administrator", "Admin", nameservers, client, "", tls, credentials)
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._leaders = Leaders(self._client)
 
@@ -217,7 +221,7 @@ class Admin:
                 try:
                     if not (await self._client.routes.refresh(topic)).provisional:
                         return
-                except RouteNotFound:
+                except MessagingError:  # as the name server is started again, say
                     failures += 1
                 await trio.sleep(pause_s(max(failures, 1)))
         raise RouteNotFound(topic, self._client.routes.nameservers)

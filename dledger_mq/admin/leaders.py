@@ -8,7 +8,13 @@ import trio
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_S, NOT_NOW_CODES, pause_s
 from dledger_mq.connection.client import Client
-from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
+from dledger_mq.errors import (
+    MessagingError,
+    NameServersUnreachable,
+    NoMaster,
+    RequestRefused,
+    outcome_unknown,
+)
 from remoting.bodies.route import BrokerData, decode_cluster_info
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -58,10 +64,14 @@ class Leaders:
             NoMaster: there is no group, or a group had no leader for 10 s.
             NameServersUnreachable: no name server answers.
             RequestRefused: a broker refuses.
+
+        The cause of such an error is the first one, if any, that leaves open whether the request
+        was carried out.
         """
         deadline = trio.current_time() + ORDER_TIMEOUT_S
         replies: dict[str, Command] = {}
         failures = 0
+        doubt: MessagingError | RemotingError | None = None
         while True:
             self._client.check_open()
             problem: MessagingError | RemotingError = NoMaster(topic, "")
@@ -80,15 +90,17 @@ class Leaders:
                     return replies
             except RequestRefused as error:
                 if error.code not in NOT_NOW_CODES:
-                    raise
+                    raise error from doubt
                 problem = error
-            except NameServersUnreachable:
-                raise  # an election does not help
+            except NameServersUnreachable as error:
+                raise error from doubt  # an election does not help
             except (MessagingError, RemotingError) as error:
                 problem = error
             failures += 1
             if trio.current_time() >= deadline:
-                raise problem
+                raise problem from doubt
+            if doubt is None and outcome_unknown(problem):
+                doubt = problem
             await trio.sleep(pause_s(failures))
 
     async def _ask(

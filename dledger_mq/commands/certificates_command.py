@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dledger.command_line.options import FOLDER, option
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger_mq.clusters.certificate_folder import AUTHORITY, CLIENT, CertificateFolder
 from dledger_mq.clusters.group_directory import MAX_GROUPS, MAX_NODES
 from dledger_mq.clusters.new_groups import node_names
@@ -50,17 +51,21 @@ def certificates(
     folder = CertificateFolder(path)
     nodes = [name for group in node_names(group_count, node_count) for name in group]
     made = make_certificates(folder, nodes, hosts, days, datetime.now(UTC))
-    click.echo(f"{path} has certificates of {', '.join(made)}, for {days} days")
-    click.echo("Whoever has authority-key.pem can make more of them.\n")
     counts = "".join(
         f" --{name} {count}"
         for name, count, usual in (("nodes", node_count, 3), ("groups", group_count, 1))
         if count != usual
     )
     shown = shlex.quote(str(path))
-    click.echo(f"  dledger-mq up --dir group{counts} --tls-dir {shown}")
     ca, cert, key = (
         shlex.quote(str(one))
         for one in (folder.certificate(AUTHORITY), folder.certificate(CLIENT), folder.key(CLIENT))
     )
-    click.echo(f"  dledger-mq send Greetings hello --tls-ca {ca} --tls-cert {cert} --tls-key {key}")
+    has = f"{path} has certificates of {', '.join(made)}, for {days} days"
+    with telling_what_is_done(has):
+        click.echo(has)
+        click.echo("Whoever has authority-key.pem can make more of them.\n")
+        click.echo(f"  dledger-mq up --dir group{counts} --tls-dir {shown}")
+        click.echo(
+            f"  dledger-mq send Greetings hello --tls-ca {ca} --tls-cert {cert} --tls-key {key}"
+        )

@@ -1,19 +1,22 @@
 """Options and output that the commands of `dledger-mq` share."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import trio
 
+from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.options import FILE, given, json_option, kept_option, options
 from dledger.command_line.rows import print_json_lines, print_table
 from dledger_mq.admin.admin import Admin
 from dledger_mq.connection.client import Client
-from dledger_mq.errors import OutcomeUnknown, SomeFailed
+from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed, outcome_unknown
 from remoting.net.access_file import read_credentials
 from remoting.net.tls_config import Tls
+from remoting.wire.errors import RemotingError
 from remoting.wire.signature import Credentials
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
@@ -66,6 +69,9 @@ lines_option = json_option("Print a JSON object a line.")
 
 Result = TypeVar("Result")
 
+# What the commands expect, and tell in a line.
+COMMAND_ERRORS: Final = (MessagingError, RemotingError)
+
 
 def given_nameservers() -> tuple[str, ...]:
     return tuple(filter(None, given("--nameserver").split(";")))
@@ -112,6 +118,24 @@ def may_be_stored(error: BaseException) -> bool:
     if isinstance(error, SomeFailed):
         return any(isinstance(outcome, OutcomeUnknown) for outcome in error.outcomes)
     return isinstance(error, OutcomeUnknown)
+
+
+@contextmanager
+def changing() -> Iterator[None]:
+    """End the command with exit code 3 if the block leaves open whether a change was made."""
+    try:
+        yield
+    except COMMAND_ERRORS as error:
+        if not (outcome_unknown(error) or outcome_unknown(error.__cause__)):
+            raise
+        problem = f"{error}: the change may have been made, look before you repeat it"
+        raise CommandFailed(problem, ExitCode.OUTCOME_UNKNOWN) from error
+
+
+def change(call: Callable[[Admin], Awaitable[Result]]) -> Result:
+    """Run a call of `Admin` that changes something, as `ask` does."""
+    with changing():
+        return ask(call)
 
 
 def written_time(

@@ -11,11 +11,14 @@ import click
 from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
+from dledger.command_line.standard_streams import say_done, telling_what_is_done
 from dledger.shown_output import shown_on
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import DEFAULT_RETRIES
 from dledger_mq.commands.command_line import (
+    COMMAND_ERRORS,
     ask,
+    change,
     lines_option,
     nameserver_option,
     print_rows,
@@ -73,12 +76,12 @@ def create(
         if not separator or not name:
             raise click.BadParameter(f"{text!r}: give NAME=VALUE", param_hint="--attribute")
         found[name] = value
-    ask(
+    change(
         lambda admin: admin.group(group).create(
             in_order=in_order, most_retries=retries, attributes=found
         )
     )
-    say(f"group {group} is made")
+    say_done(f"group {group} is made")
 
 
 @group_commands.command("progress")
@@ -169,13 +172,14 @@ def consume(group: str, client_id: str, offset_message_id: str, as_json: bool) -
     `dledger-mq find --json` tells the OFFSET_MESSAGE_ID. Nothing is committed, and the message
     stays where it is. The exit code is 1 if the listener did not succeed.
     """
-    found = ask(lambda admin: admin.group(group).consume_directly(client_id, offset_message_id))
+    found = change(lambda admin: admin.group(group).consume_directly(client_id, offset_message_id))
     row = {
         "result": found.result,
         "ms": found.took_ms,
         "remark": found.remark,
     }
-    print_rows(("result", "ms", "remark"), [row], as_json)
+    with telling_what_is_done(f"the member was asked ({found.result})"):
+        print_rows(("result", "ms", "remark"), [row], as_json)
     if not found.is_consumed:
         sys.exit(ExitCode.FAILED)
 
@@ -288,9 +292,10 @@ def reset(
 
     rows = [
         {"broker": one.broker_name, "queue": one.queue_id, "next": moved_to}
-        for one, moved_to in ask(moved).items()
+        for one, moved_to in change(moved).items()
     ]
-    print_rows(("broker", "queue", "next"), rows, as_json)
+    with telling_what_is_done(f"group {group} is moved"):
+        print_rows(("broker", "queue", "next"), rows, as_json)
 
 
 @group_commands.command("clone")
@@ -303,8 +308,8 @@ def clone(group: str, target: str, topic: str) -> None:
 
     TARGET should have no members now: what they commit next would count.
     """
-    ask(lambda admin: admin.group(group).clone_to(target, topic))
-    click.echo(f"group {target} goes on where {group} is{f' in {topic}' if topic else ''}")
+    change(lambda admin: admin.group(group).clone_to(target, topic))
+    say_done(f"group {target} goes on where {group} is{f' in {topic}' if topic else ''}")
 
 
 def _queue(topic: str, name: str) -> MessageQueue:
@@ -356,15 +361,19 @@ def mode(
     if shares is not None and not pop:
         raise click.UsageError("--shares goes with --pop")
 
-    async def modes(admin: Admin) -> list[RequestMode]:
-        if pop or pull:
-            wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
-            await admin.set_request_mode(wanted)
-        return await admin.request_modes()
+    if not (pop or pull):
+        _show_modes(group, topic, as_json)
+        return
+    wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
+    change(lambda admin: admin.set_request_mode(wanted))
+    with telling_what_is_done("the mode is set", expected=COMMAND_ERRORS):
+        _show_modes(group, topic, as_json)
 
+
+def _show_modes(group: str, topic: str, as_json: bool) -> None:
     rows = [
         {"group": one.group, "topic": one.topic, "mode": one.mode, "shares": one.shares}
-        for one in ask(modes)
+        for one in ask(lambda admin: admin.request_modes())
         if group in ("", one.group) and topic in ("", one.topic)
     ]
     print_rows(("group", "topic", "mode", "shares"), rows, as_json)

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import click
 
 from dledger.command_line.options import flag, json_option, option
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger_mq.admin.dead_letters import LAST_MS, Redriven
-from dledger_mq.commands.command_line import ask, nameserver_option
+from dledger_mq.commands.command_line import change, nameserver_option
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 
@@ -46,7 +47,7 @@ def redrive(
     What was delivered once more before is passed over, so that the command may be repeated. To see
     the dead letters: dledger-mq consume %DLQ%GROUP --from-first.
     """
-    total = ask(
+    total = change(
         lambda admin: admin.redrive(
             group,
             to_topic=target == "topic",
@@ -58,19 +59,20 @@ def redrive(
             on_progress=_show,
         )
     )
-    if as_json:
-        click.echo(json.dumps(asdict(total)))
-        return
     would = "would be" if dry_run else "were"
-    click.echo(
-        f"{total.redriven} dead letters of {group} {would} delivered once more; "
-        f"{total.taken} were before, {total.passed_over} were not asked for, "
-        f"{total.without_topic} have no topic to go to"
-    )
-    if total.never_stored:
+    delivered = f"{total.redriven} dead letters of {group} {would} delivered once more"
+    with telling_what_is_done(delivered):
+        if as_json:
+            click.echo(json.dumps(asdict(total)))
+            return
         click.echo(
-            f"{total.never_stored} are too large for the log now, or cannot be read: they stay"
+            f"{delivered}; {total.taken} were before, {total.passed_over} were not asked for, "
+            f"{total.without_topic} have no topic to go to"
         )
+        if total.never_stored:
+            click.echo(
+                f"{total.never_stored} are too large for the log now, or cannot be read: they stay"
+            )
 
 
 def _in_ms(time: datetime) -> int:

@@ -1,7 +1,7 @@
 """`dledger-mq status`, `stats` and `settings`: the brokers' roles, figures and settings."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -11,11 +11,14 @@ import trio
 
 from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import EXISTING_FOLDER, json_option, option
-from dledger.command_line.rows import new_table, table_console
+from dledger.command_line.rows import new_table, say, table_console
+from dledger.command_line.standard_streams import telling_what_is_done
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_S, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
 from dledger_mq.commands.command_line import (
+    COMMAND_ERRORS,
     ask,
+    change,
     given_credentials,
     given_nameservers,
     given_tls,
@@ -25,7 +28,7 @@ from dledger_mq.commands.command_line import (
 )
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
-from dledger_mq.errors import GroupDirectoryError, no_broker_leads
+from dledger_mq.errors import GroupDirectoryError, MessagingError, no_broker_leads
 from remoting.bodies.table import decode_table
 from remoting.message.topic_names import UNDELIVERED_TOPIC
 from remoting.wire.command import Command
@@ -56,7 +59,24 @@ def status(path: Path | None, as_json: bool) -> None:
 
     Exit code 1 if no broker leads.
     """
-    rows = ask(_of_cluster) if path is None else trio.run(_of_directory, path)
+    problem = None
+    if path is None:
+        rows = ask(_of_cluster)
+    else:
+        rows, problem = trio.run(_of_directory, path)
+    _print_status(rows, as_json)
+    if problem is not None:
+        raise problem
+    if as_json:
+        return
+    if not any(row["leads"] for row in rows):
+        plan = None if path is None else GroupDirectory(path).read_plan()
+        asked = given_nameservers() if plan is None else [plan.nameserver]
+        groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
+        raise CommandFailed(no_broker_leads(asked, sorted(groups)))
+
+
+def _print_status(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -74,18 +94,13 @@ def status(path: Path | None, as_json: bool) -> None:
         table_console().print(table)
     for row in rows:
         if row["problem"]:
-            click.echo(f"{row['node']}: {row['problem']}")
+            say(f"{row['node']}: {row['problem']}")
         if row["leads"] and (alarm := _undelivered(row["figures"])):
-            click.echo(f"{row['node']}: {alarm}")
+            say(f"{row['node']}: {alarm}")
     for alarm in _alarms(rows, "dledgerAlarms"):
-        click.echo(f"CRITICAL  {alarm}")
+        say(f"CRITICAL  {alarm}")
     for alarm in _alarms(rows, "dledgerWarnings"):
-        click.echo(f"WARNING   {alarm}")
-    if not any(row["leads"] for row in rows):
-        plan = None if path is None else GroupDirectory(path).read_plan()
-        asked = given_nameservers() if plan is None else [plan.nameserver]
-        groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
-        raise CommandFailed(no_broker_leads(asked, sorted(groups)))
+        say(f"WARNING   {alarm}")
 
 
 def _undelivered(figures: object) -> str:
@@ -116,8 +131,11 @@ async def _of_cluster(admin: Admin) -> list[dict[str, object]]:
     ]
 
 
-async def _of_directory(path: Path) -> list[dict[str, object]]:
-    """Return a row for each node of a directory. Raises GroupDirectoryError: it has no group."""
+async def _of_directory(path: Path) -> tuple[list[dict[str, object]], MessagingError | None]:
+    """Return a row for each node of a directory, and what is wrong with the name server.
+
+    Without it, a node leads that says so itself. Raises GroupDirectoryError: it has no group.
+    """
     directory = GroupDirectory(path)
     plan = directory.read_plan()
     if plan is None:
@@ -129,7 +147,12 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
         Client([plan.nameserver], tls=tls, credentials=credentials) as client,
         Admin(client=client) as admin,
     ):
-        leaders = {broker.leader for broker in await admin.brokers()}
+        leaders: set[str | None] | None = None
+        unreachable: MessagingError | None = None
+        try:
+            leaders = {broker.leader for broker in await admin.brokers()}
+        except MessagingError as error:
+            unreachable = error
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],
             FIGURES_TIMEOUT_S,
@@ -149,12 +172,14 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
                 "node": node.name,
                 "address": node.client_address,
                 "pid": pids.get(node.name),
-                "leads": node.client_address in leaders,
+                "leads": figures.get("dledgerRole") == "leader"
+                if leaders is None
+                else node.client_address in leaders,
                 "figures": figures,
                 "problem": problem,
             }
         )
-    return rows
+    return rows, unreachable
 
 
 @click.command("stats")
@@ -207,21 +232,26 @@ def settings(changes: tuple[str, ...], broker_name: str, as_json: bool) -> None:
     All of a command are changed, or none. docs/settings.md lists what can be changed.
     """  # noqa: D301 - click's mark, a backspace
     values: dict[str, str] = {}
-    for change in changes:
-        name, separator, value = change.partition("=")
+    for text in changes:
+        name, separator, value = text.partition("=")
         if not separator or not name:
-            raise click.UsageError(f"{change!r:.80}: give NAME=VALUE")
+            raise click.UsageError(f"{text!r:.80}: give NAME=VALUE")
         values[name] = value
 
-    async def changed(admin: Admin) -> dict[str, dict[str, str]]:
-        if values:
-            await admin.change_settings(values, broker_name=broker_name)
-        return await admin.settings()
+    if not values:
+        _show_settings(values, broker_name, as_json)
+        return
+    change(lambda admin: admin.change_settings(values, broker_name=broker_name))
+    with telling_what_is_done("the settings are changed", expected=COMMAND_ERRORS):
+        _show_settings(values, broker_name, as_json)
 
+
+def _show_settings(names: Collection[str], broker_name: str, as_json: bool) -> None:
+    """Print the settings with one of these names, or all."""
     rows = [
         {"broker": name, "setting": setting, "value": value}
-        for name, shown in ask(changed).items()
+        for name, shown in ask(lambda admin: admin.settings()).items()
         for setting, value in shown.items()
-        if broker_name in ("", name) and (not values or setting in values)
+        if broker_name in ("", name) and (not names or setting in names)
     ]
     print_rows(("broker", "setting", "value"), rows, as_json)

@@ -5,11 +5,13 @@ from dataclasses import asdict
 
 import click
 
-from dledger.command_line.ending import CommandFailed
+from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.options import json_option, option
 from dledger.command_line.rows import say_each
+from dledger.command_line.standard_streams import say_done
 from dledger_mq.admin.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin
-from dledger_mq.commands.command_line import ask, nameserver_option, print_rows
+from dledger_mq.commands.command_line import ask, change, nameserver_option, print_rows
+from dledger_mq.errors import RouteNotFound
 
 
 @click.group("topic")
@@ -34,16 +36,19 @@ def topic_commands() -> None:
 @nameserver_option
 def create(topic: str, queues: int, message_type: str | None) -> None:
     """Make TOPIC, or change its number of queues or its type of messages."""
-    ask(lambda admin: admin.create_topic(topic, queues=queues, message_type=message_type))
-    click.echo(f"topic {topic} has {queues} queues on each group")
+    try:
+        change(lambda admin: admin.create_topic(topic, queues=queues, message_type=message_type))
+    except RouteNotFound:
+        problem = f"topic {topic} is made, but name servers do not know it yet: look at it later"
+        raise CommandFailed(problem, ExitCode.OUTCOME_UNKNOWN) from None
+    say_done(f"topic {topic} has {queues} queues on each group")
 
 
 @topic_commands.command("list")
 @nameserver_option
 def list_topics() -> None:
     """Print the names of all topics."""
-    for topic in ask(lambda admin: admin.topics()):
-        click.echo(topic)
+    say_each(ask(lambda admin: admin.topics()))
 
 
 @topic_commands.command("delete")
@@ -57,9 +62,9 @@ def delete(topic: str) -> None:
         await admin.delete_topic(topic)
         return was_there
 
-    if not ask(removed):
+    if not change(removed):
         raise CommandFailed(f"no topic {topic!r} was there: see that its name is right")
-    click.echo(f"topic {topic} is removed")
+    say_done(f"topic {topic} is removed")
 
 
 @topic_commands.command("status")

@@ -8,9 +8,11 @@ import click
 
 from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import FILE, flag, option
+from dledger.command_line.standard_streams import say_done, telling_what_is_done
 from dledger_mq.admin.plain_acl import REFUSED, import_accounts, read_plain_acl
 from dledger_mq.admin.users import Users
 from dledger_mq.commands.command_line import (
+    changing,
     lines_option,
     nameserver_option,
     print_rows,
@@ -36,7 +38,7 @@ def access(path: Path, admin: str) -> None:
     of all users must be given again.
     """
     new_access_file(path, admin)
-    click.echo(f"{path} has a new secret of {admin}, and the key that seals the secrets of users")
+    say_done(f"{path} has a new secret of {admin}, and the key that seals the secrets of users")
 
 
 @click.group("user")
@@ -46,6 +48,11 @@ def user_commands() -> None:
 
 def ask(question: Callable[[Users], Awaitable[Result]]) -> Result:
     return with_client(lambda client: question(Users(client)))
+
+
+def change(call: Callable[[Users], Awaitable[Result]]) -> Result:
+    with changing():
+        return ask(call)
 
 
 def _store_new_secret(
@@ -81,7 +88,7 @@ def _store_new_secret(
             if not is_known:
                 click.echo(f"{path} is kept: a broker may have taken the secret in it", err=True)
 
-    ask(call)
+    change(call)
 
 
 @user_commands.command("create")
@@ -97,7 +104,7 @@ def create(name: str, path: Path, is_super: bool) -> None:
         lambda users, secret: users.create(name, secret, is_super=is_super),
         is_there=False,
     )
-    click.echo(f"{path} has the access_key and the secret_key of {name}")
+    say_done(f"{path} has the access_key and the secret_key of {name}")
 
 
 @user_commands.command("renew")
@@ -112,7 +119,7 @@ def renew(name: str, path: Path) -> None:
     _store_new_secret(
         name, path, lambda users, secret: users.change(name, secret=secret), is_there=True
     )
-    click.echo(f"{path} has the access_key and the new secret_key of {name}")
+    say_done(f"{path} has the access_key and the new secret_key of {name}")
 
 
 @user_commands.command("list")
@@ -132,8 +139,8 @@ def list_users(as_json: bool) -> None:
 @nameserver_option
 def disable(name: str) -> None:
     """Let user NAME do nothing; what it has open is refused as well."""
-    ask(lambda users: users.change(name, is_enabled=False))
-    click.echo(f"user {name} is disabled")
+    change(lambda users: users.change(name, is_enabled=False))
+    say_done(f"user {name} is disabled")
 
 
 @user_commands.command("enable")
@@ -141,8 +148,8 @@ def disable(name: str) -> None:
 @nameserver_option
 def enable(name: str) -> None:
     """Let user NAME do again what its rules say."""
-    ask(lambda users: users.change(name, is_enabled=True))
-    click.echo(f"user {name} is enabled")
+    change(lambda users: users.change(name, is_enabled=True))
+    say_done(f"user {name} is enabled")
 
 
 @user_commands.command("delete")
@@ -150,8 +157,8 @@ def enable(name: str) -> None:
 @nameserver_option
 def delete(name: str) -> None:
     """Remove user NAME and its rules."""
-    ask(lambda users: users.delete(name))
-    click.echo(f"user {name} is removed")
+    change(lambda users: users.delete(name))
+    say_done(f"user {name} is removed")
 
 
 @user_commands.command("allow")
@@ -172,8 +179,8 @@ def allow(
     """
     decision = "Deny" if is_denied else "Allow"
     rule = AclEntry(resource, (actions,), sources, decision)
-    ask(lambda users: users.put_rule(name, rule))
-    click.echo(f"{decision} {name}: {actions} on {resource}")
+    change(lambda users: users.put_rule(name, rule))
+    say_done(f"{decision} {name}: {actions} on {resource}")
 
 
 @user_commands.command("forget")
@@ -182,8 +189,8 @@ def allow(
 @nameserver_option
 def forget(name: str, resource: str) -> None:
     """Take the rule for RESOURCE from user NAME."""
-    ask(lambda users: users.delete_rule(name, resource))
-    click.echo(f"user {name} has no rule for {resource}")
+    change(lambda users: users.delete_rule(name, resource))
+    say_done(f"user {name} has no rule for {resource}")
 
 
 @user_commands.command("rules")
@@ -222,7 +229,7 @@ def import_plain_acl(path: Path, dry_run: bool, overwrite: bool, as_json: bool) 
     are never printed.
     """
     found = read_plain_acl(path)
-    outcomes = ask(
+    outcomes = change(
         lambda users: import_accounts(users, found.accounts, overwrites=overwrite, is_dry=dry_run)
     )
     rows = []
@@ -244,7 +251,8 @@ def import_plain_acl(path: Path, dry_run: bool, overwrite: bool, as_json: bool) 
         ]
         rows += [{**user, **rule} for rule in rules or [{}]]
     columns = ("user", "type", "policy", "resource", "actions", "decision", "outcome")
-    print_rows(columns, rows, as_json)
+    with telling_what_is_done("nothing is changed" if dry_run else "the accounts are imported"):
+        print_rows(columns, rows, as_json)
     for line in found.untranslated:
         click.echo(f"not translated: {line}", err=True)
     if any(one.startswith(REFUSED) for one in outcomes.values()):

@@ -1,5 +1,6 @@
 """The block of a producer, consumer or administrator, and the client it uses."""
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
@@ -16,7 +17,7 @@ from remoting.wire.signature import Credentials
 class ClientUse:
     """Uses a client that is opened together with its user, or shared and already open.
 
-    `what`, `name` and `form` are for errors, see `Lifetime`. `nameservers` are for a client of the
+    `what` and `name` are for errors, see `Lifetime`. `nameservers` are for a client of the
     user's own, and so are `tls` and `credentials`.
 
     Raises:
@@ -30,7 +31,6 @@ class ClientUse:
         self,
         what: str,
         name: str,
-        form: str,
         nameservers: str | Sequence[str],
         client: Client | None,
         group: str = "",
@@ -50,6 +50,7 @@ class ClientUse:
         self.client: Final = (
             Client(nameservers, tls=tls, credentials=credentials) if client is None else client
         )
+        form = "open" + re.sub("[A-Z]", lambda begin: f"_{begin[0].lower()}", name)
         self.lifetime: Final = Lifetime(what, name, form, group=group, client=self.client.lifetime)
         self._stack = AsyncExitStack()
 

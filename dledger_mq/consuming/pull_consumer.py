@@ -59,16 +59,7 @@ class PullConsumer:
         check_group(group)
         self.group = group
         self._metrics = reported(metrics)
-        self._use = ClientUse(
-            "consumer",
-            _NAME,
-            "open_pull_consumer",
-            nameservers,
-            client,
-            group,
-            tls,
-            credentials,
-        )
+        self._use = ClientUse("consumer", _NAME, nameservers, client, group, tls, credentials)
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._offsets = BrokerOffsets(self._client, group)
         # The subscription of the last pull, which most often is that of the next one, too.

@@ -223,14 +223,7 @@ class PushConsumer:
         self._topics = topics
         self._listener = listener
         self._use = ClientUse(
-            "consumer",
-            "PushConsumer",
-            "open_push_consumer",
-            nameservers,
-            client,
-            group,
-            tls,
-            credentials,
+            "consumer", "PushConsumer", nameservers, client, group, tls, credentials
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

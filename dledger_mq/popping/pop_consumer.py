@@ -109,14 +109,7 @@ class PopConsumer:
         self.group = group
         self._topics = topics
         self._use = ClientUse(
-            "consumer",
-            "PopConsumer",
-            "open_pop_consumer",
-            nameservers,
-            client,
-            group,
-            tls,
-            credentials,
+            "consumer", "PopConsumer", nameservers, client, group, tls, credentials
         )
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered

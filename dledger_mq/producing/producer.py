@@ -143,9 +143,7 @@ class Producer:
         ):
             check_number("Producer", name, value, 0, 1 << 50, whole=True)
         self.group = group
-        self._use = ClientUse(
-            "producer", "Producer", "open_producer", nameservers, client, group, tls, credentials
-        )
+        self._use = ClientUse("producer", "Producer", nameservers, client, group, tls, credentials)
         self._client, self._lifetime = self._use.client, self._use.lifetime
         self._timeout_s = timeout_s
         self._body_limits = (compress_from_bytes, max_body_bytes)

@@ -64,6 +64,8 @@ def chosen_queue(
         raise TypeError(f"it returned {chosen!r:.80}, no MessageQueue")
     if chosen.topic != queues[0].topic:
         raise ValueError(f"it returned a queue of topic {chosen.topic!r:.140}")
+    if type(chosen.queue_id) is not int or type(chosen.broker_name) is not str:
+        check_queue("selector", chosen)  # numbers of other libraries pass
     return chosen
 
 

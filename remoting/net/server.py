@@ -13,8 +13,8 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from dledger.network.tls import TlsRefused
-from dledger.sockets import listening
-from dledger.system_refusals import Kind, refusal_of
+from dledger.sockets import TELL_S, accepted, listening
+from dledger.system_refusals import Refusal
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.bounded_log import about_client
@@ -53,13 +53,6 @@ SWEEP_S: Final = 0.5
 
 # How long a TLS handshake may take; a healthy one takes a few round trips.
 HANDSHAKE_S: Final = 10.0
-
-# How long to wait when the process has no descriptor for another connection. Connections end all
-# the time, and the system keeps those that wait.
-ACCEPT_PAUSE_S: Final = 0.1
-
-# A lasting state is logged this often: a flood of connections must not flood the log.
-TELL_S: Final = 60.0
 
 # A sweep that is later than this shows that the process was stopped.
 _STOPPED_S: Final = 5.0
@@ -290,26 +283,20 @@ class Server:
         gate: Gate | None,
         trusts_proxy: TrustsProxy | None,
     ) -> None:
-        """Accept connections; without a descriptor for one, wait and try again."""
         while True:
-            try:
-                stream = await listener.accept()
-            except OSError as error:
-                found = refusal_of(error)
-                if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
-                    raise
-                now = trio.current_time()
-                if now >= self._logged_descriptors_at + TELL_S:
-                    self._logged_descriptors_at = now
-                    _log.warning(
-                        "no connection can be accepted while %d are open: %s; %s",
-                        len(self._connections),
-                        quoted(found.meaning),
-                        quoted(found.cure),
-                    )
-                await trio.sleep(ACCEPT_PAUSE_S)
-            else:
-                nursery.start_soon(self._take_stream, stream, gate, trusts_proxy)
+            stream = await accepted(listener, self._tell_refusal)
+            nursery.start_soon(self._take_stream, stream, gate, trusts_proxy)
+
+    def _tell_refusal(self, found: Refusal) -> None:
+        now = trio.current_time()
+        if now >= self._logged_descriptors_at + TELL_S:
+            self._logged_descriptors_at = now
+            _log.warning(
+                "no connection can be accepted while %d are open: %s; %s",
+                len(self._connections),
+                quoted(found.meaning),
+                quoted(found.cure),
+            )
 
     def _relieve(self, count: int) -> None:
         """Close the connections with the oldest progress, until they held `count` bytes."""

@@ -183,6 +183,10 @@ class RequestCode(IntEnum):
     CHECK_ACCESS = 31002
 
 
+# How a broker's remark begins that does not know whether a change became part of its log.
+MAY_BE_STORED: Final = "it may or may not have been stored"
+
+
 class ResponseCode(IntEnum):
     """The codes of replies. 0 is success; 10, 11 and 12 mean "stored, but ..."."""
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import socket
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 import dledger
+from dledger.command_line.log_lines import JsonLines
 from dledger.config import Address
 from dledger.free_ports import free_ports
 from dledger.metrics.metrics_server import serve_text
 from dledger.sockets import ACCEPTED, DIALLED, SilenceLimits, dialled, listening
 from tests.dledger.running_members import lone
-from tests.open_connections import limits_of_open_connections
+from tests.open_connections import descriptors_limited_to, limits_of_open_connections
 
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this limit"
 )
+
+# The event of a line about connections: see docs/operations.md.
+REFUSED = "connection_refused"
 
 
 class Nothing:
@@ -91,3 +99,32 @@ def test_a_silent_connection_is_given_up_after_three_lost_probes_at_least(
 
 def test_the_side_that_dials_again_notices_before_the_side_that_forgets() -> None:
     assert DIALLED.unacknowledged_ms < ACCEPTED.unacknowledged_ms
+
+
+async def test_without_descriptors_members_and_metrics_log_a_line_and_then_go_on(
+    tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with dledger.open_node(lone(tmp_path), Nothing()) as node:
+        metrics = await nursery.start(serve_text, lambda: [b""], Address("127.0.0.1", 0))
+        for port in (node.config.address.port, metrics):
+            await trio.testing.wait_all_tasks_blocked()  # until all listeners wait
+            caplog.clear()
+            with socket.socket() as caller:
+                used = os.dup(caller.fileno())
+                os.close(used)
+                with descriptors_limited_to(used):
+                    caller.connect(("127.0.0.1", port))
+                    with trio.fail_after(5):
+                        while not caplog.records:
+                            await trio.lowlevel.checkpoint()
+                    await trio.testing.wait_all_tasks_blocked()
+                (line,) = caplog.records
+                assert (line.exc_info, "can be accepted" in line.getMessage()) == (None, True)
+                assert "ulimit -n" in line.getMessage()
+                assert json.loads(JsonLines("g", "n0").format(line))["event"] == REFUSED
+                asked = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
+                caller.sendall(asked)
+                with trio.fail_after(5):
+                    await trio.lowlevel.wait_readable(caller)
+                assert caller.recv(4) == b"HTTP"

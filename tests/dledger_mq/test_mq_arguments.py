@@ -37,6 +37,7 @@ from dledger_mq import (
     to_queue,
 )
 from dledger_mq.argument_checks import is_number_in
+from dledger_mq.sending.selectors import chosen_queue
 from remoting.wire.errors import RemotingError
 from tests.dledger_mq.real_group import real_group
 
@@ -155,6 +156,29 @@ async def test_a_pull_consumer_says_what_a_queue_is(tmp_path: Path, queue: Any) 
         ):
             with pytest.raises(InvalidArgument, match=r"PullConsumer: queue is of type .*: give a"):
                 await call(queue)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ((TOPIC, "broker-a", None), "queue_id is None: give 0 to"),
+        ((TOPIC, "broker-a", -1), "queue_id is -1: give 0 to"),
+        ((TOPIC, None, 0), "broker_name is of type None"),
+        ((None, "broker-a", 0), "topic is of type None"),
+    ],
+)
+def test_a_queue_that_cannot_be_is_refused_before_anything_is_sent(
+    fields: tuple[Any, Any, Any], words: str
+) -> None:
+    queue = MessageQueue(*fields)
+    with pytest.raises(MessagingError, match=words):
+        to_queue(queue)
+
+
+def test_a_selector_that_chooses_a_queue_without_a_number_is_told() -> None:
+    queue: Any = MessageQueue(TOPIC, "broker-a", None)  # type: ignore[arg-type]
+    with pytest.raises(MessagingError, match="queue_id is None: give 0 to"):
+        chosen_queue(lambda _queues, _message: queue, [QUEUE], Message(TOPIC, b""))
 
 
 def test_numbers_of_other_libraries_are_numbers() -> None:

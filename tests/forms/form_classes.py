@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -84,7 +85,7 @@ def public(of: type) -> dict[str, Any]:
     """The public methods and properties of a class."""
     return {
         name: member
-        for name, member in vars(of).items()
+        for name, member in inspect.getmembers_static(of)
         if not name.startswith("_") and (callable(member) or isinstance(member, property))
     }
 

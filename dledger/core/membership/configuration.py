@@ -8,6 +8,7 @@ its entry is committed there (`membership`), as in etcd, and not with the append
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -29,6 +30,9 @@ MAX_ID_BYTES = 127
 MAX_ADDRESS_CHARACTERS = 253 + 6
 
 _HIGHEST_PORT = 65_535
+
+# How a resolver takes 0.0.0.0 as well: its parts may be fewer, and in any notation.
+_ZEROS = re.compile(r"(0x)?0+(\.(0x)?0+){0,3}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,16 +163,20 @@ def is_address(text: str) -> bool:
     )
 
 
+def _stands_for_all(host: str) -> bool:
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return _ZEROS.fullmatch(host) is not None
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
+
+
 def unreachable(host: str) -> str | None:
     """Return why others cannot connect to `host`, if it stands for all addresses of a machine.
 
     Only new addresses of members are checked: the logs of earlier versions may hold such a host.
     """
-    try:
-        found = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-    if not (getattr(found, "ipv4_mapped", None) or found).is_unspecified:
+    if not _stands_for_all(host):
         return None
     return (
         f"other members and clients cannot connect to {host}: name the address that they use, and "

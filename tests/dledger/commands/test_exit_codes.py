@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from dledger.client.client_errors import AnswerOverdue, GroupUnreachable
+from dledger.client.group_client import GroupClient
 from dledger.command_line.ending import CommandFailed, Commands, ExitCode
 from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError, OutcomeUnknown
@@ -84,3 +87,38 @@ def test_ctrl_c_ends_a_command_without_a_word() -> None:
 
     result = CliRunner().invoke(program, [])
     assert (result.exit_code, result.output) == (ExitCode.INTERRUPTED, "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "replaced", "words"),
+    [
+        (["rejoin", "."], "set_aside", "moved everything"),
+        (["repair", ".", "--from", "."], "repair_folder", ". is repaired"),
+    ],
+)
+def test_a_change_that_is_done_and_cannot_be_printed_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str], replaced: str, words: str
+) -> None:
+    def full(*_arguments: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(f"dledger.commands.repair_command.{replaced}", lambda *_arguments: None)
+    monkeypatch.setattr("click.echo", full)
+    result = CliRunner().invoke(commands, typed)
+    assert (result.exit_code, words in result.stderr) == (ExitCode.OUTCOME_UNKNOWN, True)
+
+
+def test_members_that_are_changed_and_cannot_be_shown_are_not_said_to_be_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def changed(*_arguments: object) -> None: ...
+
+    async def lost(*_arguments: object) -> None:
+        raise GroupUnreachable("x")
+
+    monkeypatch.setattr(GroupClient, "change", changed)
+    monkeypatch.setattr(GroupClient, "leader_status", lost)
+    typed = ["members", "--peers", "n0=127.0.0.1:1", "--remove", "n0"]
+    result = CliRunner().invoke(commands, typed)
+    assert result.exit_code == ExitCode.OUTCOME_UNKNOWN
+    assert "the members are changed, but not shown" in result.stderr

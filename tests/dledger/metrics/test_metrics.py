@@ -20,7 +20,7 @@ from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.free_ports import free_ports
 from dledger.metrics import readiness
-from dledger.metrics.exposition import render
+from dledger.metrics.exposition import rendered
 from dledger.metrics.metrics_server import (
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
@@ -72,7 +72,7 @@ NODE = (("group", "orders"), ("node", "n0"))
 
 
 def test_the_text_says_what_the_status_says() -> None:
-    found = samples(render([(a_status(), Tally())]))
+    found = samples(b"".join(rendered([(a_status(), Tally())])))
     assert found["dledger_term", NODE] == 7
     assert found["dledger_committed", NODE] == 39
     assert found["dledger_ready", NODE] == 1
@@ -88,7 +88,7 @@ def test_counts_and_sync_times_add_up() -> None:
     tally.appended_entries = 5
     for sync_s in (0.000_05, SYNC_CLASSES_S[0], 0.002, 60.0):
         tally.synced(sync_s)
-    found = samples(render([(a_status(), tally)]))
+    found = samples(b"".join(rendered([(a_status(), tally)])))
     assert found["dledger_appended_entries_total", NODE] == 5
     assert found["dledger_sync_seconds_count", NODE] == 4
     assert found["dledger_sync_seconds_bucket", (*NODE[:1], ("le", "0.0001"), NODE[1])] == 2
@@ -97,7 +97,7 @@ def test_counts_and_sync_times_add_up() -> None:
 
 
 def test_several_nodes_of_one_process_stand_side_by_side() -> None:
-    text = render([(a_status("n0"), Tally()), (a_status("n1"), Tally())])
+    text = b"".join(rendered([(a_status("n0"), Tally()), (a_status("n1"), Tally())]))
     nodes = {dict(labels)["node"] for _, labels in samples(text)}
     assert nodes == {"n0", "n1"}
 

@@ -223,3 +223,18 @@ class StoredMember:
         """The machine stops, and comes back with what was durable."""
         self.disk.cut_power(NOTHING_KEPT)
         self.start(now)
+
+
+def led_alone() -> StoredMember:
+    """A member that leads alone, and has nothing to do."""
+    member = StoredMember("n0", ["n0"])
+    now = 10.0
+    for _ in range(20):
+        now += 1.0
+        member.member.turn.turn(now)
+        if member.syncs.work is not None:
+            member.syncs.work.run()
+            member.synced(member.syncs.work, now)
+    assert member.replica.acks is not None
+    member.member.turn.turn(now)
+    return member

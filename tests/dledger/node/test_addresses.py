@@ -46,7 +46,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_address("peers", text)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "[::%lo]"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "[::%lo]", "0", "0x0.0"])
 def test_an_address_that_is_all_of_a_machine_is_one_to_listen_at_only(
     tmp_path: Path, host: str
 ) -> None:
@@ -60,6 +60,12 @@ def test_an_address_that_is_all_of_a_machine_is_one_to_listen_at_only(
         assert refused.value.setting == "peers.n1"
     with pytest.raises(ConfigInvalid, match="cannot connect to"):
         HostConfig(address=everywhere)
+
+
+def test_a_name_that_no_folder_can_have_is_refused_in_a_member_that_joins(tmp_path: Path) -> None:
+    name = chr(0x20000) * 64  # four bytes each
+    with pytest.raises(ConfigInvalid, match="at most 127 bytes"):
+        replace(config(tmp_path, "n0", {"n0": "h:1", name: "h:2"}), node_id=name, joining=True)
 
 
 def test_an_ipv6_address_without_brackets_is_told_how_it_is_written() -> None:

@@ -11,7 +11,7 @@ from dledger import NodeConfig, open_node
 from dledger.commands.group_alarms import Severity, group_alarms
 from dledger.config import NodeConfig as Config
 from dledger.free_ports import free_addresses
-from dledger.metrics.exposition import render
+from dledger.metrics.exposition import rendered
 from dledger.network.tls_config import TlsConfig
 from dledger.node.member_alarms import CERTIFICATE_ENDED, certificate_alarms
 from dledger.state_machine import LogOnly
@@ -62,7 +62,7 @@ async def test_a_node_tells_when_its_certificate_ends(tmp_path: Path) -> None:
         status = node.status()
         assert [(one.kind, one.is_warning) for one in status.alarms] == [(CERTIFICATE_ENDS, True)]
         assert status.certificate_ends_at is not None
-        shown = render([(status, node.tally)]).decode()
+        shown = b"".join(rendered([(status, node.tally)])).decode()
         (row,) = [
             line
             for line in shown.splitlines()

@@ -13,7 +13,7 @@ import trio
 import dledger
 from dledger.commands.group_alarms import group_alarms
 from dledger.free_ports import free_ports
-from dledger.metrics.exposition import render
+from dledger.metrics.exposition import rendered
 from dledger.serving.platform import Platform
 from tests.dledger.full_disk import FullDisk
 from tests.dledger.running_members import ready, until
@@ -115,8 +115,8 @@ async def test_a_full_leader_refuses_appends_and_goes_on_without_a_restart(
             await node.append(b"x")
         alarms = group_alarms({"n0": node.status().as_dict()})
         assert any("takes no appends" in alarm.text for alarm in alarms)
-        assert b'dledger_disk_short{group="g",node="n0"} 1.0' in render(
-            [(node.status(), node.tally)]
+        assert b'dledger_disk_short{group="g",node="n0"} 1.0' in b"".join(
+            rendered([(node.status(), node.tally)])
         )
         group.disks["n0"].room_bytes += 4 * MIB
         await until(lambda: node.disk_short is None)

@@ -16,7 +16,7 @@ from dledger.commands.offline_commands import dump
 from dledger.core.orphans import Orphans
 from dledger.errors import ReadUnavailable
 from dledger.free_ports import free_ports
-from dledger.metrics.exposition import render
+from dledger.metrics.exposition import rendered
 from dledger.serving import lasting_refusals
 from dledger.store.set_aside import set_aside
 from tests.dledger.node.test_group_birth import some
@@ -84,7 +84,9 @@ async def test_what_a_group_lost_by_a_late_mount_is_kept_told_of_and_appended_ag
             status, tally = node.status(), node.tally
             assert status.alarms[0].text.startswith(told)
             labels = f'group="g",kind="orphans",member="n1",node="{status.node_id}"'
-            assert f"dledger_alarm{{{labels}}} 1.0" in render([(status, tally)]).decode()
+            assert (
+                f"dledger_alarm{{{labels}}} 1.0" in b"".join(rendered([(status, tally)])).decode()
+            )
         of_all = {name: node.status().as_dict() for name, node in group.nodes.items()}
         (alarm,) = [alarm for alarm in group_alarms(of_all) if told in alarm.text]
         assert alarm.severity == 0

@@ -25,7 +25,7 @@ from dledger.errors import (
 )
 from dledger.node.submissions import SLICE_BYTES, SLICE_ENTRIES, Submission, Submissions
 from dledger.waits.pending_appends import Appended, Outcome
-from tests.dledger.node.stored_member import StoredMember
+from tests.dledger.node.stored_member import led_alone
 
 LARGE = bytes(SLICE_BYTES // 2 + 1)
 
@@ -197,22 +197,8 @@ def test_the_rest_of_an_append_that_cannot_succeed_is_not_appended(how: str) -> 
 # --- in turns -----------------------------------------------------------------------------------
 
 
-def leading() -> StoredMember:
-    """A member that leads alone."""
-    member = StoredMember("n0", ["n0"])
-    now = 10.0
-    for _ in range(20):
-        now += 1.0
-        member.member.turn.turn(now)
-        if member.syncs.work is not None:
-            member.syncs.work.run()
-            member.synced(member.syncs.work, now)
-    assert member.replica.acks is not None
-    return member
-
-
 def test_a_turn_appends_one_slice_and_asks_for_the_next_turn_at_once() -> None:
-    member = leading()
+    member = led_alone()
     turn, before = member.member.turn, member.store.last_index
     turn.submit([b"x"] * (3 * SLICE_ENTRIES), 3 * SLICE_ENTRIES, member.outcomes.append)
     lengths = []
@@ -224,7 +210,7 @@ def test_a_turn_appends_one_slice_and_asks_for_the_next_turn_at_once() -> None:
 
 
 def test_messages_that_take_turns_in_one_pass_of_the_loop_append_no_further_slice() -> None:
-    member = leading()
+    member = led_alone()
     turn, before = member.member.turn, member.store.last_index
     turn.submit([b"x"] * (3 * SLICE_ENTRIES), 3 * SLICE_ENTRIES, member.outcomes.append)
     for _ in range(5):
@@ -235,7 +221,7 @@ def test_messages_that_take_turns_in_one_pass_of_the_loop_append_no_further_slic
 
 
 def test_nothing_is_held_back_once_the_rest_of_an_append_is_dropped() -> None:
-    member = leading()
+    member = led_alone()
     turn = member.member.turn
     turn.submit([b"x"] * (3 * SLICE_ENTRIES), 3 * SLICE_ENTRIES, member.outcomes.append)
     assert turn.turn(50.0) < 50.0
@@ -248,7 +234,7 @@ def test_nothing_is_held_back_once_the_rest_of_an_append_is_dropped() -> None:
 def test_a_disk_that_is_full_in_the_middle_of_an_append_is_told_as_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    member = leading()
+    member = led_alone()
     turn, begin = member.member.turn, member.store.last_index + 1
     turn.submit([b"x"] * (2 * SLICE_ENTRIES), 2 * SLICE_ENTRIES, member.outcomes.append)
     turn.turn(50.0)

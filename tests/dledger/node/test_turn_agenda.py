@@ -9,25 +9,10 @@ from dledger.core.agenda import APPLY, PLAN, SEND, TICK, WRITE, Agenda
 from dledger.core.messages import Heartbeat, Phase, PushRequest
 from dledger.node.turn import Turn
 from tests.dledger.core.core_group import HEARTBEAT_S
-from tests.dledger.node.stored_member import StoredMember
+from tests.dledger.node.stored_member import StoredMember, led_alone
 
 # Steps that no part of the product has.
 FIRST, SECOND = 1 << 20, 1 << 21
-
-
-def leader() -> StoredMember:
-    """A member that leads alone, and has nothing to do."""
-    member = StoredMember("n0", ["n0"])
-    now = 10.0
-    for _ in range(20):
-        now += 1.0
-        member.member.turn.turn(now)
-        if member.syncs.work is not None:
-            member.syncs.work.run()
-            member.synced(member.syncs.work, now)
-    assert member.replica.acks is not None
-    member.member.turn.turn(now)
-    return member
 
 
 def calls_of_a_turn(turn: Turn, now: float) -> list[str]:
@@ -49,7 +34,7 @@ def calls_of_a_turn(turn: Turn, now: float) -> list[str]:
 def test_quiet_parts_cost_a_turn_nothing_however_many_there_are() -> None:
     calls: list[list[str]] = []
     for parts in (0, 50):
-        member = leader()
+        member = led_alone()
         turn, visited = member.member.turn, list[float]()
         for number in range(parts):
             turn._steps[FIRST << number] = visited.append
@@ -61,7 +46,7 @@ def test_quiet_parts_cost_a_turn_nothing_however_many_there_are() -> None:
 
 
 def test_marked_parts_are_visited_in_the_order_of_their_steps() -> None:
-    turn = leader().member.turn
+    turn = led_alone().member.turn
     visited: list[int] = []
     turn._steps[FIRST] = lambda now: visited.append(FIRST)
     turn._steps[SECOND] = lambda now: visited.append(SECOND)
@@ -74,7 +59,7 @@ def test_marked_parts_are_visited_in_the_order_of_their_steps() -> None:
 
 
 def test_an_earlier_step_that_a_part_marks_comes_before_the_later_ones() -> None:
-    turn = leader().member.turn
+    turn = led_alone().member.turn
     visited: list[int] = []
 
     def first(now: float) -> None:
@@ -92,7 +77,7 @@ def test_an_earlier_step_that_a_part_marks_comes_before_the_later_ones() -> None
 
 
 def test_a_step_for_later_is_visited_in_the_next_turn() -> None:
-    turn = leader().member.turn
+    turn = led_alone().member.turn
     visited: list[float] = []
 
     def again(now: float) -> None:
@@ -114,7 +99,7 @@ def test_the_earliest_deadline_of_all_parts_is_kept() -> None:
 
 
 def test_a_deadline_that_was_put_off_costs_no_step_when_its_time_comes() -> None:
-    member = leader()
+    member = led_alone()
     turn, replica = member.member.turn, member.replica
     now = 31.0
     turn.turn(now)

@@ -47,6 +47,15 @@ def test_the_note_is_about_one_member_in_one_folder(tmp_path: Path, other: dict[
     assert noted(tmp_path / "log", tmp_path / "state").found() is not None
 
 
+def test_the_longest_names_fit_a_file_system_and_stay_apart(tmp_path: Path) -> None:
+    wide = chr(0x20000)  # four bytes
+    names = [{"group": wide * 64, "node_id": f"{wide * 31}{last}"} for last in "ab"]
+    first, second = (noted(tmp_path / "log", None, **one) for one in names)
+    assert first.write() == []
+    assert first.found() is not None
+    assert second.found() is None
+
+
 def test_one_place_is_enough_and_the_other_ones_problem_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     beside = noted(tmp_path / "log", tmp_path / "file" / "state")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from dledger.core.orphans import Orphans
 from dledger.entry import Magic
 from dledger.errors import LogCorrupt
 from dledger.snapshots.restoring import open_and_restore
-from dledger.store.disk import OsDisk
+from dledger.store.disk import Disk, OsDisk
+from dledger.store.generation import Generation
+from dledger.store.generation_file import FILE_NAME as GENERATION
+from dledger.store.generation_file import GenerationFile
 from dledger.store.open_store import open_store
 from dledger.store.orphans_file import FILE_NAME, OrphansFile
 from dledger.store.segment_store import SegmentStore
@@ -56,7 +60,7 @@ def test_a_folder_that_is_set_aside_takes_the_record_with_it(tmp_path: Path) -> 
     store.set_orphans(LOST)
     store.close()
     aside = Path(set_aside(str(tmp_path)))
-    assert (aside / FILE_NAME).read_text() == "orphans 2 5\n"
+    assert (aside / FILE_NAME).read_text().splitlines()[0] == "orphans 2 5"
     store = opened(tmp_path)
     assert store.orphans is None
     store.close()
@@ -73,3 +77,27 @@ def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes)
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(LogCorrupt):
         OrphansFile(OsDisk(), str(tmp_path))
+
+
+def test_a_record_of_a_version_before_sums_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"orphans 2 5\n")
+    assert OrphansFile(OsDisk(), str(tmp_path)).orphans == LOST
+
+
+def test_a_flipped_bit_is_never_another_record(tmp_path: Path) -> None:
+    OrphansFile(OsDisk(), str(tmp_path)).set(LOST)
+    GenerationFile(OsDisk(), str(tmp_path)).set(Generation(3, "0123456789abcdef"))
+    kinds: dict[str, Callable[[Disk, str], object]] = {
+        FILE_NAME: OrphansFile,
+        GENERATION: GenerationFile,
+    }
+    for name, kind in kinds.items():
+        path = tmp_path / name
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            for bit in range(8):
+                changed = bytearray(whole)
+                changed[place] ^= 1 << bit
+                path.write_bytes(changed)
+                with pytest.raises(LogCorrupt):
+                    kind(OsDisk(), str(tmp_path))

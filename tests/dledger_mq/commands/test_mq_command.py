@@ -1,4 +1,6 @@
+import errno
 import json
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +12,8 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from dledger_mq.__main__ import main
+from dledger.shown_output import escaped
+from dledger_mq.__main__ import _EscapedLines, main
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.clusters.local_cluster import broker_program
 from dledger_mq.clusters.new_groups import new_groups
@@ -364,7 +367,7 @@ async def test_a_secret_that_a_broker_may_have_taken_stays_in_its_file(
     async with broker_with_users(*(["reader"] if command == "renew" else [])) as (names, broker):
         broker.answers[USER[command]] = take
         ended = await invoked(names, "user", command, "reader", str(path))
-    assert (ended.exit_code, len(taken)) == (1, 2)
+    assert (ended.exit_code, len(taken)) == (3, 2)
     assert "is kept" in ended.output
     assert f'secret_key = "{taken[0]}"' in path.read_text()
 
@@ -393,3 +396,178 @@ async def test_what_brokers_would_refuse_leaves_no_file_with_a_secret(
         ended = CliRunner().invoke(main, [*call, "--nameserver", nameserver])
         assert (ended.exit_code, "is kept" in ended.output) == (1, False)
     assert not path.exists()
+
+
+CHANGES = {
+    "topic create T": RequestCode.UPDATE_AND_CREATE_TOPIC,
+    "topic delete T": RequestCode.DELETE_TOPIC_IN_BROKER,
+    "group create g": RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    "group clone g h": RequestCode.CLONE_GROUP_OFFSET,
+    "group reset g T --to-first": RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    "group mode g T --pop": RequestCode.SET_MESSAGE_REQUEST_MODE,
+    "settings fileReservedTime=48": RequestCode.UPDATE_BROKER_CONFIG,
+    "user disable u": RequestCode.AUTH_UPDATE_USER,
+    "user delete u": RequestCode.AUTH_DELETE_USER,
+    "user allow u * All": RequestCode.AUTH_UPDATE_ACL,
+    "user forget u *": RequestCode.AUTH_DELETE_ACL,
+}
+
+
+def changeable(names: ScriptedNames, broker: ScriptedBroker) -> None:
+    """A cluster of one broker, whose name server lists its topic."""
+    names.set_cluster(ClusterInfo({"a": BrokerData("C", "broker-a", {0: broker.address})}))
+    names.answers[RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER] = lambda _, command: (
+        command.reply(body=b'{"topicList":["T"]}')
+    )
+    names.answers[RequestCode.DELETE_TOPIC_IN_NAMESRV] = lambda _, command: command.reply()
+
+
+@pytest.mark.parametrize("typed", CHANGES)
+async def test_a_change_whose_answer_is_lost_has_the_exit_code_of_the_unknown(
+    typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger_mq.admin.leaders.ORDER_TIMEOUT_S", 0.0)
+    broker = ScriptedBroker()
+
+    def cut(connection: Connection, _command: Command) -> None:
+        connection.close("the test cut it")
+
+    broker.answers[CHANGES[typed]] = cut
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        ended = await invoked(names, *typed.split())
+        assert (ended.exit_code, len(broker.asked(CHANGES[typed]))) == (3, 1), ended.output
+        (line,) = ended.stderr.splitlines()
+        assert "may have been made, look before you repeat it" in line
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "exit_code"),
+    [(1, "it may or may not have been stored: x", 3), (1, "no such group", 1)],
+)
+async def test_a_change_that_a_broker_refuses_is_unknown_only_if_the_broker_says_so(
+    code: int, remark: str, exit_code: int
+) -> None:
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.CLONE_GROUP_OFFSET] = lambda _, command: command.reply(
+        code, remark=remark
+    )
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        ended = await invoked(names, "group", "clone", "g", "h")
+        assert ended.exit_code == exit_code
+        assert remark in ended.stderr
+
+
+async def test_a_change_stays_unknown_if_it_is_refused_when_it_is_sent_again() -> None:
+    broker = ScriptedBroker()
+
+    def lost_then_refused(connection: Connection, command: Command) -> Command | None:
+        if len(broker.asked(RequestCode.AUTH_DELETE_USER)) > 1:
+            return command.reply(1, remark="there is no such user")
+        connection.close("the test cut it")
+        return None
+
+    broker.answers[RequestCode.AUTH_DELETE_USER] = lost_then_refused
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        ended = await invoked(names, "user", "delete", "u")
+        assert ended.exit_code == 3
+        assert "there is no such user" in ended.stderr
+
+
+async def test_a_question_whose_answer_is_lost_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dledger_mq.admin.leaders.ORDER_TIMEOUT_S", 0.0)
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.GET_CONSUME_STATS] = lambda connection, _: connection.close("cut")
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        assert (await invoked(names, "group", "progress", "g")).exit_code == 1
+
+
+async def test_a_topic_that_is_made_and_not_routed_is_not_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dledger_mq.admin.admin.ROUTE_TIMEOUT_S", 0.1)
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.UPDATE_AND_CREATE_TOPIC] = lambda _, command: command.reply()
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        ended = await invoked(names, "topic", "create", "New")
+        assert ended.exit_code == 3
+        assert "topic New is made" in ended.stderr
+
+
+async def test_a_change_that_is_done_and_not_shown_is_not_said_to_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_arguments: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    broker = ScriptedBroker()
+    for code in (*CHANGES.values(), RequestCode.GET_ALL_MESSAGE_REQUEST_MODE):
+        broker.answers.setdefault(code, lambda _, command: command.reply())
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        ended = await invoked(names, "settings", "fileReservedTime=48")  # no settings are answered
+        assert (ended.exit_code, "the settings are changed" in ended.stderr) == (3, True)
+        monkeypatch.setattr("dledger.command_line.standard_streams.click.echo", full)
+        for typed in ("topic create T", "topic delete T", "group create g", "user disable u"):
+            result = await invoked(names, *typed.split())
+            assert result.exit_code == 3
+            assert "standard output cannot be written (no space" in result.stderr
+
+
+async def test_the_status_of_a_directory_shows_its_nodes_without_a_name_server(
+    tmp_path: Path,
+) -> None:
+    broker = ScriptedBroker()
+    broker.answers[RequestCode.GET_BROKER_RUNTIME_INFO] = lambda _, command: command.reply(
+        body=b'{"table":{"dledgerRole":"leader"}}'
+    )
+    async with scripted(broker):
+        node = NodePlan("n0", NOBODY, broker.address)
+        GroupDirectory(tmp_path).write(
+            ClusterPlan("C", NOBODY, (GroupPlan("broker-a", (node,)),)), {}
+        )
+        for more in ((), ("--json",)):
+            ended = await trio.to_thread.run_sync(
+                CliRunner().invoke, main, ["status", "--dir", str(tmp_path), *more]
+            )
+            assert ended.exit_code == 1
+            assert "check that one runs" in ended.stderr
+            assert all(word in ended.stdout for word in ("n0", broker.address, "leader"))
+    assert json.loads(ended.stdout)[0]["leads"]
+
+
+HOSTILE = "\x1b[31mred\nsecond line"
+
+
+async def test_words_of_servers_neither_begin_a_line_nor_move_the_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = ScriptedBroker()
+    for code in (RequestCode.CLONE_GROUP_OFFSET, RequestCode.GET_BROKER_RUNTIME_INFO):
+        broker.answers[code] = lambda _, command: command.reply(1, remark=HOSTILE)
+    async with scripted(broker) as names:
+        changeable(names, broker)
+        names.answers[RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER] = lambda _, command: (
+            command.reply(body=json.dumps({"topicList": [HOSTILE]}).encode())
+        )
+        ended = await invoked(names, "group", "clone", "g", "h")
+        assert ended.stderr.count("\n") == 1
+        assert "\\x1b[31mred\\nsecond line" in ended.stderr
+        monkeypatch.setattr(
+            "dledger.command_line.rows.shown_on", lambda _output, text: escaped(text, kept="\n\t")
+        )
+        for typed in ("status", "topic list"):
+            shown = (await invoked(names, *typed.split())).stdout
+            assert ("\\x1b[31mred" in shown, "\x1b" in shown) == (True, False)
+
+
+def test_a_line_of_the_log_of_a_command_stays_one_line() -> None:
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "told: %s", (HOSTILE,), None)
+    shown = _EscapedLines("%(levelname)s %(message)s").format(record)
+    assert shown == "WARNING told: \\x1b[31mred\\nsecond line"

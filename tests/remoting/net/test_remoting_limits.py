@@ -6,8 +6,7 @@ import os
 import resource
 import socket
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -22,6 +21,7 @@ from remoting.net.held_bytes import HeldBytes
 from remoting.net.server import ServerLimits, serve
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
+from tests.open_connections import descriptors_limited_to
 from tests.remoting.net.recording_server import (
     ECHO,
     SILENT,
@@ -287,16 +287,6 @@ def test_what_is_freed_leaves_room_for_more() -> None:
     assert asked == []
     held.add(1)
     assert asked == [101]
-
-
-@contextmanager
-def descriptors_limited_to(count: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_limit_of_connections_is_lowered_to_the_descriptors_and_told(
