@@ -154,7 +154,7 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
     while True:
         process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
         # By the processor time that it has had: on a busy machine it does little in a second.
-        most_s = 1 + kills / 4 + chance.random() * 2
+        most_s = 0.7 + kills / 20 + chance.random() / 2
         while (ended := process.poll()) is None and ran_s(process.pid) < most_s:
             time.sleep(0.02)
         if ended is not None:
