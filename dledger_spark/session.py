@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Final
 
 from dledger_spark.errors import OptionInvalid, PackageMissing, SessionRuns, SparkFailed
@@ -60,7 +61,9 @@ def local_session(
 ) -> Iterator[Any]:
     """Yield a Spark session with the source "dledger" registered; stop it with its Java at the end.
 
-    Only one can exist in a process at a time. Its temporary files are in a folder of its own.
+    Only one can exist in a process at a time. Its temporary files are in a folder of its own. What
+    the caller's handler of Ctrl-C or SIGTERM raises ends the session; the block sees it as
+    KeyboardInterrupt, and the caller as it is.
 
     Args:
         name: Spark's name of the application.
@@ -105,19 +108,20 @@ def local_session(
             signals.take()  # while Spark begins
             session = _begun(builder, found)
             signals.take()  # instead of Spark's, which are there now
+            process = session.sparkContext._gateway.proc
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 register(session)
                 _silence_query_errors()
                 yield session
-            except KeyboardInterrupt:
-                _kill(session)
-                raise
             except BaseException as error:
-                if signals.raised is not None:  # Spark replaced the error of the signal
-                    _kill(session)
-                    raise signals.raised from error
-                _stop(session)
+                if signals.raised is not None:  # Spark may have replaced the error of the signal
+                    _kill(process)
+                    raise signals.raised from (None if error is signals.raised else error)
+                if isinstance(error, KeyboardInterrupt):  # of no signal
+                    _kill(process)
+                else:
+                    _stop(session)
                 raise
             else:
                 _stop(session)
@@ -130,11 +134,32 @@ def _begun(builder: Any, java: Java) -> Any:
 
     try:
         return builder.getOrCreate()
-    except (PySparkException, Py4JError) as error:
+    except BaseException as error:
+        # A Java that is left would run on for ever, or a later session would use it.
+        for process in _started_in(error):
+            _kill(process)
+        if not isinstance(error, (PySparkException, Py4JError)):
+            raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         # Py4J's first line names its call; Java's error begins with ": ".
         reason = next((line[2:] for line in lines if line.startswith(": ")), *lines[:1])
         raise SparkFailed(f"Java {java.version} at {java.executable}", reason) from None
+
+
+def _started_in(error: BaseException) -> set[subprocess.Popen[bytes]]:
+    """Return Spark's Java, if it runs. Until its start is over, only the calls that an error has
+    ended know it.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
+
+    if SparkContext._gateway is not None:
+        return {SparkContext._gateway.proc}
+    return {
+        value
+        for frame, _line in walk_tb(error.__traceback__)
+        for value in frame.f_locals.values()
+        if isinstance(value, subprocess.Popen)
+    }
 
 
 @contextmanager
@@ -158,7 +183,7 @@ class _Signals:
     """
 
     def __init__(self, before: Mapping[int, Any]) -> None:
-        self.raised: KeyboardInterrupt | None = None
+        self.raised: BaseException | None = None
         self._before = before
 
     def take(self) -> None:
@@ -172,9 +197,12 @@ class _Signals:
         logging.disable(logging.CRITICAL)
         try:
             self._before[number](number, frame)
-        except KeyboardInterrupt as raised:
+        except BaseException as raised:
             self.raised = raised
-            raise
+            if isinstance(raised, KeyboardInterrupt):
+                raise
+            # At any other error Py4J goes on with a connection that waits for an answer.
+            raise KeyboardInterrupt from None
         logging.disable(logged)  # no error: the session goes on
 
 
@@ -253,16 +281,18 @@ def _stop(session: Any) -> None:
     _forget(gateway.proc)
 
 
-def _kill(session: Any) -> None:
-    """End Spark's Java at once: the connection to it is in the middle of an answer."""
-    context = session.sparkContext
-    # The server of the workers' counters would print that they are gone.
-    context._accumulatorServer.handle_error = lambda _request, _address: None
-    context._gateway.proc.kill()
-    # As `stop` does it, which would ask the Java that is gone.
-    context._jsc = None
-    type(context)._active_spark_context = None
-    _forget(context._gateway.proc)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End Spark's Java at once: the connection to it may be in the middle of an answer."""
+    from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
+
+    process.kill()
+    context = SparkContext._active_spark_context
+    if context is not None:
+        # The server of the workers' counters would print that they are gone.
+        context._accumulatorServer.handle_error = lambda _request, _address: None
+        context._jsc = None  # nothing is asked of the Java that is gone
+        context.stop()
+    _forget(process)
 
 
 def _forget(process: subprocess.Popen[bytes]) -> None:

@@ -93,6 +93,7 @@ TOGETHER = {
     f"{_SPARK}table_files.py::test_spark_reads_the_same_rows": _JAVA,
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
+    f"{_SPARK}table_updates.py::test_engines_in_one_session_see_their_own_tables": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_joins_tables_by_the_size_of_rows": _JAVA,
     f"{_SPARK}tail.py": "tables of all of a log",

@@ -82,6 +82,7 @@ def refresh(
         QueryFailed: a table cannot be computed.
         TablesInvalid: a table cannot be written.
     """
+    home.check_held()
     entries = table_at(home.fact_path(LAST))
     if entries is None:
         return {}
@@ -136,6 +137,7 @@ def _refreshed(
         with opens(_sources(home, sound)) as engine:
             for name in lacking:
                 on_table(name)
+                home.check_held()
                 made = _Refreshed(
                     home, engine, name, tables[name], marks[name], ends, through, facts
                 )

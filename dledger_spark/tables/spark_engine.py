@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,20 +25,23 @@ _JOINS: Final = {_BY_FILES: "-1", _BY_ROWS: "10MB"}
 
 
 class SparkEngine:
-    """A session that has the tables as temporary views.
+    """The tables as temporary views of a session that begins as a copy of the given one.
 
-    `batches` makes and removes the folder `spill`, which the driver and all executors share.
+    So two engines may use one session at once, and its own views and settings stay. `batches` makes
+    and removes the folder `spill`, which the driver and all executors share.
     """
 
     def __init__(self, session: Any, tables: Sequence[CatalogTable], spill: str) -> None:
-        self._session = session
+        # Spark's own streams take this copy for their batches; `newSession` would lose settings.
+        self._session = type(session)(session.sparkContext, session._jsparkSession.cloneSession())
+        for name, value in _JOINS.items():
+            self._session.conf.set(name, value)
         self._spill = spill
-        register_tables(session, tables)
+        register_tables(self._session, tables)
 
     def query(self, sql: str) -> pa.Table:
         try:
-            with joined_by_rows(self._session):
-                return self._session.sql(sql).toArrow()
+            return self._session.sql(sql).toArrow()
         except PySparkException as error:
             raise _failed(error) from None
 
@@ -55,9 +57,8 @@ class SparkEngine:
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield batches through files: the driver may have less memory than they need."""
         try:
-            with joined_by_rows(self._session):
-                frame = self._session.sql(sql)
-                frame.write.mode("overwrite").parquet(self._spill)
+            frame = self._session.sql(sql)
+            frame.write.mode("overwrite").parquet(self._spill)
             schema = to_arrow_schema(frame.schema, timezone="UTC")
             yield pa.RecordBatch.from_pylist([], schema)
             # Spark writes times in Parquet's old format of 96 bits.
@@ -73,22 +74,6 @@ class SparkEngine:
             raise QueryFailed(f"{self._spill} cannot be read: {error}") from None
         finally:
             shutil.rmtree(self._spill, ignore_errors=True)
-
-
-@contextmanager
-def joined_by_rows(session: Any) -> Iterator[None]:
-    """Let a session join by the sizes of rows, not of files."""
-    before = {name: session.conf.get(name, None) for name in _JOINS}
-    for name, value in _JOINS.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, value)
 
 
 def _failed(error: PySparkException) -> QueryFailed:

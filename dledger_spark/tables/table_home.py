@@ -56,6 +56,7 @@ class TableHome:
     def __init__(self, path: str, kept_hours: int = KEPT_HOURS) -> None:
         self.path = tables_path("out", path)
         self.kept_hours = kept_hours
+        self._locked: os.stat_result | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -83,9 +84,23 @@ class TableHome:
             except BlockingIOError:
                 problem = "another job writes there: let it finish, or use another folder"
                 raise TablesInvalid(self.path, problem) from None
+            self._locked = os.fstat(descriptor)
             yield
         finally:
+            self._locked = None
             os.close(descriptor)
+
+    def check_held(self) -> None:
+        """Check that the folder is still the one that was locked, if it is `held`.
+
+        Raises TablesInvalid: it was moved or removed. Another writer may have the one there now.
+        """
+        path = f"{self.path}/{_LOCK}"
+        if self._locked is None:
+            return
+        if not os.path.exists(path) or not os.path.samestat(os.stat(path), self._locked):
+            problem = "was moved or removed while this job wrote there: start it again where it is"
+            raise TablesInvalid(self.path, problem)
 
     def fact_path(self, table: str) -> str:
         return f"{self.path}/{FACTS_FOLDER}/{table}"
@@ -127,7 +142,8 @@ class TableHome:
             return None
 
     def save_state(self, group: str | None, next_index: int, content: bytes) -> None:
-        """Save the state atomically. Raises OutputFailed."""
+        """Save the state atomically. Raises OutputFailed, and what `check_held` does."""
+        self.check_held()
         path = self._state_path(group, next_index)
         folder = os.path.dirname(path)
         try:

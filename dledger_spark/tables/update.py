@@ -108,6 +108,7 @@ def update_tables(
 
 
 def fact_tables(home: TableHome) -> dict[str, FactTable]:
+    home.check_held()
     return {
         name: FactTable(home.fact_path(name), schema, home.kept_hours)
         for name, schema in FACTS.items()

@@ -21,6 +21,7 @@ from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import SessionRuns
+from dledger_spark.java import Java
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
@@ -352,32 +353,58 @@ def test_a_second_session_is_refused_and_the_first_goes_on(spark: Any) -> None:
     assert spark.range(3).count() == 3
 
 
-INTERRUPTED = """
-import os, signal, threading
+def test_an_error_while_spark_begins_leaves_no_java_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    for name in ("_gateway", "_jvm", "_active_spark_context"):
+        monkeypatch.setattr(SparkContext, name, None)
+    started: list[int] = []
+
+    class Interrupted:
+        def getOrCreate(self) -> None:  # noqa: N802
+            process = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
+            started.append(process.pid)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session._begun(Interrupted(), Java("java", 17, "PATH"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+ENDED = """
+import os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 from dledger_spark.session import local_session
-try:
-    with local_session(cores=1) as session:
-        jobs = session.sparkContext.statusTracker()
-        def interrupt():
-            while not jobs.getActiveJobsIds():
-                pass
-            os.kill(os.getpid(), signal.SIGINT)
-        threading.Thread(target=interrupt).start()
-        session.range(10**12).selectExpr("sum(id % 7)").collect()
-except KeyboardInterrupt:
-    print("interrupted")
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    try:
+        with local_session(cores=1) as session:
+            jobs = session.sparkContext.statusTracker()
+            def interrupt():
+                while not jobs.getActiveJobsIds():
+                    pass
+                os.kill(os.getpid(), number)
+            threading.Thread(target=interrupt).start()
+            session.range(10**12).selectExpr("sum(id % 7)").collect()
+    except BaseException as error:
+        print(repr(error))
+with local_session(cores=1) as session:
+    print(session.range(3).count())
+print(sum("serve_forever" in thread.name for thread in threading.enumerate()))
 """
 
 
-@pytest.mark.long  # a Java virtual machine of its own
-def test_ctrl_c_ends_a_session_in_the_middle_of_a_job_without_a_traceback() -> None:
+@pytest.mark.long  # three Java virtual machines
+def test_a_signal_ends_a_session_in_a_job_without_a_traceback_and_another_one_may_begin() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
+        [sys.executable, "-c", ENDED],
         capture_output=True,
         check=True,
         text=True,
         cwd=ROOT,
         timeout=PROCESS_S,
     )
-    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
+    expected = "KeyboardInterrupt()\nSystemExit(7)\n3\n0\n"
+    assert (ended.stdout, ended.stderr) == (expected, "")

@@ -494,6 +494,26 @@ def test_tables_are_made_of_what_comes_before_a_damaged_entry(
     assert os.path.isdir(home.derived_path("traffic"))
 
 
+def test_tables_that_were_moved_while_a_job_wrote_are_not_begun_anew_where_they_were(
+    home: TableHome, tmp_path: Path
+) -> None:
+    log, moved = scripted(1), TableHome(f"{tmp_path}/moved")
+    folder = write(log, tmp_path / "log", 0, 60)
+    with home.held():
+        update_tables(home, folder)
+        os.rename(home.path, moved.path)
+        folder = write(log, tmp_path / "log", 60, 80)
+        for _ in range(2):
+            with pytest.raises(TablesInvalid, match="was moved or removed while this job"):
+                update_tables(home, folder)
+            with pytest.raises(TablesInvalid, match="was moved or removed while this job"):
+                refresh(home, duckdb_engine, {})
+            assert not os.path.exists(f"{home.path}/facts")
+            with TableHome(home.path).held():  # another job begins there
+                pass
+    assert update(moved, folder).entries == range(60, 80)
+
+
 @pytest.mark.spark
 @pytest.mark.long
 def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: Path) -> None:
@@ -528,20 +548,36 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
 def test_spark_joins_tables_by_the_size_of_rows(
     spark: Any, home: TableHome, tmp_path: Path
 ) -> None:
-    from dledger_spark.tables.spark_engine import SparkEngine, joined_by_rows  # noqa: PLC0415
+    from dledger_spark.tables.spark_engine import SparkEngine, register_tables  # noqa: PLC0415
 
     update(home, write(scripted(1), tmp_path / "log", 0, 30))
-    SparkEngine(spark, catalog(home), home.spill_path)
+    engine = SparkEngine(spark, catalog(home), home.spill_path)
+    explain = "explain select * from messages m join consumer_progress p on p.topic = m.topic"
 
-    def joins() -> str:
-        frame = spark.sql("select * from messages m join consumer_progress p on p.topic = m.topic")
-        return str(frame._jdf.queryExecution().executedPlan().toString())
+    joins = str(engine.query(explain).to_pylist())
+    assert "SortMergeJoin" in joins
+    assert "BroadcastHashJoin" not in joins
+    register_tables(spark, catalog(home))
+    assert "BroadcastHashJoin" in str(spark.sql(explain).collect())
 
-    before = joins()
-    with joined_by_rows(spark):
-        assert "SortMergeJoin" in joins()
-        assert "BroadcastHashJoin" not in joins()
-    assert ("BroadcastHashJoin" in before) == ("BroadcastHashJoin" in joins()) is True
+
+@pytest.mark.spark
+def test_engines_in_one_session_see_their_own_tables(
+    spark: Any, home: TableHome, tmp_path: Path
+) -> None:
+    from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
+
+    other = TableHome(f"{tmp_path}/other")
+    spark.range(7).createOrReplaceTempView("now")
+    engines = []
+    for at, one in enumerate((home, other)):
+        update(one, write(scripted(at), tmp_path / f"log{at}", 0, 30, f"g{at}"))
+        engines.append(SparkEngine(spark, catalog(one), one.spill_path))
+        engines[at].define("now", f"select {at} as id")
+    for at, engine in enumerate(engines):
+        groups = engine.query("select distinct m.raft_group, n.id from messages m, now n")
+        assert groups.to_pylist() == [{"raft_group": f"g{at}", "id": at}]
+    assert spark.table("now").count() == 7
 
 
 @pytest.mark.spark
