@@ -371,9 +371,10 @@ class Server:
             if now >= self._logged_full_at + TELL_S:
                 self._logged_full_at = now
                 _log.warning(
-                    "connection from %s refused: %d are open, %d of them of its host; raise "
-                    "--max-connections or close some",
+                    "connection from %s refused: of %d descriptors for connections %d are taken, "
+                    "%d of them by its host; raise --max-connections or close some",
                     peer,
+                    self._limits.max_connections,
                     self._descriptors.taken,
                     self._descriptors.of(host),
                 )
