@@ -18,7 +18,6 @@ from proxy.clients.questions import Questions
 from proxy.clients.sessions import Sessions
 from proxy.clients.telemetry import Telemetry
 from proxy.figures import Figures
-from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.held_by_calls import HeldByCalls
@@ -34,6 +33,7 @@ from proxy.sending.sends import Sends
 from proxy.service import Service
 from remoting.net.address import Address
 from remoting.net.connection import Connection
+from remoting.net.host_shares import HostShares
 from remoting.net.server import Server, ServerLimits, listen
 from remoting.net.tls import ServerTls
 from remoting.wire.command import Command

@@ -9,7 +9,6 @@ from google.protobuf.message import DecodeError, Message
 
 from proxy.caller import Caller, caller_of
 from proxy.clients.telemetry import Telemetry
-from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.errors import CallEnded, GrpcStatus
 from proxy.http2.status import Status as GrpcCode
@@ -21,6 +20,7 @@ from proxy.sending.sends import Sends
 from proxy.statuses import Refused
 from proxy.wire import messages_pb2 as messages
 from proxy.wire.messages_pb2 import Code
+from remoting.net.host_shares import HostShares
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)

@@ -45,14 +45,6 @@ class RequestHead:
         self.fields = fields
         self.content_length: int | None = None
 
-    def value(self, name: bytes) -> bytes | None:
-        """Return the value of a regular header, the last if there are several."""
-        found = None
-        for each, value in self.fields:
-            if each == name:
-                found = value
-        return found
-
 
 def request_head(stream_id: int, fields: Fields) -> RequestHead:
     """Check the fields of a request. Raises StreamFault: it is malformed."""

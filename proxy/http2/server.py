@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 import trio
 
 from dledger.wake_up import WakeUp
-from proxy.host_shares import HostShares
 from proxy.http2.answer_blocks import http_refusal, trailers_only
 from proxy.http2.call import Call
 from proxy.http2.connection import Connection
@@ -23,6 +22,7 @@ from proxy.http2.limits import Limits
 from proxy.http2.message_reader import MessageReader
 from proxy.http2.status import Status
 from remoting.net.bounded_log import about_client
+from remoting.net.host_shares import HostShares
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ import trio
 from dledger.wake_up import WakeUp
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
-from proxy.host_shares import HostShares
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
+from remoting.net.host_shares import HostShares
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError

@@ -24,7 +24,6 @@ from proxy.brokers.brokers import Brokers
 from proxy.brokers.groups import Groups
 from proxy.brokers.topics import Topics
 from proxy.caller import Caller
-from proxy.host_shares import HostShares
 from proxy.http2.errors import GrpcStatus
 from proxy.http2.status import Status as GrpcCode
 from proxy.messages.delivered_message import delivered
@@ -50,6 +49,7 @@ from remoting.message.errors import CompressionMissing, MessageMalformed
 from remoting.message.properties import LITE_TOPIC, found_value
 from remoting.message.record import MessageRecord, decode_records
 from remoting.message.topic_names import RETRY_PREFIX
+from remoting.net.host_shares import HostShares
 from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command

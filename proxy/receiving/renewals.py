@@ -18,12 +18,12 @@ import trio
 from proxy.brokers.brokers import Brokers
 from proxy.caller import Caller
 from proxy.clients.sessions import Session, Sessions
-from proxy.host_shares import HostShares
 from proxy.receiving.receipt_handle import ReceiptHandle
 from proxy.statuses import Refused
 from proxy.wire.messages_pb2 import Code
 from remoting.bodies.message_queue import MessageQueue
 from remoting.net.bounded_log import about_client
+from remoting.net.host_shares import HostShares
 from remoting.wire.codes import RequestCode
 from remoting.wire.quoted import quoted
 

@@ -214,11 +214,6 @@ class RemotingClient:
     def is_connected(self, address: str) -> bool:
         return address in self._connections
 
-    def disconnect(self, address: str) -> None:
-        connection = self._connections.get(address)
-        if connection is not None:
-            connection.close("this client closed it")
-
     def close(self) -> None:
         """Close every connection and end the client's tasks. Later requests fail."""
         self._closed.set()

@@ -31,6 +31,7 @@ from remoting.net.errors import (
 )
 from remoting.net.handshakes import HandshakePlaces
 from remoting.net.held_bytes import HeldBytes
+from remoting.net.host_shares import HostShares
 from remoting.net.proxy_header import (
     FIRST_BYTE,
     HEAD_BYTES,
@@ -99,9 +100,9 @@ class ServerLimits:
     """Limits of a server.
 
     Attributes:
-        max_connections: further ones are closed at once. A client process opens one or two. None:
-            as
-            many as the process may open files for, and 65536 at most.
+        max_connections: further ones are closed at once, and those of a host that has four fifths
+            of them. A client process opens one or two. None: as many as the process may open files
+            for, and 65536 at most.
         idle_s: a connection silent in both directions for this long is closed; RocketMQ's
             value. Clients send heartbeats every 30 seconds.
         unread_s: a connection whose peer takes nothing of its answers for this long is
@@ -237,13 +238,12 @@ class Server:
         limits = (limits or ServerLimits()).within_descriptors()
         self._handler = handler
         self._limits = limits
-        self._max_connections = limits.max_connections or 0
         self._tls = tls
         self._handshakes = HandshakePlaces()
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
         self._logged_full_at = self._logged_descriptors_at = -math.inf
-        self._unserved = 0  # descriptors of connections that are served elsewhere, or not yet
+        self._descriptors = HostShares(limits.max_connections or 0)
 
     async def take(
         self,
@@ -350,33 +350,42 @@ class Server:
             _log.debug("a client left before it was served: %s", quoted(error))
             await trio.aclose_forcefully(stream)
             return
-        descriptors = 1 if gate is None else 2  # a gate may open a connection as well
-        if len(self._connections) + self._unserved + descriptors > self._max_connections:
+        descriptors, host = 1 if gate is None else 2, peer.host  # a gate may open a connection too
+        has_room = self._descriptors.has_room(host, descriptors)
+        if trusts_proxy is not None and trusts_proxy(host):
+            has_room = descriptors <= self._descriptors.left  # it has clients of many hosts
+        if not has_room:
             now = trio.current_time()
             if now >= self._logged_full_at + TELL_S:
                 self._logged_full_at = now
                 _log.warning(
-                    "connection from %s refused: %d are open; raise --max-connections or "
-                    "close some",
+                    "connection from %s refused: of %d descriptors for connections %d are taken, "
+                    "%d of them by its host; raise --max-connections or close some",
                     peer,
-                    self._max_connections,
+                    self._limits.max_connections,
+                    self._descriptors.taken,
+                    self._descriptors.of(host),
                 )
             await trio.aclose_forcefully(stream)
             return
         found: ProxyHeader | None = None
-        self._unserved += descriptors
+        self._descriptors.take(host, descriptors)
         reset_on_death(stream)
         try:
             found = await self._client_to_serve(stream, peer, gate, trusts_proxy)
         except Exception:
             _log.exception("the connection of %s is closed", peer)
         finally:
-            self._unserved -= descriptors
+            self._descriptors.give_back(host, descriptors)
             if found is None:
                 end_in_order(stream)
                 await trio.aclose_forcefully(stream)
         if found is not None:
-            await self._serve_stream(stream, found.client or peer, by_member=found.by_member)
+            self._descriptors.take(host)
+            try:
+                await self._serve_stream(stream, found.client or peer, by_member=found.by_member)
+            finally:
+                self._descriptors.give_back(host)
 
     async def _client_to_serve(
         self,

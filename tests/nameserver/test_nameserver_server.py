@@ -509,7 +509,7 @@ async def test_a_session_of_two_brokers_and_a_client(nursery: trio.Nursery) -> N
     assert await master(client, address) == "10.0.0.2:10911"
     assert (await first.request(address, register_command(BROKER, 1, term=2))).code == 0
 
-    second.disconnect(address)
+    second.close()
     while await master(client, address) is not None:
         await trio.lowlevel.checkpoint()
     route = decode_route((await client.request(address, Command(105, {"topic": "T"}))).body)

@@ -8,13 +8,13 @@ import trio
 import trio.testing
 from hpack import Decoder
 
-from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.frames import END_STREAM, PREFACE, FrameType, settings_frame
 from proxy.http2.held_by_calls import HeldByCalls
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
+from remoting.net.host_shares import HostShares
 from tests.proxy.http2.peer import Frame, frames_of
 
 PEER = "192.0.2.1:5000"

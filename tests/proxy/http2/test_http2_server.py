@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.host_shares import HostShares
 from proxy.http2.call import Call
 from proxy.http2.draining import Draining
 from proxy.http2.errors import CallEnded, GrpcStatus
@@ -25,6 +24,7 @@ from proxy.http2.frames import (
 from proxy.http2.limits import Limits
 from proxy.http2.server import serve_connection
 from proxy.http2.status import Status
+from remoting.net.host_shares import HostShares
 from tests.proxy.http2.peer import CALL, data, headers, message, request
 from tests.proxy.http2.served import PEER, connected, echo, hold
 

@@ -225,13 +225,13 @@ async def test_a_client_gives_up_a_request_and_an_unanswered_connect(
 
 async def test_a_client_talks_to_a_bounded_number_of_addresses(nursery: trio.Nursery) -> None:
     limits = replace(ClientLimits(), max_connections=1)
-    client = RemotingClient(nursery, limits=limits)
-    first = await start(nursery, Recorder())
+    client, handler = RemotingClient(nursery, limits=limits), Recorder()
+    first = await start(nursery, handler)
     second = await start(nursery, Recorder())
     await client.request(first, Command(ECHO))
     with pytest.raises(TooManyConnections):
         await client.request(second, Command(ECHO))
-    client.disconnect(first)
+    handler.opened[0].close("the server ends it")
     await wait_for(lambda: not client.is_connected(first))
     assert (await client.request(second, Command(ECHO))).code == 0
 

@@ -224,6 +224,28 @@ async def test_connections_over_the_limit_are_closed_and_the_others_stay(
     assert (await client.request(address, Command(ECHO))).code == 0
 
 
+async def test_connections_of_one_host_leave_room_for_those_of_others(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, handler = RemotingClient(nursery), Recorder()
+    address = await start(nursery, handler, ServerLimits(max_connections=10))
+    kept = [await raw_stream(address) for _ in range(8)]
+    ninth = await raw_stream(address)
+    with trio.fail_after(5):
+        assert await read_until_closed(ninth) == b""
+    assert "of 10 descriptors for connections 8 are taken, 8 of them by its host" in caplog.text
+    other = await trio.open_tcp_stream(
+        "127.0.0.1", parse_address(address).port, local_address="127.0.0.2"
+    )
+    await other.send_all(encode_command(Command(ECHO)))
+    assert await other.receive_some()
+    await kept[0].aclose()
+    await wait_for(lambda: len(handler.closed) == 1)
+    assert (await client.request(address, Command(ECHO))).code == 0
+    for stream in (*kept, ninth, other):
+        await stream.aclose()
+
+
 async def test_a_taken_port_is_named(nursery: trio.Nursery) -> None:
     address = parse_address(await start(nursery, Recorder()))
     with pytest.raises(PortInUse, match=f"port {address.port} on 127.0.0.1 is in use") as caught:

@@ -23,13 +23,16 @@ class HostShares:
         self.taken = 0
         self._of_host: Counter[str] = Counter()
 
+    @property
+    def left(self) -> int:
+        return self._most - self.taken
+
     def of(self, host: str) -> int:
         return self._of_host[host]
 
     def has_room(self, host: str, count: int = 1) -> bool:
         """Return whether a host may take so much more."""
-        left = self._most - self.taken
-        return count <= left and self._of_host[host] + count <= _TIMES_WHAT_IS_LEFT * left
+        return count <= self.left and self.of(host) + count <= _TIMES_WHAT_IS_LEFT * self.left
 
     def take(self, host: str, count: int = 1) -> None:
         self.taken += count
