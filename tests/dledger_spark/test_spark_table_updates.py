@@ -262,7 +262,7 @@ def test_a_state_that_cannot_be_read_says_what_to_do(
 # --- the commands ---------------------------------------------------------------------------------
 
 
-def run(*words: str) -> tuple[int, str]:
+def run(*words: object) -> tuple[int, str]:
     ended = CliRunner().invoke(dledger_spark, [str(word) for word in words])
     return ended.exit_code, ended.output
 
