@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from dledger_spark.errors import OffsetUnreadable
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.log.mark import UNKNOWN
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.query.stream_offset import decode_offset
-from dledger_spark.tables.catalog import CatalogTable, entries_of
+from dledger_spark.tables.catalog import CatalogTable, entries_of, mark_in
 from dledger_spark.tables.delta_files import delta_failures
 from dledger_spark.tables.fact_table import app_of
 from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.update import check_mark
 
 
 class TableCondition(NamedTuple):
@@ -85,16 +87,22 @@ def table_conditions(tables: Iterable[CatalogTable]) -> list[TableCondition]:
 def log_conditions(
     home: TableHome, tables: Iterable[CatalogTable], logs: Iterable[ReadableLog]
 ) -> list[LogCondition]:
-    """Return the condition of each log of the tables, and of those that are given."""
-    entries = entries_of(tables).table
+    """Return the condition of each log of the tables, and of those that are given.
+
+    Raises TablesInvalid, also for a log that is not the one of the tables: it has nothing of what
+    they have, however few entries seem to be behind.
+    """
+    entries = entries_of(tables)
     given = {log.group: log for log in logs}
     planned = _planned(home)
     found = []
     for group in sorted({*home.groups(), *given}, key=lambda name: name or ""):
-        there = entries.transaction_version(app_of(group)) or 0
+        there = entries.table.transaction_version(app_of(group)) or 0
         committed, behind = None, None
         log = given.get(group)
         if log is not None and log.committed is not None:
+            last = min(there - 1, log.committed)
+            check_mark(home, log, last, mark_in(entries, group, last) or UNKNOWN)
             committed = log.committed + 1
             behind = max(0, committed - max(there, log.first_index))
         found.append(LogCondition(group, there, planned.get(group or ""), committed, behind))

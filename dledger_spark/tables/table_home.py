@@ -84,6 +84,9 @@ class TableHome:
             except BlockingIOError:
                 problem = "another job writes there: let it finish, or use another folder"
                 raise TablesInvalid(self.path, problem) from None
+            except OSError as cause:  # some network file systems have no locks
+                reason = f"it cannot be locked: {cause.strerror}"
+                raise OutputFailed(self.path, reason) from None
             self._locked = os.fstat(descriptor)
             yield
         finally:

@@ -16,7 +16,7 @@ from dledger_spark.facts.fact_schemas import FACTS, LAST
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log.entry_batches import BATCH_BYTES
 from dledger_spark.log.left_out import LeftOut, split_at, without
-from dledger_spark.log.mark import UNKNOWN, differ
+from dledger_spark.log.mark import UNKNOWN, Mark, differ
 from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.catalog import catalog_table, mark_in
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX, remedy_of
@@ -288,7 +288,12 @@ def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
         last = committed
         there = mark_in(catalog_table(LAST, home.fact_path(LAST)), log.group, last)
         end = there or UNKNOWN
-    found = log.mark(last)
-    if found is not None and differ(found, end):
-        problem = f"was made from another log: entry {last} of {log.name} is another one"
+    check_mark(home, log, last, end)
+
+
+def check_mark(home: TableHome, log: ReadableLog, index: int, there: Mark) -> None:
+    """Refuse a log with another entry at an index than the tables have. Raises TablesInvalid."""
+    found = log.mark(index)
+    if found is not None and differ(found, there):
+        problem = f"was made from another log: entry {index} of {log.name} is another one"
         raise TablesOfAnotherLog(home.path, problem)

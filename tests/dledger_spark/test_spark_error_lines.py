@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -35,6 +34,7 @@ from dledger_spark.query.source_options import OPTIONS
 from dledger_spark.source import DledgerDataSource
 from dledger_spark.spark_version import FOR_STREAMS, require_spark
 from remoting.message.record import MessageRecord
+from tests.dledger_spark.batch_query import table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 from tests.dledger_spark.file_size_limit import file_size_limit
 from tests.project.example_values import error_classes, example_error
@@ -234,10 +234,7 @@ def test_what_retention_took_is_told_or_passed_over(folders: Folders) -> None:
 
 
 def first_of(**options: str) -> int:
-    found = DledgerDataSource(options)
-    reader = found.reader(found.schema())
-    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-    return int(pa.Table.from_batches(batches)["index"][0].as_py())
+    return int(table_of(DledgerDataSource(options))["index"][0].as_py())
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "from"])

@@ -20,6 +20,7 @@ from dledger_spark.log.log_folder import open_log
 from dledger_spark.query.source_plan import entry_at_time
 from dledger_spark.source import DledgerDataSource
 from remoting.message.record import MessageRecord
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
@@ -50,15 +51,7 @@ def mixed(count: int) -> list[Body]:
 
 def read(path: Path, **options: Any) -> list[dict[str, Any]]:
     """The rows of a batch query."""
-    texts = {name.rstrip("_"): str(value) for name, value in options.items()}
-    source = DledgerDataSource({"path": str(path), **texts})
-    reader = source.reader(source.schema())
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
+    return list(table_of(source_of(path=path, **options)).to_pylist())
 
 
 def indexes(found: list[dict[str, Any]]) -> list[int]:

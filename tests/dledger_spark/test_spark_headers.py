@@ -16,7 +16,7 @@ from dledger_spark.entries.entry_columns import HEADER_BYTES
 from dledger_spark.errors import LogDamaged
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import SCHEMAS
-from dledger_spark.source import DledgerDataSource
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_script import ScriptedLog, random_step
 from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.queue_writer import write_queues
@@ -39,10 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(folder: Path, **options: str) -> pa.Table:
     """What the source gives, in the log's order."""
-    source = DledgerDataSource({"path": str(folder), **options})
-    reader = source.reader(source.schema())
-    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-    found: Any = pa.Table.from_batches(batches)
+    found: Any = table_of(source_of(path=folder, **options))
     order = ["index", "physical_offset" if "physical_offset" in found.schema.names else "pos"]
     return found.sort_by([(name, "ascending") for name in order])
 

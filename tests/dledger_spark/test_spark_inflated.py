@@ -21,7 +21,6 @@ from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import OptionInvalid, PackageMissing
 from dledger_spark.inflated_bodies import inflated
 from dledger_spark.scan import arrow_batches
-from dledger_spark.source import DledgerDataSource
 from remoting.message.errors import CompressionMissing
 from remoting.message.record import (
     COMPRESSED_FLAG,
@@ -32,6 +31,7 @@ from remoting.message.record import (
     MAX_BODY_BYTES,
     MessageRecord,
 )
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
@@ -67,14 +67,8 @@ def folder(write_log: LogWriter) -> Path:
 
 
 def read(folder: Path, columns: str | None = None, **options: str) -> list[dict[str, Any]]:
-    source = DledgerDataSource({"path": str(folder), "table": "messages", **options})
-    schema = source.schema()
-    if columns is not None:
-        schema = type(schema)([schema[name] for name in columns.split()])
-    reader = source.reader(schema)
-    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-    assert all(batch.schema.names == schema.names for batch in batches)
-    return list(pa.Table.from_batches(batches).to_pylist())
+    source = source_of(**{"path": folder, "table": "messages", **options})
+    return list(table_of(source, columns).to_pylist())
 
 
 def check(rows: list[dict[str, Any]]) -> None:

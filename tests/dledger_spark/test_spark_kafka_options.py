@@ -19,6 +19,7 @@ from dledger_spark.query import stream_source
 from dledger_spark.query.stream_source import DledgerStreamReader
 from dledger_spark.source import DledgerDataSource
 from remoting.message.record import MessageRecord
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
@@ -38,14 +39,7 @@ def bodies(count: int = 30) -> list[Body]:
 
 
 def read(**options: Any) -> list[dict[str, Any]]:
-    source = DledgerDataSource({name: str(value) for name, value in options.items()})
-    reader = source.reader(source.schema())
-    return [
-        row
-        for piece in reader.partitions()
-        for batch in reader.read(piece)
-        for row in batch.to_pylist()
-    ]
+    return list(table_of(source_of(**options)).to_pylist())
 
 
 def stream(path: Path, **options: Any) -> DledgerStreamReader:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -27,6 +26,7 @@ from dledger_spark.source import DledgerDataSource
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.table_home import TableHome
 from remoting.message.record import MessageRecord
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
@@ -62,10 +62,7 @@ def place_of(folder: Path, index: int) -> int:
 
 def asked(folder: Path, table: str) -> list[dict[str, Any]]:
     """The rows that the source gives with failOnDataLoss=false."""
-    source = DledgerDataSource({"path": str(folder), "table": table, **OFF})
-    reader = source.reader(source.schema())
-    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-    return pa.Table.from_batches(batches).to_pylist() if batches else []
+    return list(table_of(source_of(path=folder, table=table, **OFF)).to_pylist())
 
 
 @pytest.mark.parametrize("has_index", [True, False])

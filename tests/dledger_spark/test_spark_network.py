@@ -41,6 +41,7 @@ from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.source import DledgerDataSource
 from remoting.message.record import MessageRecord
+from tests.dledger_spark.batch_query import source_of, table_of
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 GROUP = "orders"
@@ -109,15 +110,11 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
 
 
 def source(group: Group, **options: object) -> DledgerDataSource:
-    texts = {name.rstrip("_"): str(value) for name, value in options.items()}
-    return DledgerDataSource({"bootstrap": group.addresses, "group": GROUP, **texts})
+    return source_of(bootstrap=group.addresses, group=GROUP, **options)
 
 
 def read(group: Group, **options: object) -> pa.Table:
-    found = source(group, **options)
-    reader = found.reader(found.schema())
-    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-    return pa.Table.from_batches(batches)
+    return table_of(source(group, **options))
 
 
 def test_entries_over_the_network_are_those_of_the_files_without_sums(group: Group) -> None:
@@ -263,10 +260,7 @@ def test_several_groups_that_speak_tls_are_read_with_certificates(tmp_path: Path
             **{"tlsCert": str(file("tool")), "tlsKey": str(file("tool-key"))},
             **{"tlsCa": str(file("authority")), "maxBytesPerSecond": "1000000"},
         }
-        found = DledgerDataSource(options)
-        reader = found.reader(found.schema())
-        batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
-        rows = pa.Table.from_batches(batches).to_pylist()
+        rows = table_of(DledgerDataSource(options)).to_pylist()
         bodies = [(row["raft_group"], row["body"]) for row in rows if row["magic"] == 1]
         assert bodies == [(name, body) for name in peers for body in (name.encode(), b"more")]
         words = [

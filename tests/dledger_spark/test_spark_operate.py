@@ -76,6 +76,21 @@ def test_status_says_that_a_log_was_not_looked_at(write_log: LogWriter, tmp_path
     assert (code, "10 entries of 'g'" in text) == (1, True)
 
 
+@pytest.mark.parametrize("count", [6, 30])
+def test_status_tells_that_a_log_was_recreated(
+    count: int, write_log: LogWriter, tmp_path: Path
+) -> None:
+    log, out = write_log(orders(12)), tmp_path / "out"
+    assert run("tables", "--path", log, "--out", out, "--facts-only")[0] == 0
+    write_log([b"another"] * count, base=tmp_path / "again")
+    words = ("status", "--tables", out, "--max-behind", "50")
+    assert run(*words, "--path", log)[0] == 0
+    code, text = run(*words, "--path", tmp_path / "again")
+    last = min(12, count) - 1
+    assert (code, "[DLEDGER_TABLES_OF_ANOTHER_LOG]" in text) == (1, True)
+    assert f"entry {last} of {tmp_path}/again/dledger-n0 is another one" in text
+
+
 def test_status_reads_the_checkpoint_of_a_stream(write_log: LogWriter, tmp_path: Path) -> None:
     log, out = write_log(orders(9)), tmp_path / "out"
     assert run("tables", "--path", log, "--out", out, "--facts-only")[0] == 0

@@ -21,11 +21,9 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: run make se
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
 import pyarrow as pa
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.report import lag, latency, throughput
 from dledger_spark.report.header import checks, logs_of, span_of
@@ -35,7 +33,7 @@ from dledger_spark.report.span import STEPS_MAX, Span
 from dledger_spark.tables.derived import DERIVED, VIEWS, query
 from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
 from tests.dledger_spark.broker_script import ScriptedLog
-from tests.dledger_spark.test_spark_table_updates import scripted, write
+from tests.dledger_spark.test_spark_table_updates import run, scripted, write
 from tests.dledger_spark.test_spark_tables import facts_of
 from tests.picture_texts import PAIRS_IN_A_BROWSER, unreadable, without_policy
 
@@ -580,6 +578,11 @@ def large() -> Tables:
             f"consumer_group, 'a-topic-' || i % 300 as topic, 0 as topic_life, i % 7 as queue, "
             f"i // 10 as offset, 'committed' as source from range(10000) s(i)"
         )
+    return with_derived(facts_with(made))
+
+
+def facts_with(made: Tables) -> dict[str, pa.Table]:
+    """Return the tables of facts with some columns of some of them; the others are null."""
     facts = {}
     for name, schema in FACTS.items():
         there = made.get(name, schema.empty_table())
@@ -590,7 +593,7 @@ def large() -> Tables:
             for field in schema
         ]
         facts[name] = pa.table(columns, schema=schema)
-    return with_derived(facts)
+    return facts
 
 
 def test_a_page_of_many_topics_queues_and_groups_stays_small() -> None:
@@ -620,16 +623,7 @@ def test_a_group_that_is_behind_now_is_drawn_beside_those_that_were_further_behi
             f"from range(16) s(i) union all select 'g', 2000, 'now', 'T', 0, 0, 560, "
             f"{time.format('29')}"
         )
-    facts = {}
-    for name, schema in FACTS.items():
-        there = {"messages": sent, "consumer_progress": moved}.get(name, schema.empty_table())
-        columns = [
-            there.column(field.name).cast(field.type)
-            if field.name in there.column_names
-            else pa.nulls(len(there), field.type)
-            for field in schema
-        ]
-        facts[name] = pa.table(columns, schema=schema)
+    facts = facts_with({"messages": sent, "consumer_progress": moved})
     with engine_over(with_derived(facts)) as engine:
         span = span_of(engine)
         assert span is not None
@@ -640,11 +634,6 @@ def test_a_group_that_is_behind_now_is_drawn_beside_those_that_were_further_behi
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-def run(*words: object) -> tuple[int, str]:
-    ended = CliRunner().invoke(dledger_spark, [str(word) for word in words])
-    return ended.exit_code, ended.output
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -27,7 +28,7 @@ from click.testing import CliRunner
 from bench.process_figures import ran_s
 from dledger.store.store_config import StoreConfig
 from dledger_spark.commands.spark_commands import dledger_spark
-from dledger_spark.errors import DataLost, SegmentGone, TablesInvalid
+from dledger_spark.errors import DataLost, OutputFailed, SegmentGone, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
@@ -270,7 +271,7 @@ def test_a_state_that_cannot_be_read_says_what_to_do(
 # --- the commands ---------------------------------------------------------------------------------
 
 
-def run(*words: str) -> tuple[int, str]:
+def run(*words: object) -> tuple[int, str]:
     ended = CliRunner().invoke(dledger_spark, [str(word) for word in words])
     return ended.exit_code, ended.output
 
@@ -492,6 +493,17 @@ def test_tables_are_made_of_what_comes_before_a_damaged_entry(
     assert 20 < there <= 60
     assert len(rows_of(home)["entries"]) == there
     assert os.path.isdir(home.derived_path("traffic"))
+
+
+def test_a_folder_that_cannot_be_locked_is_not_written(
+    home: TableHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with pytest.raises(OutputFailed, match="cannot be locked: No locks available"), home.held():
+        pass
 
 
 def test_tables_that_were_moved_while_a_job_wrote_are_not_begun_anew_where_they_were(
