@@ -39,7 +39,8 @@ def like(method: Callable[..., object]) -> Callable[[Made], Made]:
     """Give a derived method the name, the parameters and the docstring of its original."""
 
     def give(made: Made) -> Made:
-        update_wrapper(made, method)
+        # Its attributes are not copied: one of them marks a coroutine function.
+        update_wrapper(made, method, updated=())
         if names := new_names_of(method):  # so that a warning names the line of the caller
             return renamed_arguments(**names)(made)
         return made

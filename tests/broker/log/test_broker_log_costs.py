@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from bench.costs.loop_holds import Instructions
 from bench.log_costs.dearest import DEAREST, dearest
 from bench.log_costs.full_log import DUE_MS, FullLog, Sizes
 from broker.features import REGISTRY
@@ -45,23 +45,14 @@ LOOKS_AT_ROWS: Final = {
 
 def steps(call: Callable[[], object]) -> int:
     """How many instructions of the interpreter a call takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
+    counter = Instructions()
     gc.disable()  # what earlier tests left would be finalised, and counted
-    before = sys.gettrace()
-    sys.settrace(trace)
     try:
-        call()
+        with counter.counting():
+            call()
     finally:
-        sys.settrace(before)
         gc.enable()
-    return count
+    return counter.count
 
 
 class CountingDisk(OsConsumeQueueDisk):
