@@ -14,6 +14,7 @@ from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.settings import SETTINGS
+from broker.store.message_needs import message_needs
 from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.needs import topic_need
@@ -44,7 +45,7 @@ class TransactionProcessor:
 
     def end_needs(self, command: Command) -> Sequence[Need]:
         """Need to publish to the topic of the transaction's message, also if the transaction has
-        ended: the answer says how.
+        ended: the answer says how. Where none is, see `message_needs`.
         """
         position = command.integer("commitLogOffset")
         half = self._transactions.halves.get(position)
@@ -54,9 +55,10 @@ class TransactionProcessor:
             stored = self._reader.record_at(position)
             facts = None if stored is None else read_record_facts(stored)
             if stored is None or facts is None or facts.topic not in (HALF_TOPIC, GIVEN_UP_TOPIC):
-                return ()
+                return message_needs(None, Action.PUB)
             record, _end = decode_record(stored)
-        return (topic_need(record.property_map()[REAL_TOPIC], Action.PUB),)
+        topic = record.property_map()[REAL_TOPIC]
+        return (topic_need(topic, Action.PUB)._replace(is_of_message=True),)
 
     def end(self, origin: Origin, command: Command) -> Command | None:
         """Commit a transaction or roll it back, once. If it has ended in the same way before, reply

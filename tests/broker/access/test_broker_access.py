@@ -285,6 +285,29 @@ async def test_a_refusal_does_not_tell_whether_a_message_is_at_a_position(tmp_pa
         assert {code for code, _remark in await told(reader, nowhere)} == {1}
 
 
+async def test_a_refusal_does_not_tell_whether_a_transaction_is_at_a_position(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as here:
+        fields = send_fields("secrets")
+        fields["i"] += "\x02TRAN_MSG\x01true\x02PGROUP\x01tellers"
+        assert (await here.admin.ask(CODE.SEND_MESSAGE_V2, b"half", **fields)).code == 0
+        (position,) = here.broker.machine.state[TRANSACTIONS].halves
+        thief = await here.user("thief", allow("Topic:mine", "All"))
+
+        async def told(at: int) -> tuple[int, str | None]:
+            end: dict[str, Any] = {"producerGroup": "tellers", "commitLogOffset": at}
+            reply = await thief.ask(
+                CODE.END_TRANSACTION, **end, tranStateTableOffset=0, commitOrRollback=8
+            )
+            return reply.code, reply.remark
+
+        told_there = await told(position)
+        assert told_there == await told(1 << 40)
+        assert told_there[0] == NO_PERMISSION
+        assert "secrets" not in repr(told_there)
+
+
 async def test_offsets_and_times_of_a_topic_are_not_told_to_users_of_a_group_alone(
     tmp_path: Path,
 ) -> None:
