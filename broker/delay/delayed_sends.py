@@ -15,6 +15,7 @@ from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
 from broker.sends.copies import Copy
 from broker.sends.pending_messages import PendingSend
+from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.settings.user_shares import USER_SHARES
@@ -32,6 +33,7 @@ from remoting.message.properties import (
 from remoting.message.recall_handle import recall_handle
 from remoting.message.record import MessageRecord
 from remoting.message.topic_names import SCHEDULE_TOPIC
+from remoting.wire.command import Command
 
 
 class DelayedSends:
@@ -72,7 +74,7 @@ class DelayedSends:
         due = self._read_due(pairs)
         if due is None:
             return  # it became due since `is_asked_for`
-        self.take_room(send, due)
+        self.take_room(send.origin, send.command, due)
         topic, record = send.topic, send.records[0]
         self.delay(send, due)
         if isinstance(due, AfterLevel):
@@ -91,7 +93,7 @@ class DelayedSends:
 
         send.replied = replied
 
-    def take_room(self, send: PendingSend, due: Due) -> None:
+    def take_room(self, origin: Origin, command: Command, due: Due) -> None:
         """Check whether one more message may wait until it is due. Messages in flight do not count.
 
         Raises RequestRefused (2): too many wait already, or too many of its user.
@@ -102,7 +104,7 @@ class DelayedSends:
             raise RequestRefused.busy(
                 f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do"
             )
-        user = self._shares.user_of(send.origin, send.command)
+        user = self._shares.user_of(origin, command)
         if user is None:
             return
         now_ms = self._wall_clock_ms()

@@ -67,9 +67,9 @@ class RetryProcessor:
     def send_back(self, origin: Origin, command: Command) -> Command | None:
         """Deliver a message again that a consumer could not consume, or make it a dead letter.
 
-        Raises RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may not
-        send, or not to the group's retry or dead letter topic, (26) no such group, and none is
-        created, (29) a bad group name.
+        Raises RequestRefused: (1) no such message, (2) too many messages are delayed already, (14)
+        the disk is too full, (16) clients may not send, or not to the group's retry or dead letter
+        topic, (26) no such group, and none is created, (29) a bad group name.
         """
         self._disk.check()
         self._settings.check_writable()
@@ -145,5 +145,6 @@ class RetryProcessor:
         what, done = f"a message that group {group} sent back", replying(origin, command, stored)
         copy = Copy(what, topic.topic, queue_id, record, done, StandIn())
         if due is not None:
+            self._delayed.take_room(origin, command, due)
             self._delayed.delay(copy, due)
         self._copies.store_when_created(topic, copy)

@@ -72,7 +72,7 @@ class HalfSends:
         max_delay_ms = settings.max_delay_s * 1000  # counts from the commit; checked now
         due = read_due(pairs, self._wall_clock_ms(), max_delay_ms)
         if due is not None:
-            self._delayed.take_room(send, due)
+            self._delayed.take_room(send.origin, send.command, due)
         most = settings.limits.max_open_transactions
         user, ends = self._shares.user_of(send.origin, send.command), self._ends
         is_half_full = 2 * open_now >= most

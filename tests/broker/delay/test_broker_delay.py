@@ -431,6 +431,21 @@ async def test_too_many_messages_that_wait_are_refused_with_a_reason(tmp_path: P
         assert (await one.send("DELAY\x011\x02")).code == 0
 
 
+async def test_messages_that_are_sent_back_wait_among_as_many(tmp_path: Path) -> None:
+    async with delaying(tmp_path, limits=BrokerLimits(max_delayed_messages=2)) as one:
+        sent = await one.send("DELAY\x010\x02")
+        back: dict[str, Any] = {
+            "group": "g",
+            "offset": int(sent.fields["msgId"][-16:], 16),
+            "delayLevel": 1,
+        }
+        codes = [
+            (await one.client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code
+            for _ in range(3)
+        ]
+        assert codes == [0, 0, ResponseCode.SYSTEM_BUSY]
+
+
 # --- recall ---------------------------------------------------------------------------------------
 
 
