@@ -69,15 +69,15 @@ class LagsLook:
         """Return the lags as of now. If there are many: those of some ten seconds ago, or none at
         the first scrape.
         """
-        found = None if self._clock() - self._asked_at > _WANTED_S else self._found
-        for _ in islice(looking := self._looking(), STEPS_OF_A_SCRAPE):
-            pass
-        if next(looking, self) is self and self._found is not None:
-            return self._found
+        if self._clock() - self._asked_at > _WANTED_S:
+            self._found = None
+            steps = sum(1 for _ in islice(self._looking(), STEPS_OF_A_SCRAPE))
+            if steps < STEPS_OF_A_SCRAPE and self._found is not None:
+                return self._found
         self._asked_at = self._clock()
-        if found is None:
+        if self._found is None:
             self.look_over()
-        return found or Lags([], 0)
+        return self._found or Lags([], 0)
 
     def look_over(self) -> None:
         """Look in steps, if scrapes need it: every ten seconds."""
@@ -86,10 +86,15 @@ class LagsLook:
             self._work.later("looking for the lags of groups", self._looking_beside())
 
     def _looking_beside(self) -> Iterator[None]:
+        steps = 0
         try:
-            yield from self._looking()
+            for _ in self._looking():
+                steps += 1
+                yield
         finally:
             self._is_looking = False
+        if steps < STEPS_OF_A_SCRAPE:
+            self._asked_at = -inf  # scrapes can take them again
 
     def _looking(self) -> Iterator[None]:
         largest: list[Lag] = []

@@ -146,6 +146,11 @@ def test_many_lags_are_found_beside_other_work() -> None:
     now_s = 301.0  # the last scrape is so long ago that these lags do not count
     look.look_over()
     assert (look.now(), len(later)) == (Lags([], 0), 2)
+    for number in range(19_999):
+        del state[OFFSETS].tables[f"g{number}", f"T{number % 10}"]
+    deque(later.pop(), 0)
+    state[OFFSETS].tables["g19999", "T9"] = {0: 20_000}
+    assert look.now() == Lags([Lag(0, "g19999", "T9")], 0)  # few again: as of now
 
 
 async def asked(port: int, page: str) -> tuple[int, list[str]]:
