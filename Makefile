@@ -88,7 +88,7 @@ test-pages-by-python%: setup
 # Every step is run, and those that failed are named at the end.
 test-long: setup-spark setup-web ## run what the default suite leaves out: test-pythons, and every test-long-...
 	@failed=; for step in $(LONG_STEPS); do \
-		echo "make test-long: $$step"; $(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
+		echo "make test-long: $$step"; $(MAKE) --no-print-directory --keep-going $$step || failed="$$failed $$step"; \
 	done; \
 	if test -n "$$failed"; then echo "make test-long: failed:$$failed" >&2; exit 1; fi; \
 	echo "make test-long: every step passed"
